@@ -4,10 +4,10 @@ of instructions with 16, 256 and 4096 calls in flight per client differ by less 
 
     scale.py VALGRIND SCALE
 """
-import re
-import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, sys.path[0] + "/../../test/support")
+from callgrind import collected  # noqa: E402
 
 valgrind, program = sys.argv[1:3]
 ROUNDS, CALLS = 2000, 8
@@ -15,15 +15,7 @@ DEPTHS = (16, 256, 4096)
 
 
 def instructions(what, depth):
-    with tempfile.NamedTemporaryFile() as out:
-        r = subprocess.run(
-            [valgrind, "--tool=callgrind", "--toggle-collect=measure",
-             f"--callgrind-out-file={out.name}", program, what, str(depth)],
-            capture_output=True, text=True)
-    found = re.search(r"Collected\s*:\s*(\d+)", r.stderr)
-    if r.returncode or not found:
-        raise SystemExit(r.stdout + r.stderr)
-    return int(found.group(1))
+    return collected(program, what, depth, flags=["--toggle-collect=measure"], valgrind=valgrind)[1]
 
 
 failed = False

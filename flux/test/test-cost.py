@@ -7,19 +7,16 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, sys.path[0] + "/../../test/support")
+from callgrind import collected  # noqa: E402
+
 program, library = sys.argv[1:]
 LOCKED = re.compile(r"\b(lock|mfence|sfence|lfence|xchg\s.*\()")
 
 
-def instructions(nodes, count):
-    cmd = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, nodes, count]
-    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, check=True)
-    return int(re.search(r"Collected : (\d+)", r.stderr).group(1))
-
-
 def per_call(nodes):
     """Returns the instructions per call, without those of flux_create() and of the rings' first lap."""
-    return (instructions(nodes, 12800) - instructions(nodes, 6400)) / 6400
+    return (collected(program, nodes, 12800)[1] - collected(program, nodes, 6400)[1]) / 6400
 
 
 def code(function, where):

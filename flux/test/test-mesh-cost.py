@@ -5,9 +5,10 @@ bench included). One thread steps the whole mesh, so the counts are the same in 
 	test-mesh-cost.py FLUX-BENCH
 """
 import json
-import re
-import subprocess
 import sys
+
+sys.path.insert(0, sys.path[0] + "/../../test/support")
+from callgrind import collected  # noqa: E402
 
 # Nodes, calls in flight of each, pattern; at least this many messages per burst, at most this many instructions.
 CELLS = [
@@ -22,13 +23,10 @@ CELLS = [
 
 def measure(nodes, depth, pattern):
     """Returns messages per burst, and instructions per call in the stepped windows."""
-    done = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=rpcbench_step",
-         sys.argv[1], "--mesh", str(nodes), "--queue-depth", str(depth), "--mesh-pattern", pattern, "--step", "3000",
-         "--seconds", ".001", "--peer", "none", "--json", "-"],
-        capture_output=True, text=True, check=True)
-    row = json.loads(done.stdout)
-    return row["per_burst"], int(re.search(r"Collected : (\d+)", done.stderr).group(1)) / row["rpcs"]
+    text, n = collected(sys.argv[1], "--mesh", nodes, "--queue-depth", depth, "--mesh-pattern", pattern, "--step", 3000,
+                        "--seconds", .001, "--peer", "none", "--json", "-", flags=["--toggle-collect=rpcbench_step"])
+    row = json.loads(text)
+    return row["per_burst"], n / row["rpcs"]
 
 
 failed = False

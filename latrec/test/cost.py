@@ -4,23 +4,19 @@ at the end of a window is included, spread over the samples of the window.
 
     cost.py COST-PROGRAM
 """
-import re
-import subprocess
 import sys
+
+sys.path.insert(0, sys.path[0] + "/../../test/support")
+from callgrind import collected  # noqa: E402
 
 FEW, MANY = 100_000, 200_000
 # "closed" records one latency per post and completion, "due" records two.
 LIMITS = {"histogram": 22, "record": 30, "closed": 45, "due": 72}
 
 
-def instructions(what, count):
-    cmd = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.argv[1], what, count]
-    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, check=True)
-    return int(re.search(r"Collected : (\d+)", r.stderr).group(1))
-
-
 def per_sample(what):
-    return (instructions(what, MANY) - instructions(what, FEW)) / (MANY - FEW)
+    many, few = (collected(sys.argv[1], what, count)[1] for count in (MANY, FEW))
+    return (many - few) / (MANY - FEW)
 
 
 loop = per_sample("nothing")

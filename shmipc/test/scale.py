@@ -2,10 +2,10 @@
 """Counts the instructions of a round trip in regions of different sizes. Places without a client cost nothing: with
 one client connected, the counts for 1, 46 and 1024 places differ by less than a tenth. The cost of a short message
 does not grow with the room for long ones."""
-import re
-import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, sys.path[0] + "/../../test/support")
+from callgrind import collected  # noqa: E402
 
 valgrind, program = sys.argv[1:3]
 CALLS = 2000 * 9
@@ -13,16 +13,9 @@ LONG = 1 << 18  # bytes in the longest message of the second test
 
 
 def instructions(*args):
-    with tempfile.NamedTemporaryFile() as out:
-        r = subprocess.run(
-            [valgrind, "--tool=callgrind", "--toggle-collect=measure",
-             f"--callgrind-out-file={out.name}", program, *map(str, args)],
-            capture_output=True, text=True)
-    found = re.search(r"Collected\s*:\s*(\d+)", r.stderr)
-    if r.returncode or not found:
-        raise SystemExit(r.stdout + r.stderr)
-    print(f"{args}: {int(found.group(1)) / CALLS:6.1f} instructions per round trip")
-    return int(found.group(1))
+    n = collected(program, *args, flags=["--toggle-collect=measure"], valgrind=valgrind)[1]
+    print(f"{args}: {n / CALLS:6.1f} instructions per round trip")
+    return n
 
 
 counts = {places: instructions(places) for places in (1, 46, 1024)}
