@@ -11,7 +11,7 @@ Each case of the group is a server and a client in processes of their own, each 
 a softhca-run of its own. A case passes when both end with 0 in time, when their
 output has the results that were asked for, when the HCA reports nothing, and when
 nothing of the fabric is left. Ends with 77, a skip, if all cases that run pass but a
-tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools.
+tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools, and PERFTEST_PRELOAD into that of perftest.
 """
 
 import contextlib
@@ -101,7 +101,8 @@ class Tool:
         self.args = args
         self.out = tempfile.TemporaryFile("w+")
         env = dict(os.environ, PATH=TOOLS)
-        if preload := env.pop("CONFORMANCE_PRELOAD", None):
+        every, perftest = env.pop("CONFORMANCE_PRELOAD", ""), env.pop("PERFTEST_PRELOAD", "")
+        if preload := ":".join(filter(None, [every, perftest if args[0].startswith("ib_") else ""])):
             env["LD_PRELOAD"] = preload
         self.process = subprocess.Popen(
             [runner, "--fabric", fabric, *options, *args],

@@ -139,7 +139,8 @@ class Host:
         self.runner = [*self.prefix, runner, "--topology", path, "--fabric", self.fabric]
 
     def start(self, *program, env={}):
-        return Program([*self.runner, *program], {"LD_PRELOAD": self.tell, **env}, program[0])
+        clock = [os.path.join(os.path.dirname(self.tell), "fast-clock.so")] if program[0].startswith("ib_") else []
+        return Program([*self.runner, *program], {"LD_PRELOAD": ":".join([self.tell, *clock]), **env}, program[0])
 
 
 def connect(hosts, switch, mtu):
