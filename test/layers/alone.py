@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -40,6 +41,8 @@ def built(out):
 def without_packages(tmp, layers):
     """Builds without the packages: the search path of pkg-config is empty."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp, "HOME": tmp}
+    if shutil.which("ccache"):  # which finds its files by $HOME
+        env["CCACHE_DIR"] = run("ccache", "--get-config", "cache_dir").strip()
     out = pathlib.Path(tmp) / "bare"
     run("meson", "setup", out, source, "-Dlayers=" + ",".join(layers), "-Dtests=disabled", *QUICK, env=env)
     run("ninja", "-C", out, env=env)
