@@ -59,9 +59,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	ctx = open_device(argv);
-	check(copyrpc_connect(ctx, NULL, argc > 2 ? argv[2] : "127.0.0.1", (uint16_t)atoi(argv[1]),
-		      TIMEOUT_MS, &ep),
-		"connect");
+	check_connect(ctx, copyrpc_connect(ctx, NULL, argc > 2 ? argv[2] : "127.0.0.1",
+				   (uint16_t)atoi(argv[1]), TIMEOUT_MS, &ep));
 	while (done < CALLS) {
 		char buf[LONGEST];
 		uint32_t len;

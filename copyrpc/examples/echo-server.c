@@ -54,7 +54,7 @@ static struct copyrpc_ep *next_client(struct copyrpc_ctx *ctx, int listener)
 	while ((rc = copyrpc_accept(ctx, NULL, listener, -1, &ep))) {
 		if (rc == -EIO || rc == -ENOMEM || rc == -EMFILE)
 			check(rc, "accept");
-		fprintf(stderr, "not a client: %s\n", strerror(-rc));
+		fprintf(stderr, "not a client: %s\n", reason(ctx, rc));
 	}
 	return ep;
 }

@@ -18,6 +18,24 @@ static inline void check(int rc, const char *what)
 	}
 }
 
+/* Why no connection was made. */
+static inline const char *reason(const struct copyrpc_ctx *ctx, int rc)
+{
+	static char line[128];
+
+	if (rc == -EPROTONOSUPPORT)
+		copyrpc_ctx_versions(ctx, line, sizeof(line));
+	return rc == -EPROTONOSUPPORT ? line : strerror(-rc);
+}
+
+static inline void check_connect(const struct copyrpc_ctx *ctx, int rc)
+{
+	if (rc < 0) {
+		fprintf(stderr, "connect: %s\n", reason(ctx, rc));
+		exit(1);
+	}
+}
+
 /* Without a device, the program is executed again under the software HCA. */
 static inline struct copyrpc_ctx *open_device(char **argv)
 {

@@ -200,7 +200,7 @@ static int get(struct copyrpc_ctx *ctx, const char *port, const char *name, cons
 	uint8_t *to;
 	size_t len;
 
-	check(copyrpc_connect(ctx, NULL, host, (uint16_t)atoi(port), 10000, &ep), "connect");
+	check_connect(ctx, copyrpc_connect(ctx, NULL, host, (uint16_t)atoi(port), 10000, &ep));
 	check(copyrpc_call(ep, name, (uint32_t)strlen(name), COPYRPC_BULK_SIZE, 0), "call");
 	wait_for(ctx, &g);
 	check(g.has_file ? 0 : -ENOENT, name);

@@ -385,6 +385,17 @@ int copyrpc_ep_status(const struct copyrpc_ep *ep);
  */
 int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
 
+/*
+ * Writes a line of text about the last peer that was refused because of its version
+ * (-EPROTONOSUPPORT of copyrpc_ep_connect(), and of the functions and events of copyrpc_tcp.h):
+ *
+ *	the peer has version 4 of the connection blob, this library has version 5
+ *
+ * Writes an empty text if there was none. As snprintf(): writes at most @size bytes including the final
+ * zero. Returns the length of the whole text.
+ */
+int copyrpc_ctx_versions(const struct copyrpc_ctx *ctx, char *buf, size_t size);
+
 /* Return the pointer `user` of struct copyrpc_ep_attr, and the context of the endpoint. */
 void *copyrpc_ep_user(const struct copyrpc_ep *ep);
 struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);

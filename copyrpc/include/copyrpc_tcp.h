@@ -40,7 +40,8 @@
  *
  * Both sides send the same two messages: a greeting with the addresses and keys of the ring, and,
  * when the endpoint is connected, the result. A side that accepts and refuses sends a greeting
- * whose blob is zero, and then the result. Each entry below starts with the offset and the length
+ * whose blob is zero (if the version of the peer's blob is wrong, it has only the version), and then
+ * the result. Each entry below starts with the offset and the length
  * in bytes; all numbers are little-endian:
  *
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
@@ -183,7 +184,7 @@ enum copyrpc_event_kind {
  *	-ETIMEDOUT	the time is over
  *	-ECONNREFUSED	no process listened until then, or the other side refused
  *	-EPROTO		the other side is not copyrpc
- *	-EPROTONOSUPPORT	it has another version
+ *	-EPROTONOSUPPORT	it has another version: copyrpc_ctx_versions()
  *	-ECONNRESET	it has closed the connection, or has no room
  *	-EHOSTUNREACH, -ENETUNREACH	no route
  *

@@ -129,6 +129,8 @@ struct route {
 	uint64_t peer; /* address of the peer's ring */
 };
 
+struct blob;
+
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
@@ -208,6 +210,12 @@ struct copyrpc_ep {
 	struct live_record *live;
 };
 
+/* The versions of a peer that was refused, and of this side. */
+struct other_version {
+	const char *of; /* NULL: there was none */
+	uint16_t theirs, ours;
+};
+
 struct ep_list {
 	struct copyrpc_ep *head;
 	struct copyrpc_ep **tail_p;
@@ -258,6 +266,7 @@ struct copyrpc_ctx {
 	struct ctx_side *side; /* NULL: none */
 	struct news_queue news;
 	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */
+	struct other_version other; /* the last one */
 	bool broken; /* the device or a queue of the context has failed */
 	bool closing; /* the context is being destroyed: no callbacks */
 	struct live_record *live;
@@ -381,6 +390,12 @@ void ep_uncount(struct copyrpc_ep *ep);
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
 /* Does what is due by the clock, for example probes of silent peers. */
 void ctx_look(struct copyrpc_ctx *ctx);
+
+/* Takes note of a peer of another version. Blobs and greetings begin alike. */
+void ctx_note_version(struct copyrpc_ctx *ctx, const char *of, const void *bytes, uint16_t ours);
+
+/* Returns as blob_decode(). */
+int ctx_read_blob(struct copyrpc_ctx *ctx, struct blob *b, const void *bytes, size_t len);
 
 int ep_create_qp(struct copyrpc_ep *ep);
 /* Returns 0, or -EINVAL if no endpoint of the context can have this path. */

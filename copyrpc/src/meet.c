@@ -46,7 +46,7 @@ static void say(struct meeting *m, const void *bytes, size_t n)
 	m->out_len += n;
 }
 
-/* Prepares our greeting. Without an endpoint the blob is zero. */
+/* Prepares our greeting. Without an endpoint the blob is zero, or tells a peer of another version only ours. */
 static void say_greeting(struct meeting *m, uint64_t node)
 {
 	struct greeting g = {.version = htole16(GREETING_VERSION),
@@ -60,6 +60,8 @@ static void say_greeting(struct meeting *m, uint64_t node)
 		copyrpc_ep_info(m->ep, g.blob);
 		flags |= m->ep->reconnect_ms ? FLAG_RETURNS : 0;
 		flags |= m->again ? FLAG_AGAIN : 0;
+	} else if (m->err == -EPROTONOSUPPORT) {
+		blob_encode(&(struct blob){0}, g.blob);
 	}
 	g.flags = htole32(flags);
 	say(m, &g, sizeof(g));
@@ -209,7 +211,7 @@ static uint64_t reconnect_ms(const struct meeting *m, const struct copyrpc_ctx *
 static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
 	struct blob blob;
-	int err = blob_decode(&blob, m->greeting.blob, sizeof(m->greeting.blob));
+	int err = ctx_read_blob(ctx, &blob, m->greeting.blob, sizeof(m->greeting.blob));
 
 	if (!err)
 		err = ctx_set_node(ctx);
@@ -226,6 +228,7 @@ static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct co
 		m->ep->reconnect_ms = reconnect_ms(m, ctx);
 		err = draw(&m->ep->owner);
 	}
+	m->err = err;
 	say_greeting(m, ctx->node);
 	return err;
 }
@@ -458,6 +461,9 @@ static int greet(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrp
 {
 	int err = hear_greeting(m);
 
+	if (err == -EPROTONOSUPPORT)
+		ctx_note_version(m->ep ? m->ep->ctx : ctx, "greeting", &m->greeting,
+			GREETING_VERSION);
 	if (!err && !m->ep) {
 		ctx_device_events(ctx);
 		m->waits = ctx->port_down;

@@ -240,10 +240,11 @@ TEST(answers_are_checked)
 	} wrong[] = {{0, 144, 0x40, -EPROTO, false}, {7, 144, 0x40, -EPROTO, false},
 		{8, 144, 1, -EPROTONOSUPPORT, false}, {10, 144, 1, -EPROTO, false},
 		{12, 144, 2, -EPROTO, false}, {24, 144, 1, -EINVAL, false},
-		{128, 144, 1, -EPROTO, false}, {140, 144, 1, -EPROTO, false},
-		{136, 144, EIO, -ECONNREFUSED, false}, {136, 144, EISCONN, -ECONNREFUSED, false},
-		{136, 144, EISCONN, -ETIMEDOUT, true}, {136, 144, EMFILE, -ECONNRESET, false},
-		{0, 143, 0, -ECONNRESET, false}, {0, 0, 0, -ECONNRESET, false}};
+		{32, 144, 1, -EPROTONOSUPPORT, false}, {128, 144, 1, -EPROTO, false},
+		{140, 144, 1, -EPROTO, false}, {136, 144, EIO, -ECONNREFUSED, false},
+		{136, 144, EISCONN, -ECONNREFUSED, false}, {136, 144, EISCONN, -ETIMEDOUT, true},
+		{136, 144, EMFILE, -ECONNRESET, false}, {0, 143, 0, -ECONNRESET, false},
+		{0, 0, 0, -ECONNRESET, false}};
 	uint8_t right[144], bytes[144];
 	NODES n[2];
 	AT_END(end_close_fd) int listener;
@@ -269,6 +270,27 @@ TEST(answers_are_checked)
 	answer_raw(&n[0], listener, bytes, sizeof(bytes));
 	CHECK_EQ(n[0].gone.status, -EPROTO);
 	CHECK_EQ(n[0].ups, 0);
+}
+
+/* A side that accepts and refuses the version of the blob tells its own. */
+TEST(both_sides_know_the_versions)
+{
+	AT_END(end_close_fd) int fd = -1;
+	uint8_t bytes[144];
+	char line[128];
+	NODES n[2];
+
+	open_nodes(n);
+	take_greeting(n, bytes);
+	bytes[32]--;
+	fd = stranger_connect(n[1].port);
+	CHECK_EQ(send(fd, bytes, 128, 0), 128);
+	while (recv(fd, bytes, 144, MSG_DONTWAIT | MSG_PEEK) < 144)
+		turn(&n[1]);
+	CHECK_EQ(recv(fd, bytes, 144, 0), 144);
+	CHECK(!memcmp(bytes + 24, "CPRPCINF\5", 9) && bytes[136] == EPROTONOSUPPORT);
+	copyrpc_ctx_versions(n[1].ctx, line, sizeof(line));
+	CHECK(strstr(line, "has version 4 of the connection blob"));
 }
 
 TEST(nobody_is_there)

@@ -213,6 +213,7 @@ TEST(greetings_are_checked)
 	} wrong[] = {{0, -EPROTO}, {7, -EPROTO}, {8, -EPROTONOSUPPORT}, {9, -EPROTONOSUPPORT},
 		{10, -EPROTO}, {12, -EPROTO}, {15, -EPROTO}, {24, -EINVAL}, {32, -EPROTONOSUPPORT}};
 	uint8_t right[128], bytes[128], result[16] = "CPRPCRES";
+	char line[128];
 	RIG r = rig_open(NULL);
 
 	take_greeting(&r, right);
@@ -222,11 +223,24 @@ TEST(greetings_are_checked)
 		printf("  byte %d\n", wrong[i].at);
 		CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), wrong[i].rc);
 	}
+	copyrpc_ctx_versions(r.c.ctx, line, sizeof(line));
+	CHECK(!strcmp(line, ""));
 	for (int other = -1; other <= 1; other += 2) { /* the version before, and the next one */
 		memcpy(bytes, right, sizeof(bytes));
 		bytes[8] = (uint8_t)(bytes[8] + other);
 		CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EPROTONOSUPPORT);
+		copyrpc_ctx_versions(r.ctx, line, sizeof(line));
+		CHECK(!strcmp(line,
+			other < 0 ?
+				"the peer has version 1 of the greeting, this library has version 2" :
+				"the peer has version 3 of the greeting, this library has version 2"));
 	}
+	memcpy(bytes, right, sizeof(bytes));
+	bytes[32]--;
+	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EPROTONOSUPPORT);
+	copyrpc_ctx_versions(r.ctx, line, sizeof(line));
+	CHECK(!strcmp(line,
+		"the peer has version 4 of the connection blob, this library has version 5"));
 	memcpy(bytes, right, sizeof(bytes));
 	memset(bytes + 120, 0, 8); /* no number of a context */
 	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EPROTO);

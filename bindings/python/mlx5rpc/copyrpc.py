@@ -33,6 +33,7 @@ If a signal handler raises an exception while poll() runs, a response can be los
 """
 import contextlib
 import ctypes
+import errno
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, \
     c_void_p, string_at
 from typing import Any, NamedTuple
@@ -127,6 +128,7 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_redial": (STATUS, c_void_p, c_char_p, c_uint16),
     "copyrpc_ep_status": (c_int, c_void_p),
     "copyrpc_ep_describe": (STATUS, c_void_p, c_void_p, c_size_t),
+    "copyrpc_ctx_versions": (STATUS, c_void_p, c_void_p, c_size_t),
     "copyrpc_ep_get_stats": (None, c_void_p, POINTER(_Stats), c_size_t),
     "copyrpc_call_timed": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint32),
     "copyrpc_call_large": (STATUS, c_void_p, c_char_p, c_uint32, c_void_p, c_uint32, c_uint64),
@@ -414,8 +416,19 @@ class Context(Handle):
 
     def _new(self, create, attributes, *arguments):
         pointer = c_void_p()
-        create(self._open, byref(self._attr(_EpAttr, attributes)), *arguments, byref(pointer))
+        try:
+            create(self._open, byref(self._attr(_EpAttr, attributes)), *arguments, byref(pointer))
+        except OSError as e:
+            if e.errno != errno.EPROTONOSUPPORT:
+                raise
+            raise OSError(e.errno, self.versions()) from None
         return self._endpoint(pointer.value)
+
+    def versions(self):
+        """Returns a line about the last peer that was refused because of its version (EPROTONOSUPPORT), or ""."""
+        text = ctypes.create_string_buffer(256)
+        _lib.copyrpc_ctx_versions(self._open, text, len(text))
+        return text.value.decode()
 
     def _endpoint(self, pointer):
         """Returns the object; a request may arrive before accept() returns its endpoint."""

@@ -255,6 +255,14 @@ class Alone(unittest.TestCase):
             with socket.create_server(("127.0.0.1", 0)) as listener, self.assertRaises(TimeoutError):
                 context.accept(listener, 0.05)
 
+    def test_another_version(self):
+        with copyrpc.Context() as context, socket.create_server(("127.0.0.1", 0)) as listener:
+            self.assertEqual(context.versions(), "")
+            with socket.create_connection(listener.getsockname()) as stranger:
+                stranger.sendall(b"CPRPCTCP" + bytes([77, 0, 128, 0]))
+                with self.assertRaisesRegex(OSError, "has version 77 of the greeting, this library has version"):
+                    context.accept(listener, LIMIT)
+
 
 class ByHand(unittest.TestCase):
     """Two endpoints that the program connects again after the HCA has ended their connection."""
