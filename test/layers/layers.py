@@ -45,7 +45,7 @@ PROGRAMS = {
 HARNESSES = {"bench": {"base", "cellring", "latrec"}}
 
 # Libraries that a program needs only if they were found when it was built.
-OPTIONAL = {"libucp.so.0", "librdmacm.so.1"}
+OPTIONAL = {"libucp.so.0", "libuct.so.0", "libucs.so.0", "librdmacm.so.1"}
 
 # Only mlx5dv-lite may include rdma-core's driver headers.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
