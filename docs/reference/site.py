@@ -21,7 +21,7 @@ from headers import folder_of
 HERE = pathlib.Path(__file__).parent
 START = {"README.md": "Overview", "examples/README.md": "Examples", "bindings/python/README.md": "Python", "CHANGELOG.md": "Changes",
          "SECURITY.md": "Security", "CONTRIBUTING.md": "Contributing"}
-GUIDES = ["architecture", "cluster", "many-cores", "gpu", "hw-check", "observability", "hangs", "developing"]
+GUIDES = ["architecture", "cluster", "many-cores", "gpu", "hw-check", "observability", "hangs", "developing", "assurance"]
 REFERENCE = re.compile(r"\b([Ss]ee )([A-Z][\w() -]*?) in <span>(\w+\.h)\(3\)</span>")
 EXAMPLE = re.compile(r"^From (\S+\.(?:c|md)),")
 NAME = re.compile(r"\b[A-Za-z_]\w{2,}\b")
