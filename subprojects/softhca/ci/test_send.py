@@ -3,7 +3,7 @@
 import pyverbs.enums as e
 import pytest
 from pyverbs.addr import AHAttr, GlobalRoute
-from pyverbs.cq import CQ
+from pyverbs.cq import CQEX, CqInitAttrEx, PollCqAttr
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
@@ -11,6 +11,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 BYTES = 64
+LATE_NS = 10_000  # of the virtual link's time, which does not depend on the machine
 
 
 class End:
@@ -20,7 +21,7 @@ class End:
         self.context = Context(name=device)
         self.pd = PD(self.context)
         self.mr = MR(self.pd, BYTES, e.IBV_ACCESS_LOCAL_WRITE)
-        self.cq = CQ(self.context, 4)
+        self.cq = CQEX(self.context, CqInitAttrEx(cqe=4, wc_flags=e.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP))
         self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=QPCap(1, 1, 1, 1)))
 
     def connect(self, peer):
@@ -37,21 +38,44 @@ class End:
         return [SGE(self.mr.buf, BYTES, self.mr.lkey)]
 
     def completion(self):
-        n, completions = 0, []
-        while not n:
-            n, completions = self.cq.poll()
-        return completions[0].status
+        """The status of the next completion, and its time in ns."""
+        while self.cq.start_poll(PollCqAttr()):
+            pass
+        found = self.cq.status, self.cq.read_timestamp()
+        self.cq.end_poll()
+        return found
 
 
-def exchange(devices):
-    """Sends a message from the first adapter to the last one. Returns the sender's status and the bytes that arrived."""
+def pair(devices):
+    """A QP of the first adapter and one of the last one, connected."""
     a, b = End(devices[0]), End(devices[-1])
     a.connect(b)
     b.connect(a)
     a.mr.write("x" * BYTES, BYTES)
+    return a, b
+
+
+def send(a, b):
+    """Sends a message. Returns the sender's status."""
     b.qp.post_recv(RecvWR(num_sge=1, sg=b.sge()))
     a.qp.post_send(SendWR(opcode=e.IBV_WR_SEND, num_sge=1, sg=a.sge()))
-    return a.completion(), b.mr.read(BYTES, 0)
+    return a.completion()[0]
+
+
+def exchange(devices):
+    """Sends a message. Returns the sender's status and the bytes that arrived."""
+    a, b = pair(devices)
+    return send(a, b), b.mr.read(BYTES, 0)
+
+
+def late_messages(devices):
+    """Sends eight messages, each when the last one has arrived. Returns the number of those that took more than LATE_NS."""
+    a, b = pair(devices)
+    times = []
+    for _ in range(8):
+        assert send(a, b) == e.IBV_WC_SUCCESS
+        times.append(b.completion()[1])
+    return sum(after - before > LATE_NS for before, after in zip(times, times[1:]))
 
 
 def test_one_adapter(hca):
@@ -72,3 +96,13 @@ def test_roce(hca):
 @pytest.mark.hca(faults="opcode=send nth=1 action=error syndrome=retry_exceeded")
 def test_error(hca):
     assert exchange(hca.devices) == (e.IBV_WC_RETRY_EXC_ERR, bytes(BYTES))
+
+
+@pytest.mark.hca("--link", "virtual")
+def test_in_time(hca):
+    assert late_messages(hca.devices) == 0
+
+
+@pytest.mark.hca("--link", "virtual", faults="opcode=send nth=4 action=delay delay_ns=1000000")
+def test_late(hca):
+    assert late_messages(hca.devices) == 1
