@@ -292,8 +292,8 @@ bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 void check_finish(struct checker *c, bool stopped)
 {
 	*(stopped ? &c->n.unfinished : &c->n.lost) += check_open_count(c);
-	if (c->auditing && c->n.ops < c->n_due &&
-		!stopped) { /* the audit was given up: these keys were not read */
+	if (c->auditing && c->n.ops < c->n_due && !stopped) {
+		/* The audit was given up: these keys were not read. */
 		c->n.lost += c->n_due - c->n.ops;
 		c->n.ops = c->n_due;
 	}

@@ -47,8 +47,8 @@ struct check_counts {
 	uint64_t verified;
 	uint64_t not_found; /* of the verified */
 	uint64_t put_off; /* how often a request was delayed because there was no room */
-	uint64_t swaps,
-		remote_swaps; /* compare-and-swaps with a reply; of these, for another rank */
+	/* Compare-and-swaps with a reply; of these, for another rank. */
+	uint64_t swaps, remote_swaps;
 	uint64_t conflicts; /* of the swaps: the key had another version */
 	/* Errors; each operation counts in at most one of the first seven. */
 	uint64_t refused; /* KV_ERROR */

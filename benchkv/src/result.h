@@ -38,10 +38,10 @@ struct result {
 	uint64_t compared; /* number of these keys that two clients have read */
 	uint64_t skipped; /* keys of keys_put that the audit did not read, or read too often */
 	uint64_t unsent; /* requests for other ranks that were answered and never left their rank */
-	uint64_t changes,
-		versions; /* with read-modify-writes: made, and found in the audit; see rmw.h */
-	uint64_t undone,
-		redone; /* by how much `versions` differs: changes that were lost, or doubled */
+	/* With read-modify-writes: made, and found in the audit; see rmw.h. */
+	uint64_t changes, versions;
+	/* By how much `versions` differs: changes that were lost, or doubled. */
+	uint64_t undone, redone;
 	uint64_t views; /* must be 0 for all clients of the job together, see check_audit() */
 	uint64_t unequal; /* 1: `views` is not 0; not with read-modify-writes */
 	uint64_t bad_digests; /* with --ops: clients that did not do exactly their operations */

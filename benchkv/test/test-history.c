@@ -171,12 +171,12 @@ TEST(foreign_puts)
 	CHECK_EQ(read_at(s.get, value_of(WRITERS, 0, find_op(WRITERS, s.key, true, 0))),
 		READ_INVENTED);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a + 1)), READ_INVENTED);
-	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key + 1, true, 0))),
-		READ_INVENTED); /* another key */
-	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key, false, 0))),
-		READ_INVENTED); /* a get */
-	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key, true, OPS / 4))),
-		READ_INVENTED); /* more than it makes */
+	/* Another key: */
+	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key + 1, true, 0))), READ_INVENTED);
+	/* A get: */
+	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key, false, 0))), READ_INVENTED);
+	/* More than it makes: */
+	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key, true, OPS / 4))), READ_INVENTED);
 	CHECK_EQ(read_at(s.get, value_of(2, 1, s.a)), READ_INVENTED); /* the next run */
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a2)), READ_RIGHT);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a2)), READ_RIGHT);

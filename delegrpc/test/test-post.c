@@ -130,8 +130,8 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(delegrpc_client_posts(p.c), 0);
 		CHECK_EQ(make(&p, false), 0);
 		CHECK_EQ(delegrpc_client_posts(p.c), 1);
-		CHECK_EQ(delegrpc_client_call(p.c, &p.made, 4, 3),
-			0); /* it asks for room no more */
+		/* It asks for room no more. */
+		CHECK_EQ(delegrpc_client_call(p.c, &p.made, 4, 3), 0);
 		p.called[p.made % 4096 / 64] |= 1ull << p.made % 64;
 		p.made++;
 		delegrpc_client_flush(p.c);

@@ -275,8 +275,8 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	c = client_new();
 	CHECK(raw->lines[0].generation == next);
 	call_out(c, 5);
-	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4),
-		0); /* no client reads it */
+	/* No client reads it. */
+	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4), 0);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	r = take(s, 5);

@@ -34,8 +34,8 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 	err = delegrpc_client_connect(test_name, NULL, &c);
 	if (!err)
 		delegrpc_client_disconnect(c);
-	CHECK_EQ(delegrpc_look(test_name, &look, sizeof(look), NULL, NULL),
-		err); /* checks the same */
+	/* This checks the same. */
+	CHECK_EQ(delegrpc_look(test_name, &look, sizeof(look), NULL, NULL), err);
 	shm_close(&region);
 	return err;
 }

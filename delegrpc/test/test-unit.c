@@ -93,8 +93,8 @@ TEST(layout)
 	call_out(c, 77);
 	memcpy(word, raw->requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	CHECK_EQ(word[1],
-		4u << 15 | delegrpc_client_index(c)); /* length; its answer is a burst of one */
+	/* The length; its answer is a burst of one. */
+	CHECK_EQ(word[1], 4u << 15 | delegrpc_client_index(c));
 	CHECK_EQ(word[2], 1u << 16); /* generation, index 0 */
 	CHECK_EQ(word[3], 0);
 	memcpy(word, raw->requests + 16, 4);

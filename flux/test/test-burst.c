@@ -148,8 +148,8 @@ TEST(calls_in_flight_are_remembered)
 			CHECK_EQ(held(a), i);
 		}
 		CHECK_EQ(serve(b), 0);
-		CHECK_EQ(call(a, 1, 0, 0),
-			0); /* all that a burst holds, because 31 came in a row */
+		/* This is all that a burst holds, because 31 came in a row. */
+		CHECK_EQ(call(a, 1, 0, 0), 0);
 		CHECK_EQ(held(a), 0);
 		CHECK_EQ(serve(b), 8);
 		if (round < 2) { /* in flight at the next poll are many again */
@@ -257,8 +257,8 @@ TEST(answers_wait_for_the_next)
 		CHECK_EQ(flux_poll(b, on_response, &s), 0);
 		CHECK_EQ(held(b), i < 21 ? i % 8 : (i - 20) % 8);
 		g = take(b);
-		if (i ==
-			20) { /* a poll without an answer: the caller may wait for something else */
+		/* A poll without an answer: the caller may wait for something else. */
+		if (i == 20) {
 			flux_poll(b, on_response, &s);
 			CHECK_EQ(held(b), 0);
 		}

@@ -138,8 +138,8 @@ TEST(leave_of_a_caller)
 	flux_leave(a);
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
 	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EPIPE);
-	CHECK_EQ(flux_reply(b, held.token, &held.value, 8),
-		-EINVAL); /* the call counts as answered */
+	/* The call counts as answered. */
+	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EINVAL);
 	held = take(b); /* a call published before a left */
 	CHECK_EQ(held.value, 2);
 	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EPIPE);

@@ -12,8 +12,8 @@ static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, const struct mlx5
 	mlx5dvl_word_ *wqe = (mlx5dvl_word_ *)(void *)(srq->wqes + ((size_t)i << srq->shift));
 	mlx5dvl_word_ *seg = wqe + 2;
 
-	wqe[0] = htobe64(
-		(uint64_t)(uint16_t)(i + 1) << 32); /* bytes 2 and 3: index of the next receive */
+	/* Bytes 2 and 3: the index of the next receive. */
+	wqe[0] = htobe64((uint64_t)(uint16_t)(i + 1) << 32);
 	wqe[1] = 0;
 	if (srq->buf) {
 		seg[0] = htobe64((uint64_t)attr->buf_size << 32 | attr->lkey);

@@ -114,8 +114,8 @@ static_assert(CELLRING_ABI == 3, "the rings' layout belongs to the version of th
 struct shmipc_layout {
 	struct shmipc_attr attr;
 	struct cellring_plan req, resp;
-	uint64_t resp_ring, extra,
-		pool; /* offsets in a client's area; the request ring is at 128 */
+	/* Offsets in a client's area; the request ring is at 128. */
+	uint64_t resp_ring, extra, pool;
 	uint64_t loan_resp; /* offset in a chunk of the pool */
 	uint64_t chunk; /* bytes of a chunk */
 	uint64_t area; /* bytes of an area */

@@ -198,8 +198,8 @@ TEST(replies_wait_for_the_next)
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(cellring_burst_held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
-		if (i ==
-			20) { /* a poll without an answer: the caller may wait for something else */
+		/* A poll without an answer: the caller may wait for something else. */
+		if (i == 20) {
 			CHECK_EQ(shmipc_server_poll(s), 1);
 			CHECK_EQ(cellring_burst_held(&s->burst), 0);
 		}

@@ -297,10 +297,10 @@ TEST(other_access_is_refused)
 		grouptest_create_is_refused(modes[i], 0, 0, -EINVAL);
 	grouptest_create_is_refused(0, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0600, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
-	grouptest_create_is_refused(0660, 2 | RPC_SET_GID, GROUPTEST_GID,
-		-EINVAL); /* no such bit */
-	grouptest_create_is_refused(0660, 0, GROUPTEST_GID,
-		-EINVAL); /* a gid without its bit is refused, not ignored */
+	/* There is no such bit. */
+	grouptest_create_is_refused(0660, 2 | RPC_SET_GID, GROUPTEST_GID, -EINVAL);
+	/* A gid without its bit is refused, not ignored. */
+	grouptest_create_is_refused(0660, 0, GROUPTEST_GID, -EINVAL);
 	users_act(&grouptest_stranger);
 	grouptest_create_is_refused(0660, RPC_SET_GID, GROUPTEST_GID, -EPERM);
 	users_act(&users_root);

@@ -116,8 +116,8 @@ TEST(foreign_files_stay)
 	close(fd);
 	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);
 	looktest_refused(-ENOENT);
-	CHECK_EQ(mkfifo(test_file(RPC_PREFIX), 0600),
-		0); /* it has no writer: an open for reading could block */
+	/* It has no writer: an open for reading could block. */
+	CHECK_EQ(mkfifo(test_file(RPC_PREFIX), 0600), 0);
 	looktest_refused(-EACCES);
 	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);
 	CHECK_EQ(symlink("/dev/null", test_file(RPC_PREFIX)), 0);

@@ -300,8 +300,8 @@ TEST(events_believe_no_client)
 	open_before = fdtest_open();
 	cookie = m.door->cookie;
 	for (int round = 0; round < 2; round++) {
-		m.door->cookie =
-			round ? cookie : cookie ^ 1; /* a client that is not heard, or is */
+		/* A client that is not heard, or is. */
+		m.door->cookie = round ? cookie : cookie ^ 1;
 		pid = events_victim(0);
 		m.door->cookie = cookie;
 		intro_send(m.door, 1, m.region.fd, 1, 16, 0); /* it does not hold the lock */

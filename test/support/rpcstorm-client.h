@@ -233,8 +233,8 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 	__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 	while ((r = rpcstorm_client_poll(t)) > 0)
 		;
-	while (r == 0 ||
-		rpcstorm_refused(r)) { /* another client may not have noticed the end yet */
+	/* Another client may not have noticed the end yet. */
+	while (r == 0 || rpcstorm_refused(r)) {
 		sched_yield();
 		r = rpcstorm_client_poll(t);
 	}

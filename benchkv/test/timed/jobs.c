@@ -170,8 +170,8 @@ void jobs_run(const struct job *j, struct run *runs)
 	static struct launch ranks[COSTS_RANKS];
 	struct task *adapters;
 
-	task_spend(
-		NSEC_PER_MSEC - task_now() % NSEC_PER_MSEC); /* in step with all that is periodic */
+	/* From here on it is in step with all that is periodic. */
+	task_spend(NSEC_PER_MSEC - task_now() % NSEC_PER_MSEC);
 	meeting_begin(ranks, j->ranks);
 	costs_begin_job(&machine, JOBS_CLIENTS, j->sq_depth);
 	adapters = task_start(costs_adapters, NULL);
