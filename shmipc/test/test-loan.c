@@ -503,7 +503,6 @@ static void dead_client(bool by_commit)
 {
 	SERVER *s = test_serve(&loan_attr);
 	CLIENT *other = NULL;
-	struct shmipc_server_stats st;
 	struct shmipc_req r[2];
 	const void *q[2];
 	pid_t pid = spawn(send_two);
@@ -511,20 +510,18 @@ static void dead_client(bool by_commit)
 	r[0] = take(s, &q[0]);
 	CHECK_EQ(shmipc_server_take(s, &r[1], &q[1]), 1);
 	test_kill(pid);
-	do {
+	do
 		shmipc_server_wait(s, NSEC_PER_MSEC);
-		shmipc_server_get_stats(s, &st, sizeof(st));
-	} while (st.clients);
-	CHECK_EQ(st.reclaimed, 1);
+	while (server_stats_of(s).clients);
+	CHECK_EQ(server_stats_of(s).reclaimed, 1);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(by_commit ? shmipc_server_commit(s, r[i].client, r[i].id, 8) :
 				     shmipc_server_reply(s, r[i].client, r[i].id, NULL, 0),
 			-EPIPE);
 	other = test_join();
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.connects, 2);
-	CHECK_EQ(st.clients, 1);
+	CHECK_EQ(server_stats_of(s).connects, 2);
+	CHECK_EQ(server_stats_of(s).clients, 1);
 	CHECK_EQ(shmipc_client_index(other), 0); /* the place is free at once */
 	commit(other, REQ, 3);
 	check(take(s, &q[0]).len ? q[0] : NULL, REQ, 3);

@@ -2,7 +2,6 @@
 /* Server and clients as threads of one process, so that ThreadSanitizer sees them. */
 #include "base/sleep.h"
 #include "common.h"
-#include "layout.h"
 #include "support/rpcthreads.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -23,9 +22,8 @@ static struct shmipc_attr threads_attr(const struct shape *sh)
 
 static void check_stats(struct shmipc_server *s, const struct shape *sh, uint64_t served)
 {
-	struct shmipc_server_stats st;
+	struct shmipc_server_stats st = server_stats_of(s);
 
-	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.requests, served);
 	CHECK_EQ(st.replies, served);
 	CHECK_EQ(st.connects, sh->clients * sh->lives);
@@ -79,14 +77,10 @@ TEST(every_sleeper_is_woken)
 {
 	struct shmipc_client_stats ct;
 	struct shmipc_server_stats st;
-	struct shmipc_layout l;
-	SERVER *s = NULL;
-	struct nap nap = {.server = gettid()};
+	SERVER *s = test_serve(&msg_attr);
+	struct nap nap = {.server = gettid(), .c = test_join()};
 	pthread_t thread;
 
-	CHECK_EQ(shmipc_layout_plan(&msg_attr, &l), 0);
-	CHECK_EQ(shmipc_server_create(test_name, &msg_attr, &s), 0);
-	nap.c = test_join();
 	nap.server_state = (uint32_t *)nap.c->server_state;
 	shmipc_server_poll(s);
 	nap.client_state = (uint32_t *)s->peers[0].state;
@@ -103,21 +97,13 @@ TEST(every_sleeper_is_woken)
 		shmipc_server_flush(s);
 	}
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	shmipc_client_get_stats(nap.c, &ct, sizeof(ct));
-	shmipc_server_get_stats(s, &st, sizeof(st));
+	ct = client_stats_of(nap.c);
+	st = server_stats_of(s);
 	/* A wake-up finds no sleeper only if the sleep's 100 ms end at the same moment. */
 	CHECK(ct.wakes > ROUNDS * 9 / 10 && ct.wakes <= ROUNDS);
 	CHECK(st.wakes > ROUNDS * 9 / 10 && st.wakes <= ROUNDS);
 	CHECK(ct.sleeps >= st.wakes && st.sleeps >= ct.wakes);
 	shmipc_client_disconnect(nap.c);
-}
-
-static void *server_later(void *arg)
-{
-	struct nap *nap = arg;
-
-	until_asleep(nap->client_state, &nap->client);
-	return NULL;
 }
 
 /* A client that sleeps in a call gets the error when the server closes. */
@@ -137,16 +123,14 @@ static void *close_client(void *arg)
 
 TEST(close_wakes_sleepers)
 {
-	struct shmipc_server *s = NULL;
-	struct nap nap = {.server = gettid()};
+	struct shmipc_server *s = test_serve(&msg_attr);
+	struct nap nap = {.server = gettid(), .c = test_join()};
 	pthread_t thread;
 
-	CHECK_EQ(shmipc_server_create(test_name, &msg_attr, &s), 0);
-	nap.c = test_join();
 	shmipc_server_poll(s);
 	nap.client_state = (uint32_t *)s->peers[0].state;
 	CHECK_EQ(pthread_create(&thread, NULL, close_client, &nap), 0);
-	server_later(&nap);
+	until_asleep(nap.client_state, &nap.client);
 	shmipc_server_destroy(s);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	shmipc_client_disconnect(nap.c);

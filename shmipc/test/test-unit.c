@@ -278,21 +278,17 @@ TEST(waits_end_at_once_or_in_time)
 {
 	SERVER *s = test_serve(&msg_attr);
 	CLIENT *c = test_join();
-	struct shmipc_server_stats st;
-	struct shmipc_client_stats ct;
 
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
-	do { /* on a busy machine the yields alone can take this long */
+	do /* on a busy machine the yields alone can take this long */
 		CHECK_EQ(shmipc_server_wait(s, NSEC_PER_MSEC), 0);
-		shmipc_server_get_stats(s, &st, sizeof(st));
-	} while (!st.sleeps);
+	while (!server_stats_of(s).sleeps);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 0); /* nothing is pending */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
-	do {
+	do
 		CHECK_EQ(shmipc_client_wait(c, NSEC_PER_MSEC), 0);
-		shmipc_client_get_stats(c, &ct, sizeof(ct));
-	} while (!ct.sleeps);
+	while (!client_stats_of(c).sleeps);
 	CHECK_EQ(shmipc_server_wait(s, SHMIPC_FOREVER), 1);
 	CHECK_EQ(serve_once(s), 1);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
