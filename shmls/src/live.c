@@ -2,7 +2,6 @@
 #include "live.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -291,7 +290,7 @@ static bool read_status(const char *directory, const char *tid, struct live_thre
 	return t->own_tid;
 }
 
-static int is_number(const struct dirent *e)
+int live_number(const struct dirent *e)
 {
 	return isdigit((unsigned char)e->d_name[0]);
 }
@@ -303,7 +302,7 @@ static int read_threads(struct live_process *p)
 	int n;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)p->pid);
-	n = scandir(path, &entry, is_number, versionsort);
+	n = scandir(path, &entry, live_number, versionsort);
 	if (n < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	p->thread = (struct live_thread *)calloc((size_t)n + 1, sizeof(*p->thread));

@@ -6,6 +6,7 @@
 #ifndef SHMLS_LIVE_H
 #define SHMLS_LIVE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -51,5 +52,8 @@ struct live_process {
  */
 int live_read(pid_t pid, struct live_process *p);
 void live_free(struct live_process *p);
+
+/* For scandir(): is the name of the entry a number, as that of a process or thread in /proc? */
+int live_number(const struct dirent *e);
 
 #endif

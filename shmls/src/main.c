@@ -3,8 +3,6 @@
  * shmls: lists the regions of delegrpc and shmipc, removes those of dead servers, and shows the
  * objects of running processes.
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,11 +157,6 @@ static int show_process(const struct options *o, const char *pid, bool named)
 	return named && err ? complain(pid, live_why(err)) : 0;
 }
 
-static int is_process(const struct dirent *e)
-{
-	return isdigit((unsigned char)e->d_name[0]);
-}
-
 static int show_processes(const struct options *o, char **pids, int n_pids)
 {
 	struct dirent **entry;
@@ -173,7 +166,7 @@ static int show_processes(const struct options *o, char **pids, int n_pids)
 		status |= show_process(o, pids[i], true);
 	if (n_pids)
 		return status;
-	n = scandir("/proc", &entry, is_process, versionsort);
+	n = scandir("/proc", &entry, live_number, versionsort);
 	if (n < 0)
 		return complain("/proc", strerror(errno));
 	for (int i = 0; i < n; i++) {
