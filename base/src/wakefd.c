@@ -352,7 +352,7 @@ int wakefd_wake_cold(struct wakefd *w, uint32_t *word, const struct wakefd_addr 
 	}
 }
 
-bool wakefd_post_cold(const struct wakefd *w, uint32_t *word)
+bool wakefd_post(const struct wakefd *w, uint32_t *word)
 {
 	switch (sleep_take(word)) {
 	case SLEEP_ASLEEP:

@@ -198,7 +198,7 @@ COLD static void wake_sleeping(struct flux_node *node, uint32_t peer)
 {
 	struct flux *f = node->flux;
 
-	if (!wakefd_post_cold(&f->wake[peer], &f->shared[peer]->state))
+	if (!wakefd_post(&f->wake[peer], &f->shared[peer]->state))
 		return;
 	node->wakes++;
 	PROBE(flux, wake, node->index, peer);

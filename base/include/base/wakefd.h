@@ -144,11 +144,6 @@ int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
 void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg);
 
 /* Like wakefd_wake(), for a sleeping thread of this process, to which @w belongs. */
-bool wakefd_post_cold(const struct wakefd *w, uint32_t *word);
-
-static inline bool wakefd_post(const struct wakefd *w, uint32_t *word)
-{
-	return sleep_is_asleep(word) && wakefd_post_cold(w, word);
-}
+bool wakefd_post(const struct wakefd *w, uint32_t *word);
 
 #endif
