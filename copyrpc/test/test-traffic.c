@@ -8,11 +8,11 @@
 
 #include "traffic.h"
 
-#ifndef SCALE /* sanitizers are slow */
-#define SCALE 1
-#endif
 #ifndef TIMES /* a soak is long */
 #define TIMES 1
+#endif
+#ifndef SCALE /* sanitizers are slow */
+#define SCALE (TIMES == 1 ? 2 : 1)
 #endif
 
 static struct node nodes[2];

@@ -74,10 +74,12 @@ TEST(writes_and_reads)
 	rig_idle(b.rcq);
 }
 
-/* Every message has its immediate; receives are taken in the order in which they were posted. */
+/* Every message has its immediate; receives are taken in the order in which they were posted. BlueFlame traps eight times for
+ * a message, so only one case is long there. */
 static void immediates(bool srq, uint32_t cqe_size)
 {
-	const int rounds = 70000, batch = 16; /* across the 16-bit counters' wrap */
+	const int all = 70000, batch = 16; /* across the 16-bit counters' wrap */
+	const int rounds = srq && getenv("SOFTHCA_BF") ? all / 10 : all;
 	uint32_t sent = 0, got = 0;
 
 	open_pair(&(struct rig_attr){.srq = srq, .cqe_size = cqe_size});
