@@ -279,10 +279,10 @@ static void answer(struct meeting *m, struct copyrpc_ctx *ctx, const struct copy
 
 /* ------------------------------------------------------------------ again */
 
-static void say_place(struct meeting *m)
+static void say_place(struct meeting *m, uint64_t attempt)
 {
 	struct place p = {.whom = htole64(m->ep->peer_owner),
-		.attempt = htole64(m->ep->attempt),
+		.attempt = htole64(attempt),
 		.received = htole64(m->ep->ch.live.pos * WIRE_BLOCK)};
 
 	memcpy(p.magic, place_magic, sizeof(p.magic));
@@ -301,8 +301,17 @@ int meet_begin_again(struct meeting *m, struct copyrpc_ep *ep)
 	m->again = true;
 	m->events = POLLIN;
 	say_greeting(m, ep->ctx->node);
-	say_place(m);
+	say_place(m, m->ep->attempt);
 	return 0;
+}
+
+void meet_begin_asking(struct meeting *m, struct copyrpc_ep *ep)
+{
+	m->ep = ep;
+	m->again = true;
+	m->events = POLLIN;
+	say_greeting(m, ep->ctx->node);
+	say_place(m, 0);
 }
 
 static int hear_place(struct meeting *m)
@@ -400,7 +409,7 @@ static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
 		return 0;
 	}
 	say_greeting(m, ctx->node);
-	say_place(m);
+	say_place(m, m->ep->attempt);
 	say_rejoined(m);
 	return 0;
 }
@@ -423,6 +432,8 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	if (!m->ep || m->waits)
 		return answer_again(m, ctx);
 	m->greeted = true;
+	if (!m->ep->ch.away) /* an answer of a peer that was only asked */
+		return -EPROTO;
 	if (le64toh(m->place.attempt) != m->ep->attempt || le64toh(m->place.whom) != m->ep->owner)
 		return -EPROTO;
 	say_rejoined(m);
@@ -524,6 +535,8 @@ int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_e
 	}
 	if (!err)
 		err = hear_result(m);
+	if (!err && is_refusal(m)) /* without a reason */
+		err = -EPROTO;
 	return err ? err : complete(m);
 }
 

@@ -67,6 +67,13 @@ int meet_begin(struct meeting *m, struct copyrpc_ep *ep);
 int meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
 
 /*
+ * Asks whether the peer still has the endpoint, which is connected and stays so. The meeting ends with
+ * -ECONNREFUSED if it has not, and with another error if it has, because the greeting has attempt 0, which is
+ * never newer. ep->held is not set: the caller must not step the meeting after the endpoint has gone.
+ */
+void meet_begin_asking(struct meeting *m, struct copyrpc_ep *ep);
+
+/*
  * Proceeds as far as possible. Returns 0 if both ends are connected and have exchanged their
  * results, -EAGAIN if the socket is not ready, or another error. @ctx and @attr are for the
  * endpoint of a side that accepts.

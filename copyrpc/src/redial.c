@@ -9,6 +9,9 @@
 
 #define PAUSE_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 #define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of an attempt */
+/* A peer whose HCA does not answer a probe is asked over TCP after this time, and again after a pause. */
+#define ASK_NS (2 * PROBE_NS)
+#define ASK_PAUSE_NS NSEC_PER_SEC
 
 enum redial_state {
 	CONNECTED, /* or the endpoint waits for its next attempt */
@@ -24,16 +27,22 @@ struct redial {
 	struct addrinfo *addresses, *at;
 	uint64_t part; /* end of the time for this address, or for the meeting */
 	uint64_t again_at; /* no attempt is made before */
+	bool asks; /* the endpoint is connected; the attempt only asks whether the peer has it */
 };
 
 /* The attempt has ended. The next one starts after a pause. */
 static void pause_redial(struct lobby *y, struct redial *r, uint64_t now)
 {
 	lobby_close(y, &r->w);
+	if (r->asks) {
+		r->m.ep = NULL;
+		r->ep->again_error = 0;
+	}
 	meet_drop(&r->m);
 	r->state = CONNECTED;
 	r->at = r->addresses;
-	r->again_at = now + PAUSE_NS;
+	r->again_at = now + (r->asks && !r->ep->ch.away ? ASK_PAUSE_NS : PAUSE_NS);
+	r->asks = false;
 	y->side.due = 0;
 }
 
@@ -64,11 +73,15 @@ static void next_address(struct lobby *y, struct redial *r, uint64_t now)
 	attempt(y, r, now);
 }
 
-/* The TCP connection is open: tells the peer the new queue pair and the position. */
+/* The TCP connection is open: tells the peer the new queue pair and the position, or asks. */
 static int begin(struct redial *r, uint64_t now)
 {
-	int err = meet_begin_again(&r->m, r->ep);
+	int err = 0;
 
+	if (r->asks)
+		meet_begin_asking(&r->m, r->ep);
+	else
+		err = meet_begin_again(&r->m, r->ep);
 	if (err)
 		return err;
 	r->state = MEETING;
@@ -106,7 +119,8 @@ static void redial_ready(struct lobby *y, struct watch *w, uint64_t now)
 	if (!r->ep->again_error)
 		r->ep->again_error = err;
 	pause_redial(y, r, now);
-	if (err == -ECONNREFUSED) /* the peer does not have this endpoint, or not any more */
+	/* The peer does not have this endpoint, or not any more. */
+	if (err == -ECONNREFUSED || err == -EPROTONOSUPPORT)
 		ep_break(r->ep, -ECONNRESET);
 }
 
@@ -116,12 +130,18 @@ static void redial_close(struct lobby *y, struct watch *w)
 
 	if (r->ep)
 		r->ep->redial = NULL;
-	if (r->m.ep)
+	if (r->m.ep && !r->asks)
 		r->m.ep->held = NULL;
 	lobby_close(y, &r->w);
 	lobby_leave(y, w);
 	freeaddrinfo(r->addresses);
 	free(r);
+}
+
+/* True if the peer's HCA does not answer. Its process may have been killed, and another one may listen. */
+static bool is_silent(const struct redial *r, uint64_t now)
+{
+	return r->ep->asked && now - r->ep->asked >= ASK_NS;
 }
 
 static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
@@ -133,7 +153,9 @@ static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 		redial_close(y, w);
 		return NEVER;
 	}
-	if (!r->ep->ch.away)
+	if (r->asks && r->ep->ch.away)
+		pause_redial(y, r, now);
+	if (!r->ep->ch.away && r->state == CONNECTED && !is_silent(r, now))
 		return NEVER;
 	due = r->state == CONNECTED ? r->again_at : r->part;
 	if (now < due)
@@ -148,6 +170,11 @@ static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 	if (r->state == MEETING) {
 		pause_redial(y, r, now);
 		return r->again_at;
+	}
+	if (!r->ep->ch.away) {
+		r->asks = true;
+		attempt(y, r, now);
+		return now + NSEC_PER_MSEC;
 	}
 	ctx_device_events(y->ctx);
 	if (y->ctx->port_down) {

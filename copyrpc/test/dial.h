@@ -112,6 +112,14 @@ static inline void call_both(struct node n[2])
 	}
 }
 
+static inline uint64_t returns(const struct node *n)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
+	return s.returns;
+}
+
 static inline bool closed_by_peer(int fd)
 {
 	char byte;

@@ -250,14 +250,6 @@ int __wrap_mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_inf
 
 #define MANY 40
 
-static uint64_t returns(const struct node *n)
-{
-	struct copyrpc_stats s;
-
-	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
-	return s.returns;
-}
-
 /* Many dials begin at once; later all their endpoints lose their connections at once, and meet while the port
  * of the listening side is down. No poll creates, replaces or connects more than a few queue pairs. */
 TEST(many_connect_at_once)

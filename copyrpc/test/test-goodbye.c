@@ -3,7 +3,11 @@
  * An end that is over says goodbye. The clock stands still where nothing but the goodbye may tell the
  * peer, so no probe is made.
  */
+#include <dlfcn.h>
+
 #include "dial.h"
+#include "lobby.h"
+#include "meet.h"
 
 static void check_told(struct pair *p, struct heard *h, uint32_t failed)
 {
@@ -106,8 +110,10 @@ TEST(a_goodbye_that_is_not_sent)
 static void open_returning(struct node n[2])
 {
 	open_nodes(n);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		n[i].ctx->attr.reconnect_ms = FAR_MS;
+		n[i].ctx->path.timeout = 16; /* 0.27 s, seven times */
+	}
 	dial(&n[0], n[1].port, false, 7);
 	while (!n[0].ups || !n[1].ups)
 		turn_both(n);
@@ -155,17 +161,14 @@ TEST(an_endpoint_that_is_away)
 TEST(a_goodbye_to_the_former_connection)
 {
 	NODES n[2];
-	struct copyrpc_stats s = {0};
 
 	open_returning(n);
 	ep_leave(n[1].up.ep, -ECONNRESET);
 	mlx5dvl_post_write_imm(n[0].up.ep->qp, NULL, 0, 0, 0, 0, WIRE_GOODBYE, 0, 0);
 	mlx5dvl_ring(n[0].up.ep->qp);
 	ep_leave(n[0].up.ep, -ECONNRESET);
-	while (!s.returns) {
+	while (!returns(&n[0]))
 		turn_both(n);
-		copyrpc_ep_get_stats(n[0].up.ep, &s, sizeof(s));
-	}
 	call_both(n);
 }
 
@@ -189,3 +192,115 @@ TEST(a_peer_that_is_restarted)
 		call_both(n);
 	}
 }
+
+/* ------------------------------------------------------------------ without a goodbye */
+
+/* Another process listens at the port. */
+static void open_at(struct node *n, uint16_t port)
+{
+	close_node(n);
+	open_node(n, 16, NULL);
+	CHECK_EQ(copyrpc_unlisten(n->ctx, n->listener), 0);
+	close(n->listener);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", port, &n->listener), 0);
+	CHECK_EQ(copyrpc_listen(n->ctx, NULL, n->listener, 1), 0);
+}
+
+/* The queue pair of a process that was killed is gone, and says nothing. No call is pending. The HCA would
+ * give up after seconds, the probe after probe_ms. */
+TEST(a_peer_that_was_killed)
+{
+	uint64_t start = now;
+	uint16_t port;
+	NODES n[2];
+
+	open_returning(n);
+	port = n[1].port;
+	CHECK_EQ(mlx5dvl_qp_to_error(n[1].up.ep->qp), 0);
+	open_at(&n[1], port);
+	while (!n[0].downs)
+		turn_both(n);
+	CHECK(now - start < SECOND);
+	CHECK_EQ(n[0].last.status, -ECONNRESET);
+	CHECK_EQ(alive(&n[0]), 0);
+}
+
+static uint64_t asked(const struct node *n)
+{
+	return container_of(n->ctx->side, struct lobby, side)->came;
+}
+
+/* The HCA of a peer that lives answers late. The peer is asked, once a second, and both go on. */
+TEST(a_peer_that_is_silent)
+{
+	int (*add)(const char *);
+	long long (*take_away)(int);
+	NODES n[2];
+	uint64_t came;
+	int rule;
+
+	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	*(void **)&take_away = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
+	open_returning(n);
+	came = asked(&n[1]);
+	rule = add("action=no_answer opcode=read");
+	CHECK(rule > 0);
+	for (int i = 0; i < 2000; i++) /* four seconds */
+		turn_both(n);
+	CHECK(asked(&n[1]) > came && asked(&n[1]) - came <= 4);
+	take_away(rule);
+	CHECK_EQ(n[0].downs + n[1].downs, 0);
+	call_both(n);
+	CHECK_EQ(alive(&n[0]) + alive(&n[1]), 2);
+}
+
+enum answer { RETURN, REFUSAL, VERSION };
+
+/* Answers a question as no peer does: as if the endpoint returned, or with a refusal without a reason. Or as
+ * a process of another version, which cannot have the endpoint. */
+static void answer_as(int how)
+{
+	struct {
+		struct greeting greeting;
+		struct place place;
+		struct result result;
+	} bytes = {.result.magic = "CPRPCRES"};
+	const size_t len = sizeof(bytes.greeting) + sizeof(bytes.place);
+	AT_END(end_close_fd) int fd = -1, listener;
+	uint64_t whom;
+	NODES n[2];
+
+	open_returning(n);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
+	CHECK_EQ(copyrpc_redial(n[0].up.ep, "127.0.0.1", (uint16_t)copyrpc_tcp_port(listener)), 0);
+	CHECK_EQ(mlx5dvl_qp_to_error(n[1].up.ep->qp), 0);
+	while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) < 0)
+		turn(&n[0]);
+	while (recv(fd, &bytes, len, MSG_PEEK) < (ssize_t)len)
+		turn(&n[0]);
+	CHECK_EQ(bytes.place.attempt, 0);
+	CHECK_EQ(le64toh(bytes.place.whom), n[1].up.ep->owner);
+	whom = bytes.greeting.owner;
+	bytes.greeting.owner = bytes.place.whom;
+	bytes.place.whom = whom;
+	bytes.greeting.version =
+		htole16((uint16_t)(le16toh(bytes.greeting.version) + (how == VERSION)));
+	if (how == RETURN) {
+		CHECK_EQ(send(fd, &bytes, sizeof(bytes), 0), sizeof(bytes));
+	} else {
+		memset(bytes.greeting.blob, 0, sizeof(bytes.greeting.blob));
+		CHECK_EQ(send(fd, &bytes.greeting, sizeof(bytes.greeting), 0),
+			sizeof(bytes.greeting));
+		CHECK_EQ(send(fd, &bytes.result, sizeof(bytes.result), 0), sizeof(bytes.result));
+	}
+	for (int i = 0; i < 50; i++)
+		turn(&n[0]);
+	CHECK_EQ(returns(&n[0]), 0);
+	CHECK_EQ(n[0].downs, how == VERSION);
+	CHECK(how == VERSION || !mlx5dvl_qp_status(n[0].up.ep->qp));
+	CHECK_EQ(n[0].ctx->n_away, 0);
+}
+
+TEST_WITH(asked_and_returns, answer_as, RETURN);
+TEST_WITH(asked_and_refuses_without_a_reason, answer_as, REFUSAL);
+TEST_WITH(asked_and_has_another_version, answer_as, VERSION);
