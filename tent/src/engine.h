@@ -164,7 +164,7 @@ struct tent_segment {
 	uint32_t notifying; /* tasks in slots */
 	uint64_t n_notices; /* total; the next one uses the slot n_notices % NOTICE_SLOTS */
 	uint32_t open; /* number of tasks that have not ended */
-	uint32_t movers; /* threads in link_ops.now */
+	uint32_t movers; /* threads that move, or unmap memory of the peer, without the lock */
 	struct live_record *live;
 };
 
@@ -396,7 +396,10 @@ void lent_forget(struct tent_segment *s);
 void lent_fini(struct tent_segment *s);
 /* The peer has unregistered the buffer with this id: starts no more requests on it. */
 void lent_revoked(struct tent_segment *s, uint32_t id);
-/* Sends CTL_UNREGISTERED for the unregistered buffers that no request uses any more. */
+/*
+ * Unmaps the unregistered buffers that no request uses any more, without the lock, because that may
+ * take long. Sends CTL_UNREGISTERED for them.
+ */
 void lent_answer(struct tent_segment *s);
 
 /* segment.c */

@@ -88,21 +88,33 @@ void lent_revoked(struct tent_segment *s, uint32_t id)
 	}
 }
 
+/* Takes a buffer out of the list of those that are leaving. NULL: requests use all of them. */
+static struct desc_buffer *take_unused(struct tent_segment *s)
+{
+	struct desc_buffer *b, **link = &s->leaving;
+
+	while (*link && (*link)->lent.moving)
+		link = &(*link)->lent.next;
+	b = *link;
+	if (b)
+		*link = b->lent.next;
+	return b;
+}
+
 void lent_answer(struct tent_segment *s)
 {
-	struct desc_buffer *b, *left = NULL;
+	struct tent *t = s->t;
+	struct desc_buffer *b;
 
-	while ((b = s->leaving)) {
+	while ((b = take_unused(s))) {
 		struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = b->id};
 
-		if (b->lent.moving) {
-			s->leaving = b->lent.next;
-			b->lent.next = left;
-			left = b;
-			continue;
-		}
-		free_first(s);
+		s->movers++;
+		pthread_mutex_unlock(&t->lock);
+		lent_free(s, b);
+		pthread_mutex_lock(&t->lock);
+		s->movers--;
+		pthread_cond_broadcast(&t->ended);
 		peer_send(s, &msg);
 	}
-	s->leaving = left;
 }

@@ -50,7 +50,7 @@ static void live_segment_add(struct tent_segment *s)
 	}
 }
 
-void segment_free(struct tent_segment *s)
+static void close_links(struct tent_segment *s)
 {
 	live_remove(s->live);
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
@@ -61,12 +61,23 @@ void segment_free(struct tent_segment *s)
 	}
 	latrec_hist_destroy(s->resend_ns);
 	blame_fini(s);
+}
+
+/* The peer may use its memory again when the connection is closed. */
+static void free_rest(struct tent_segment *s)
+{
 	lent_fini(s);
 	free(s->growth.text);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);
 	free(s);
+}
+
+void segment_free(struct tent_segment *s)
+{
+	close_links(s);
+	free_rest(s);
 }
 
 /* True: the peer has rails of this port's transport. */
@@ -313,11 +324,14 @@ int tent_release(struct tent_segment *s)
 		pthread_mutex_unlock(&t->lock);
 		return -EBUSY;
 	}
+	while (s->movers)
+		pthread_cond_wait(&t->ended, &t->lock);
 	for (link = &t->segments; *link != s; link = &(*link)->next)
 		;
 	*link = s->next;
-	segment_free(s);
+	close_links(s);
 	pthread_mutex_unlock(&t->lock);
+	free_rest(s); /* unmapping may take long */
 	return 0;
 }
 

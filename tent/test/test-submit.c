@@ -190,6 +190,43 @@ TEST(an_engine_ends_after_the_copy)
 	CHECK_EQ(duo_end(batch), 0);
 }
 
+/* ---- the end of a mapping ---- */
+
+#define MAPPED (320 * KIB) /* unmapping so many bytes is held, but not in the child */
+
+int __real_munmap(void *at, size_t len);
+int __wrap_munmap(void *at, size_t len);
+
+int __wrap_munmap(void *at, size_t len)
+{
+	if (len == MAPPED && d.child)
+		gate_pass();
+	return __real_munmap(at, len);
+}
+
+/* The engine goes on while memory is unmapped, which takes long on a GPU. The peer waits for it. */
+TEST(a_mapping_ends_without_the_lock)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct tent_rail_stats r;
+	uint16_t value;
+
+	if (!getenv("TENT_ALLOC"))
+		return; /* other memory is not mapped */
+	gate_set(false);
+	duo_open(&(struct duo_attr){.len = MAPPED});
+	CHECK_EQ(duo_move(TENT_WRITE, 0, MAPPED, 0), 0);
+	duo_write(d.fd, "u", 1);
+	gate_await();
+	CHECK_EQ(tent_rail_get_stats(d.s, 0, &r, sizeof(r)), 0);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, 64, 0), -EFAULT);
+	p.fd = d.fd;
+	CHECK_EQ(poll(&p, 1, 50), 0); /* a peer that does not wait replies within that time */
+	gate_set(true);
+	duo_read(d.fd, &value, sizeof(value));
+	test_now(duo_close);
+}
+
 /* ---- many threads ---- */
 
 #define THREADS 8
