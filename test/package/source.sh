@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Makes the source tarball and uses it in three ways: its quick tests pass, without git; another project takes its layers by a
-# wrap file; pip makes a wheel of the Python modules, which are used over the libraries of the tarball's build.
+# Makes the source tarball and uses it in three ways: its tests of the suites unit, quick and layers pass, without git; another
+# project takes its layers by a wrap file; pip makes a wheel of the Python modules, which are used over the libraries of the
+# tarball's build.
 #
 #	source.sh SOURCE BUILD
 set -euo pipefail
@@ -17,8 +18,9 @@ dist() {
 	tree=${tree%/}
 	meson setup "$tree/build" "$tree" -Drdma=enabled -Dpmix=enabled >>"$work/log"
 	ninja -C "$tree/build" >>"$work/log"
-	meson test -C "$tree/build" --no-rebuild --print-errorlogs --quiet --suite unit --suite quick
-	echo "source: $(basename "$tarball"): built, its quick tests pass"
+	meson test -C "$tree/build" --no-rebuild --print-errorlogs --quiet --suite unit --suite quick \
+		--suite layers
+	echo "source: $(basename "$tarball"): built, its tests of the suites unit, quick and layers pass"
 }
 
 wrap() {
