@@ -263,8 +263,7 @@ void wakefd_prepare(struct wakefd *w, uint32_t *word)
 
 void wakefd_timer(struct wakefd *w, uint64_t ns)
 {
-	const struct itimerspec when = {.it_value = {.tv_sec = (time_t)(ns / NSEC_PER_SEC),
-						.tv_nsec = (long)(ns % NSEC_PER_SEC)}};
+	const struct itimerspec when = {.it_value = clock_timespec(ns)};
 
 	if (!ns && !w->timed)
 		return;

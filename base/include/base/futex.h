@@ -19,8 +19,7 @@
  */
 static inline int futex_wait(const uint32_t *word, uint32_t val, uint64_t timeout_ns)
 {
-	struct timespec ts = {.tv_sec = (time_t)(timeout_ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(timeout_ns % NSEC_PER_SEC)};
+	struct timespec ts = clock_timespec(timeout_ns);
 
 	if (syscall(SYS_futex, word, FUTEX_WAIT, val, &ts, NULL, 0) == 0)
 		return 0;
