@@ -22,11 +22,25 @@
 #define CALENDAR_DEST_BITS 12
 #define CALENDAR_TRIM 64u /* number of takes after which the ring is cut to the needed length */
 
-/* A slot: the next slot of its bucket, and the rank that the request is for. */
+/* A slot: the next slot of its bucket, and, in the upper bits, the rank that the request is for. */
 struct request {
-	uint32_t next : CALENDAR_SLOT_BITS;
-	uint32_t dest : CALENDAR_DEST_BITS;
+	uint32_t bits;
 };
+
+static inline struct request request_of(uint32_t next, uint32_t dest)
+{
+	return (struct request){next | dest << CALENDAR_SLOT_BITS};
+}
+
+static inline uint32_t request_next(struct request r)
+{
+	return r.bits & ((1u << CALENDAR_SLOT_BITS) - 1);
+}
+
+static inline uint32_t request_dest(struct request r)
+{
+	return r.bits >> CALENDAR_SLOT_BITS;
+}
 
 struct calendar {
 	uint32_t *last; /* by bucket; undefined for an empty bucket */
@@ -85,10 +99,10 @@ static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest,
 	if (word >> (i % 64) & 1) {
 		struct request *last = &c->slots[c->last[i]];
 
-		first = last->next;
-		last->next = slot;
+		first = request_next(*last);
+		*last = request_of(slot, request_dest(*last));
 	}
-	c->slots[slot] = (struct request){first, dest};
+	c->slots[slot] = request_of(first, dest);
 	c->full[i / 64] = word | 1ull << (i % 64);
 	c->last[i] = slot;
 	return 0;

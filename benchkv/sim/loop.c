@@ -350,17 +350,17 @@ static bool take_requests(struct daemon *d)
 		return false;
 	w = work_begin(d);
 	do {
-		uint32_t slot, following = requests[last].next;
+		uint32_t slot, following = request_next(requests[last]);
 
 		do {
 			struct request request = requests[following];
 
 			slot = following;
-			following = request.next; /* the slot may be put again */
+			following = request_next(request); /* the slot may be put again */
 			if (likely(left)) {
-				take_request(d, &w, slot, request.dest);
+				take_request(d, &w, slot, request_dest(request));
 				left--;
-			} else if (calendar_put(&d->requests, slot, request.dest, 0)) {
+			} else if (calendar_put(&d->requests, slot, request_dest(request), 0)) {
 				d->rank->part->error = -ENOMEM;
 			}
 		} while (slot != last);

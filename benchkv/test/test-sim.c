@@ -79,7 +79,7 @@ static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLO
 	if (last == CALENDAR_NONE)
 		return 0;
 	do {
-		slots[n] = c->slots[n ? slots[n - 1] : last].next;
+		slots[n] = request_next(c->slots[n ? slots[n - 1] : last]);
 	} while (slots[n++] != last);
 	return n;
 }
