@@ -27,7 +27,7 @@ import time
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 MOST_EXPENSIVE = 20
 BUDGET = 10  # CPU seconds of a test; those that are known to need more:
-OVER_BUDGET = {"documents", "subproject", "delegrpc-model-ring", "all-chaos-3", "alone"}
+OVER_BUDGET = {"documents", "subproject", "delegrpc-model-ring"}
 LINES_OF_A_FAILURE = 30
 # A report needs only line numbers of the debug information; more of it, and optimising, doubles the compile time.
 SANITIZED = ["-Doptimization=0", "-Dc_args=-g1", "-Db_lundef=false", "-Dpeers=disabled"]
