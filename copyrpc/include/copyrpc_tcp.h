@@ -67,10 +67,11 @@
  * others return -EAGAIN. The side that has dialed opens a connection to the same address; until
  * then it needs polls, as the listening side does, which must still listen there with
  * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
- * even without calls, and asks over TCP, once a second, whether the peer has the endpoint while a probe
- * has got no answer for 0.2 s: a process that was restarted is found out at once. If the peer says goodbye, or does not have the endpoint any more (it was
- * destroyed, has failed, or its process was restarted), or the time is over, the endpoint fails as
- * usual. If the
+ * even without calls, and asks over TCP, once a second, whether the peer has the endpoint while a
+ * probe has got no answer for 0.2 s: a process that was restarted is found out at once. If the peer
+ * says goodbye, or does not have the endpoint any more (it was destroyed, has failed, or its process
+ * was restarted), or the time is over, the endpoint fails as usual. The side that has not dialed
+ * learns only by the end of that time that its peer was restarted. If the
  * address of a port is deleted or replaced, its endpoints return with the present address, as soon
  * as the device reports the change; while the port has none, attempts fail and are repeated, and
  * copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,

@@ -30,6 +30,10 @@
 #define CALM 25 /* the most calls between two faults */
 #define LONG 20000 /* bytes of a large message or a transfer, at most */
 
+/* An endpoint returns within this time, or fails: the side that has not dialed has no other way to learn
+ * that its peer was restarted. Much longer than any return takes here. */
+#define RETURN_MS 120000
+
 enum kind { PLAIN, LARGE, PULL, PUSH };
 
 /* A request that the server holds. */
@@ -170,7 +174,7 @@ static void open_member(struct member *m)
 		.ring_size = 1 << 16,
 		.max_endpoints = 32,
 		.sq_depth = 16,
-		.reconnect_ms = FAR_MS,
+		.reconnect_ms = RETURN_MS,
 		.probe_ms = 20000,
 		.path = &patient};
 	int rc;
