@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the programs of perftest. Each measures the frequency of the processor: for .4 s
- * it asks for the time without a pause, which takes ten times as long as its messages. With this it
- * takes a twentieth. Its figures stay right, because it only compares the frequency with that of
- * /proc/cpuinfo.
+ * Preloaded into the programs of perftest by tests that do not look at their figures. Each program
+ * measures the frequency of the processor: for .4 s it asks for the time without a pause, which
+ * takes ten times as long as its messages. With this it takes a twentieth, and the figures are wrong
+ * by as much.
  */
 #include <sys/time.h>
 #include <time.h>
