@@ -287,8 +287,13 @@ static inline void call_unhandled(struct node n[2])
 	n[0].made++;
 	n[0].most++;
 	copyrpc_flush(n[0].ctx);
-	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq))
+	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq)) {
+		if (mlx5dvl_cq_ready(n[0].ctx->send_cq))
+			copyrpc_poll_recv(n[0].ctx, on_response, &n[0]);
+		/* A queue pair that has failed would not bring it. */
+		CHECK(!n[0].ep->ch.away && !mlx5dvl_qp_status(n[0].ep->qp));
 		sched_yield();
+	}
 }
 
 /* Polls both until the condition holds. */
