@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Describes an endpoint, or a peer of another version, in a line of text. */
+/* Describes an endpoint in a line of text. */
 #include <arpa/inet.h>
-#include <endian.h>
 #include <stdio.h>
 
 #include "internal.h"
@@ -50,22 +49,4 @@ int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size)
 		snprintf(last, sizeof(last), ": last attempt: %s", strerror(-ep->again_error));
 	return snprintf(buf, size, "%s QP 0x%x%s%s%s%s: %s%s%s", mlx5dvl_ctx_device(ep->ctx->dev),
 		ep->qpn, peer, open, ep->name, close, state, why, last);
-}
-
-void ctx_note_version(struct copyrpc_ctx *ctx, const char *of, const void *bytes, uint16_t ours)
-{
-	uint16_t theirs;
-
-	memcpy(&theirs, (const char *)bytes + 8, sizeof(theirs));
-	ctx->other = (struct other_version){of, le16toh(theirs), ours};
-}
-
-int copyrpc_ctx_versions(const struct copyrpc_ctx *ctx, char *buf, size_t size)
-{
-	const struct other_version *v = &ctx->other;
-
-	if (!v->of)
-		return snprintf(buf, size, "%s", "");
-	return snprintf(buf, size, "the peer has version %u of the %s, this library has version %u",
-		v->theirs, v->of, v->ours);
 }

@@ -220,15 +220,6 @@ static void set_peer(struct copyrpc_ep *ep, const struct blob *b)
 	ep->peer = b->qp;
 }
 
-int ctx_read_blob(struct copyrpc_ctx *ctx, struct blob *b, const void *bytes, size_t len)
-{
-	int rc = blob_decode(b, bytes, len);
-
-	if (rc == -EPROTONOSUPPORT)
-		ctx_note_version(ctx, "connection blob", bytes, BLOB_VERSION);
-	return rc;
-}
-
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 {
 	struct blob b;

@@ -98,6 +98,12 @@ int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp)
 	return 0;
 }
 
+/* No queue has room for a goodbye. */
+int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
+{
+	return -EAGAIN;
+}
+
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx)
 {
 	return 0;
