@@ -167,9 +167,11 @@ static int events_calls;
 static inline void events_connect_and_call(void)
 {
 	struct rpc_client *c = events_client();
+	uint64_t word = 5;
 
 	for (int i = 0; i < events_calls; i++)
-		events_call(c);
+		CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
+	RPC(client_flush)(c);
 }
 
 /* Connects, makes @calls calls, and sleeps until it is killed. */
