@@ -69,11 +69,11 @@
  * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
  * even without calls, and asks over TCP, once a second, whether the peer has the endpoint while a
  * probe has got no answer for 0.2 s: a process that was restarted is found out at once. If the peer
- * says goodbye, or does not have the endpoint any more (it was destroyed, has failed, or its process
- * was restarted), or the time is over, the endpoint fails as usual. The side that has not dialed
- * learns only by the end of that time that its peer was restarted. If the
- * address of a port is deleted or replaced, its endpoints return with the present address, as soon
- * as the device reports the change; while the port has none, attempts fail and are repeated, and
+ * says goodbye, or does not have the endpoint any more (it was destroyed, has failed, or its
+ * process was restarted), or the time is over, the endpoint fails as usual. The side that has not
+ * dialed learns only by the end of that time that its peer was restarted. If the address of a port
+ * is deleted or replaced, its endpoints return with the present address, as soon as the device
+ * reports the change; while the port has none, attempts fail and are repeated, and
  * copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
  * tell it by copyrpc_redial(). While the port of a side is not active, nothing is connected: the
  * endpoint stays away, and returns when the device reports that the port is active.
@@ -157,9 +157,10 @@ struct copyrpc_dial_attr {
  * has received first, and refuses the other one as long as the first is not failed or destroyed. A
  * dial that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection
  * that was kept, whose own event came before. The refusing side probes the kept connection: if the
- * caller does not have its end any more, a later attempt succeeds, at once if it has said goodbye, else
- * after the time that copyrpc.h states for the death of a peer (5 s by default). While both connections are made, an endpoint more is needed
- * on both sides: max_endpoints should have room for some more than there are peers.
+ * caller does not have its end any more, a later attempt succeeds, at once if it has said goodbye,
+ * else after the time that copyrpc.h states for the death of a peer (5 s by default). While both
+ * connections are made, an endpoint more is needed on both sides: max_endpoints should have room
+ * for some more than there are peers.
  *
  * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size or path, or `by_hand`. -E2BIG, -EMFILE,
  * -ENOMEM: as copyrpc_listen().
