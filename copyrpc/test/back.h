@@ -35,12 +35,18 @@ struct node {
 	struct copyrpc_req *held[HELD];
 };
 
+/* The clock of the test runs much faster than the timers of the HCA. */
+static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
+/* No queue pair fails on its own, even if the other side does not run for seconds. */
+static const struct copyrpc_path slow = {.timeout = 20, .retry_cnt = 7};
+
 static int (*fault_add)(const char *rule);
 static long long (*fault_remove)(int number);
 static int (*link_set)(const char *device, bool up);
 static uint64_t seed;
 static const char *devices[2]; /* of the nodes; NULL: the first one */
 static void (*tend)(struct node *n); /* called after each turn; NULL: not so */
+static bool slow_path; /* the nodes that are opened next have the path `slow` */
 
 static inline uint32_t pick(uint32_t n)
 {
@@ -101,6 +107,8 @@ static inline void open_contexts(struct node n[2], const struct copyrpc_ctx_attr
 		struct copyrpc_ctx_attr own = *attr;
 
 		own.device = devices[i];
+		if (slow_path)
+			own.path = &slow;
 		CHECK_EQ(copyrpc_ctx_create(&own, &n[i].ctx), 0);
 		if (!real_clock)
 			stop_clock(n[i].ctx);
@@ -144,6 +152,7 @@ static inline void close_nodes(struct node (*nodes)[2])
 	}
 	if ((*nodes)[1].listener >= 0)
 		close((*nodes)[1].listener);
+	slow_path = false;
 }
 
 #define NODES AT_END(close_nodes) struct node /* closed with their block */
@@ -262,8 +271,6 @@ static inline void up(struct node n[2])
 		turn_both(n);
 }
 
-/* The clock of the test runs much faster than the timers of the HCA. */
-static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
 static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
 	.ring_size = 8192,
 	.max_endpoints = 2,
@@ -277,7 +284,7 @@ static inline void lose(struct node n[2], int side)
 	mlx5dvl_qp_to_error(n[side].ep->qp);
 }
 
-/* Side 0 makes a call, whose completion side 1 has, but has not handled. */
+/* Side 0 makes a call, whose completion side 1 has, but has not handled. Needs slow_path. */
 static inline void call_unhandled(struct node n[2])
 {
 	struct request r;

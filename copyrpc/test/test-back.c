@@ -293,6 +293,7 @@ TEST(completions_come_first)
 {
 	NODES n[2];
 
+	slow_path = true;
 	open_up(n);
 	call_unhandled(n);
 	ep_leave(n[0].ep, -ECONNRESET);

@@ -266,6 +266,7 @@ TEST(completions_come_first)
 	struct mail m;
 	NODES n[2];
 
+	slow_path = true;
 	open_up(n);
 	tend = NULL;
 	call_unhandled(n);

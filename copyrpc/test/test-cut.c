@@ -295,6 +295,7 @@ TEST(request_came)
 {
 	NODES n[2];
 
+	slow_path = true;
 	open_behind_proxy(n, 1, 0);
 	up_alone(n);
 	call_unhandled(n);
