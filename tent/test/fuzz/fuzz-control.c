@@ -57,11 +57,22 @@ static int put(struct link *l, uint64_t token, uint32_t depth)
 	return 0;
 }
 
-static int stub_post(struct link *l, const struct link_move *m)
+static void check_move(const struct link_move *m)
 {
 	must(m->len && m->remote >= ADDR && m->remote + m->len <= ADDR + 2 * LEN);
 	must((uint8_t *)m->local >= memory && (uint8_t *)m->local + m->len <= memory + LEN);
+}
+
+static int stub_post(struct link *l, const struct link_move *m)
+{
+	check_move(m);
 	return put(l, m->token, LINK_DEPTH);
+}
+
+static int stub_now(struct link *l, const struct link_move *m, pthread_mutex_t *lock)
+{
+	check_move(m);
+	return ((struct stub *)l)->end == END_GOOD ? 0 : -EIO;
 }
 
 static int stub_probe(struct link *l, uint64_t token)
@@ -119,7 +130,7 @@ static int stub_connect(struct link *l, const struct link_end *peer)
 
 #define COMMON .poll = stub_poll, .post = stub_post, .post_probe = stub_probe, .destroy = link_free
 
-static const struct link_ops plain_ops = {COMMON};
+static const struct link_ops plain_ops = {COMMON, .now = stub_now};
 static const struct link_ops full_ops = {COMMON, .end = stub_end, .connect = stub_connect,
 	.post_mark = stub_mark, .poll_marks = stub_poll_marks, .stop = stub_stop};
 
@@ -165,6 +176,7 @@ static const struct transport plain = {.rails = "plain",
 	.kinds = plain_kinds,
 	.spares = true,
 	.stall_ns = SCHED_NEVER,
+	.at_once = LEN / 8,
 	.close = port_free,
 	.link = plain_new};
 static const struct transport full = {.rails = "full",
