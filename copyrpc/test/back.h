@@ -284,8 +284,11 @@ static inline void lose(struct node n[2], int side)
 	mlx5dvl_qp_to_error(n[side].ep->qp);
 }
 
-/* Side 0 makes a call, whose completion side 1 has, but has not handled. Needs slow_path. */
-static inline void call_unhandled(struct node n[2])
+/*
+ * Side 0 makes a call, whose completion side 1 has, but has not handled. Needs slow_path. False: the
+ * connection was lost before.
+ */
+static inline bool call_unhandled(struct node n[2])
 {
 	struct request r;
 
@@ -297,10 +300,11 @@ static inline void call_unhandled(struct node n[2])
 	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq)) {
 		if (mlx5dvl_cq_ready(n[0].ctx->send_cq))
 			copyrpc_poll_recv(n[0].ctx, on_response, &n[0]);
-		/* A queue pair that has failed would not bring it. */
-		CHECK(!n[0].ep->ch.away && !mlx5dvl_qp_status(n[0].ep->qp));
+		if (n[0].ep->ch.away || mlx5dvl_qp_status(n[0].ep->qp))
+			return false;
 		sched_yield();
 	}
+	return true;
 }
 
 /* Polls both until the condition holds. */

@@ -295,7 +295,7 @@ TEST(completions_come_first)
 
 	slow_path = true;
 	open_up(n);
-	call_unhandled(n);
+	CHECK(call_unhandled(n));
 	ep_leave(n[0].ep, -ECONNRESET);
 	for (int i = 0; i < 3000; i++) {
 		turn(&n[0]);

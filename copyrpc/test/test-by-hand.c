@@ -269,7 +269,7 @@ TEST(completions_come_first)
 	slow_path = true;
 	open_up(n);
 	tend = NULL;
-	call_unhandled(n);
+	CHECK(call_unhandled(n));
 	ep_leave(n[1].ep, -ECONNRESET);
 	for (int i = 0; i < 10; i++) {
 		CHECK_EQ(copyrpc_ep_again_info(n[1].ep, m.bytes), -EAGAIN);

@@ -53,8 +53,11 @@ TEST_WITH(of_the_listening_side, pulled, 1, 20);
 TEST_WITH(of_the_idle_dialing_side, pulled, 0, 0);
 TEST_WITH(of_the_idle_listening_side, pulled, 1, 0);
 
-/* A side that has lost its connection and whose cable is out has nothing to do before the device's event,
- * but to read the clock each 0.1 s. */
+/*
+ * A side that has lost its connection and whose cable is out has nothing to do before the device's event,
+ * but to read the clock each 0.1 s. Before, it may have asked the peer over TCP: the end of the question
+ * and that of its pause make two of these times shorter.
+ */
 TEST(no_busy_loop)
 {
 	NODES n[2];
@@ -72,7 +75,7 @@ TEST(no_busy_loop)
 		now += (uint64_t)copyrpc_ctx_timeout(n[0].ctx) * NSEC_PER_MSEC;
 		copyrpc_poll(n[0].ctx, on_response, &n[0]);
 	}
-	CHECK(now - n[0].ctx->eps->away_since >= 99 * PROBE_NS);
+	CHECK(now - n[0].ctx->eps->away_since >= 97 * PROBE_NS);
 	CHECK_EQ(n[0].ctx->set_ups, made);
 	plug(0, true);
 	UNTIL(n[0].backs && n[1].backs);

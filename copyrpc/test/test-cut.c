@@ -290,22 +290,33 @@ TEST(too_many)
 	close_proxy();
 }
 
-/* A request has shown that the peer is up. The program gets the endpoint, and its end. */
-TEST(request_came)
+/* False: the listener's time was over first, because the kernel's TCP was slow on a busy machine. */
+static bool request_comes(void)
 {
 	NODES n[2];
+	bool comes;
 
 	slow_path = true;
 	open_behind_proxy(n, 1, 0);
 	up_alone(n);
-	call_unhandled(n);
+	comes = call_unhandled(n);
 	leave(n);
-	SOON(n[1].ep);
-	CHECK(n[1].executed[0]);
-	SOON(n[1].downs);
-	now += returning.reconnect_ms * NSEC_PER_MSEC;
-	SOON(n[1].ends);
+	if (comes) {
+		SOON(n[1].ep);
+		CHECK(n[1].executed[0]);
+		SOON(n[1].downs);
+		now += returning.reconnect_ms * NSEC_PER_MSEC;
+		SOON(n[1].ends);
+	}
 	close_proxy();
+	return comes;
+}
+
+/* A request has shown that the peer is up. The program gets the endpoint, and its end. */
+TEST(request_came)
+{
+	for (int left = 20; !request_comes(); left--)
+		CHECK(left);
 }
 
 static void destroy_all(struct copyrpc_ctx *ctx)

@@ -309,6 +309,7 @@ static struct copyrpc_ep *open_ep(struct copyrpc_ctx *ctx)
 		COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &bulk));
 	must(!chan_init(&ep->ch, malloc(RING), calloc(1, RING), RING / WIRE_BLOCK,
 		RING / WIRE_BLOCK, 0, false, &ctx->queue, 0));
+	ep->ch.ep = ep;
 	ep->ch.status = 0;
 	return ep;
 }
