@@ -122,7 +122,8 @@ struct copyrpc_listen_attr {
  * Lets others connect through a listening socket, until copyrpc_unlisten() or the end of the
  * context: polls take the connections and create and connect an endpoint for each, and
  * copyrpc_event_recv() returns COPYRPC_UP with @token. The socket still belongs to the caller, who
- * must call copyrpc_unlisten() before closing it.
+ * must call copyrpc_unlisten() before closing it. With reconnect_ms no other context may listen at
+ * the same address: it would refuse an endpoint that returns, or that asks for its peer.
  *
  * -EBUSY: the context listens there already, or copyrpc_accept() was called for it. -E2BIG: as
  * copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that does not listen, a
