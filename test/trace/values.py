@@ -91,8 +91,8 @@ def check_copyrpc():
     assert [v for v in posted if v[0] == server] == [[server, 4, 32 + 3 * 32 + 28]] * 3, posted
     assert received == [[server, 4], [caller, 4]] * 3, received
 
-    # The caller finds that the peer's QP has ended.
-    run = [hca, *fabric, "--", failure, "peer_destroyed_silently"]
+    # The caller finds that the peer was killed.
+    run = [hca, *fabric, "--", failure, "peer_killed"]
     failed = of(traced({"copyrpc:endpoint_failed": 4}, run), "copyrpc:endpoint_failed")
     assert len(failed) == 1 and failed[0][0] != failed[0][3] > 0, failed
     assert failed[0][1:3] == [-errno.ECONNRESET, RETRY_EXCEEDED], failed
