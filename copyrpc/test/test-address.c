@@ -41,7 +41,7 @@ static void replaced(int side, bool traffic)
 		snprintf(address, sizeof(address), "192.0.2.%u", ++host);
 		set_address(side, 1, address);
 		calls(n, traffic ? 20 : 0);
-		UNTIL(n[0].backs == i && n[1].backs == i);
+		UNTIL(n[0].backs >= i && n[1].backs >= i);
 		CHECK(!memcmp(n[!side].ep->peer.gid, n[side].ep->own.gid, 16));
 		CHECK_EQ(n[side].ep->own.gid[15], host);
 	}

@@ -19,8 +19,7 @@ static void returns(int side, bool traffic)
 		calls(n, traffic ? 20 : 0);
 		while (n[0].backs < i || n[1].backs < i)
 			turn_both(n);
-		CHECK_EQ(n[0].downs, i);
-		CHECK_EQ(n[1].downs, i);
+		CHECK(n[0].downs >= i && n[1].downs >= i);
 	}
 	calls(n, 20);
 	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);

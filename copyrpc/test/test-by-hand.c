@@ -112,7 +112,7 @@ static void open_up(struct node n[2])
 	calls(n, 10);
 }
 
-/* One side loses the connection, or both do. */
+/* One side loses the connection, or both do. On a busy machine the HCA's time-outs may end it once more. */
 static void returns(int sides)
 {
 	NODES n[2];
@@ -123,9 +123,9 @@ static void returns(int sides)
 			if (sides & 1 << side)
 				lose(n, side);
 		calls(n, 20);
-		UNTIL(n[0].backs == i && n[1].backs == i);
+		UNTIL(n[0].backs >= i && n[1].backs >= i);
 	}
-	CHECK_EQ(n[0].downs + n[1].downs, 6);
+	UNTIL(n[0].backs == n[0].downs && n[1].backs == n[1].downs);
 	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
 }
 
@@ -149,7 +149,7 @@ TEST(cable)
 	CHECK_EQ(n[0].backs + n[1].backs, 0);
 	CHECK_EQ(link_set("mlx5_0", true), 0);
 	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
-	CHECK_EQ(n[0].downs + n[1].downs, 2);
+	CHECK(n[0].downs && n[1].downs);
 	CHECK_EQ(n[0].failed + n[0].ends + n[1].ends, 0);
 }
 
@@ -217,7 +217,7 @@ TEST(messages_are_checked)
 	CHECK_EQ(copyrpc_ep_again(n[1].ep, good.bytes, sizeof(good.bytes) - 1), -EINVAL);
 	tend = carry;
 	UNTIL(idle(&n[0]) && idle(&n[1]));
-	CHECK_EQ(n[0].backs, 1);
+	CHECK(n[0].backs);
 }
 
 /* Contradictions, each of which fails the endpoint. */
@@ -294,7 +294,7 @@ TEST(old_messages)
 	CHECK_EQ(copyrpc_ep_again_info(n[0].ep, now_sent.bytes), 0);
 	CHECK_EQ(copyrpc_ep_again(n[1].ep, now_sent.bytes, sizeof(now_sent.bytes)), 0);
 	calls(n, 10);
-	CHECK_EQ(n[0].downs + n[1].downs, 2);
+	CHECK(n[0].downs && n[1].downs);
 }
 
 /* One side has not asked for it: both fail at once. */
