@@ -217,7 +217,7 @@ def stop(command, sig, again=False):
 
 def case_stopped():
     """A signal to run-pair alone ends its job with all processes; the second one also a job that ignores the first."""
-    job = "read -r line || { sleep 86400 & echo up >&3; wait; }"  # standard input is empty
+    job = "read -r line || { tail -f /dev/null & echo up >&3; wait; }"  # standard input is empty
     for sig in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         stop(job, sig)
     stop(f"trap '' TERM; {job}", signal.SIGTERM, again=True)

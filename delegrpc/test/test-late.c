@@ -1,34 +1,54 @@
 /* SPDX-License-Identifier: MIT */
 /* The example counter with a client that begins when the server has seen the others end. */
+#include <sys/wait.h>
 #include <unistd.h>
 
 int counter_main(int argc, char **argv);
 static pid_t late_fork(void);
+static pid_t late_waitpid(pid_t pid, int *status, int options);
 
 #define main counter_main
 #define fork late_fork
+#define waitpid late_waitpid
+#define wait(status) late_waitpid(-1, status, 0)
 #include "../examples/counter.c"
 #undef main
 #undef fork
+#undef waitpid
+#undef wait
 
 #include "support/test.h"
 
-/* The last client waits until its siblings are no processes any more: client_failed() has seen each of them. */
+static int ended[2]; /* a pipe; the server writes a byte for each client whose end it has seen */
+
+/* The last client waits until the server has seen the ends of all others. */
 static pid_t late_fork(void)
 {
-	static pid_t siblings[CLIENTS];
 	static int n;
-	pid_t pid = fork();
+	pid_t pid;
 
+	if (!n)
+		CHECK_EQ(pipe(ended), 0);
+	pid = fork();
 	if (pid) {
-		siblings[n++] = pid;
+		n++;
 		return pid;
 	}
-	for (int i = 0; n == CLIENTS - 1 && i < n; i++) {
-		while (!kill(siblings[i], 0))
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	for (int left = n == CLIENTS - 1 ? n : 0; left; left--) {
+		char c;
+
+		CHECK_EQ(read(ended[0], &c, 1), 1);
 	}
 	return 0;
+}
+
+static pid_t late_waitpid(pid_t pid, int *status, int options)
+{
+	pid_t found = waitpid(pid, status, options);
+
+	if (found > 0)
+		CHECK_EQ(write(ended[1], "", 1), 1);
+	return found;
 }
 
 TEST(a_client_is_late)

@@ -11,24 +11,15 @@
 
 #include "base/clock.h"
 #include "duo.h"
+#include "writev.h"
 
 #define LEN (256 * KIB)
 
 static unsigned by_kernel; /* accessed by builtins: the copying threads add */
 
-typedef ssize_t writev_fn(pid_t pid, const struct iovec *here, unsigned long n_here,
-	const struct iovec *there, unsigned long n_there, unsigned long flags);
-
-writev_fn process_vm_writev;
-
-ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_here,
-	const struct iovec *there, unsigned long n_there, unsigned long flags)
+static void on_writev(size_t len)
 {
-	writev_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
 	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read when the copy has ended */
-	return next(pid, here, n_here, there, n_there, flags);
 }
 
 /* ---- system calls of the test's thread ---- */

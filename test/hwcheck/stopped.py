@@ -5,11 +5,11 @@
 """
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 MARK = f"HWCHECK_STOPPED={os.getpid()}"
 
@@ -26,6 +26,15 @@ def left():
     return found
 
 
+def await_end(pid):
+    try:
+        end = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    select.select([end], [], [], 10)
+    os.close(end)
+
+
 def stop(sig):
     """--serve waits for a peer for ever."""
     argv = [sys.argv[1], "--serve", "--softhca", "--steps", "copyrpc", "--build", sys.argv[2]]
@@ -36,9 +45,8 @@ def stop(sig):
         proc.wait()
         said.seek(0)
         err = said.read()
-    end = time.monotonic() + 10
-    while left() and time.monotonic() < end:
-        time.sleep(.05)
+    for p in left():
+        await_end(p)
     behind = left()
     for p in behind:
         os.kill(p, signal.SIGKILL)
