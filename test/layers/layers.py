@@ -10,12 +10,12 @@ import subprocess
 LAYERS = {
     "latrec": ("latrec_", {"base"}, set()),
     "mlx5dv-lite": ("mlx5dvl_", {"base"}, {"libibverbs.so.1", "libmlx5.so.1"}),
-    "copyrpc": ("copyrpc_", {"base", "mlx5dv-lite"}, {"libmlx5dv-lite.so.0"}),
+    "copyrpc": ("copyrpc_", {"base", "mlx5dv-lite"}, {"libmlx5dv-lite.so.1"}),
     "delegrpc": ("delegrpc_", {"base", "cellring"}, set()),
     "shmipc": ("shmipc_", {"base", "cellring"}, set()),
     "flux": ("flux_", {"base", "cellring"}, set()),
     "tent": ("tent_", {"base", "latrec", "mlx5dv-lite"},
-             {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libhwloc.so.15", "libjansson.so.4",
+             {"liblatrec.so.1", "libmlx5dv-lite.so.1", "libhwloc.so.15", "libjansson.so.4",
               "libm.so.6"}),
 }
 
@@ -28,15 +28,15 @@ LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 # Programs: (file, directories they may include from, libraries they need besides libc).
 PROGRAMS = {
     "shmls": ("shmls/shmls", {"base", "cellring", "delegrpc", "shmipc"},
-              {"libdelegrpc.so.0", "libshmipc.so.0", "libjansson.so.4"}),
+              {"libdelegrpc.so.1", "libshmipc.so.1", "libjansson.so.4"}),
     "rdmabench": ("rdmabench/rdmabench", {"base", "latrec", "mlx5dv-lite"},
-                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libhwloc.so.15", "libjansson.so.4", "libm.so.6"}),
+                  {"liblatrec.so.1", "libmlx5dv-lite.so.1", "libhwloc.so.15", "libjansson.so.4", "libm.so.6"}),
     "tentbench": ("tent/sim/tentbench", {"base"},
-                  {"libtent.so.0", "liblatrec.so.0", "libjansson.so.4", "libm.so.6"}),
+                  {"libtent.so.1", "liblatrec.so.1", "libjansson.so.4", "libm.so.6"}),
     "benchkv": ("benchkv/benchkv",
                 {"base", "latrec", "mlx5dv-lite", "copyrpc", "cellring", "delegrpc", "shmipc", "flux"},
-                {"liblatrec.so.0", "libcopyrpc.so.0", "libdelegrpc.so.0", "libshmipc.so.0",
-                 "libflux.so.0", "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
+                {"liblatrec.so.1", "libcopyrpc.so.1", "libdelegrpc.so.1", "libshmipc.so.1",
+                 "libflux.so.1", "libibverbs.so.1", "libmlx5.so.1", "libpmix.so.2", "libhwloc.so.15",
                  "libjansson.so.4", "libm.so.6"}),
 }
 

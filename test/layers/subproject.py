@@ -82,13 +82,13 @@ def take_one_shared(outer, layer):
     outer_project(outer, [layer])
     setup(outer, [layer], "-Ddefault_library=shared")
     build_and_test(outer, [layer])
-    if f"lib{layer}.so.0" not in needed(outer / "b" / f"use-{layer}"):
-        raise SystemExit(f"default_library=shared: use-{layer} does not need lib{layer}.so.0")
+    if f"lib{layer}.so.1" not in needed(outer / "b" / f"use-{layer}"):
+        raise SystemExit(f"default_library=shared: use-{layer} does not need lib{layer}.so.1")
     same("an install that asks for nothing of ours holds", install(outer, "bare"), {f"use-{layer}"})
     run("meson", "configure", "b", "-Dworkspace:install=enabled", cwd=outer)
     run("ninja", "-C", "b", cwd=outer)
     got = install(outer, "full")
-    for file in (f"lib{layer}.so.0", f"{layer}.h", f"{layer}.pc", f"{layer}.7"):
+    for file in (f"lib{layer}.so.1", f"{layer}.h", f"{layer}.pc", f"{layer}.7"):
         if file not in got:
             raise SystemExit(f"install=enabled: {file} is missing among {sorted(got)}")
     if f"lib{layer}.a" in got:

@@ -102,7 +102,7 @@ class _Stats(ctypes.Structure):
         "batches_received", "refills", "port_downs", "returns", "resent", "grown", "moved")]
 
 
-_lib = library("libcopyrpc.so.0", {
+_lib = library("libcopyrpc.so.1", {
     "copyrpc_ctx_create": (STATUS, POINTER(_CtxAttr), POINTER(c_void_p)),
     "copyrpc_ctx_destroy": (None, c_void_p),
     "copyrpc_ctx_fd": (STATUS, c_void_p),
@@ -146,7 +146,7 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_req_allowance": (c_uint32, c_void_p),
     "copyrpc_req_ep": (c_void_p, c_void_p),
     "copyrpc_reply": (STATUS, c_void_p, c_char_p, c_uint32),
-}, needs=["libmlx5dv-lite.so.0"])
+}, needs=["libmlx5dv-lite.so.1"])
 
 
 class Response(NamedTuple):

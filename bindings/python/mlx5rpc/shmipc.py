@@ -64,7 +64,7 @@ _BOTH = {  # functions of servers and of clients
     "get_attr": (None, c_void_p, POINTER(_Attr), c_size_t),
 }
 
-_lib = library("libshmipc.so.0", {
+_lib = library("libshmipc.so.1", {
     **{f"shmipc_{side}_{name}": types for side in ("server", "client") for name, types in _BOTH.items()},
     "shmipc_server_create": (STATUS, c_char_p, POINTER(_Attr), POINTER(c_void_p)),
     "shmipc_server_unlink": (STATUS, c_void_p),

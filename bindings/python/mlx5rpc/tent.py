@@ -79,7 +79,7 @@ class _RailStats(ctypes.Structure):
                 ("fault", c_int), ("link_gbps", c_double), ("rate_gbps", c_double)]
 
 
-_lib = library("libtent.so.0", {
+_lib = library("libtent.so.1", {
     "tent_create": (STATUS, POINTER(_Attr), POINTER(_Why), POINTER(c_void_p)),
     "tent_destroy": (None, c_void_p),
     "tent_register": (STATUS, c_void_p, c_void_p, c_size_t, c_char_p, POINTER(_Why)),
@@ -107,7 +107,7 @@ _lib = library("libtent.so.0", {
     "tent_rail_get_stats": (c_int, c_void_p, c_uint32, POINTER(_RailStats), c_size_t),
     "tent_stats_prometheus": (STATUS, c_void_p, c_void_p),
     "tent_stats_json": (STATUS, c_void_p, c_void_p),
-}, needs=["libmlx5dv-lite.so.0", "liblatrec.so.0"])
+}, needs=["libmlx5dv-lite.so.1", "liblatrec.so.1"])
 _libc = ctypes.CDLL(None)
 _libc.open_memstream.restype = c_void_p
 _libc.fclose.argtypes = _libc.free.argtypes = [c_void_p]
