@@ -96,7 +96,8 @@ class Copy:
         shutil.copytree(source, self.tree, ignore=shutil.ignore_patterns("build*", ".git"), symlinks=True)
         for command in (["init", "-q"], ["add", "-A"]):  # some tests list the files with git
             subprocess.run(["git", "-C", str(self.tree)] + command, check=True, capture_output=True)
-        self.env = dict(os.environ, CCACHE_DIR=str(scratch / "ccache"), CCACHE_NOHASHDIR="1")
+        # Copies have other paths; without this ccache would compile the whole tree for each.
+        self.env = dict(os.environ, CCACHE_BASEDIR=str(scratch), CCACHE_NOHASHDIR="1")
         setup = ["meson", "setup", str(self.build), str(self.tree)]
         subprocess.run(setup, check=True, capture_output=True, env=self.env)
         info = self.build / "meson-info"
