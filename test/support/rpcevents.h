@@ -231,9 +231,11 @@ TEST(events_end_sleeps)
 	events_next(s, RPC_EVENT(LEFT), 0, getpid());
 	pid = events_victim(0);
 	events_next(s, RPC_EVENT(CAME), 0, pid);
+	CHECK_EQ(RPC(server_arm)(s), 0);
 	test_kill(pid);
-	while (!RPC(server_arm)(s))
+	do
 		CHECK(fdtest_readable_within(fd, 20000)); /* nobody wakes the server */
+	while (!RPC(server_arm)(s));
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 	pid = events_victim(0);
 	events_next(s, RPC_EVENT(CAME), 0, pid);
