@@ -11,10 +11,10 @@
 
 #include "base/compiler.h"
 
-#define HEAD 4096u /* bytes at the start of a mapped file that have its program headers */
+#define HEAD 4096u /* bytes read at the start of a mapped file, for its program headers */
 #define NOTES 4096u /* bytes of a segment of notes that are read */
-#define ELEMENTS 4096u /* of an array that is summed up */
-#define READS (1u << 20) /* of a process; the full tables of five libraries take half as many */
+#define ELEMENTS 4096u /* most elements of an array that is summed up */
+#define READS (1u << 20) /* most reads of a process; full tables of five libraries need half */
 
 /* Reads up to @len bytes of the process. Returns how many, or -errno. */
 static ssize_t peek(struct live_process *p, uint64_t at, void *buf, size_t len)
@@ -37,7 +37,7 @@ static bool get_number(struct live_process *p, uint64_t at, uint32_t size, uint6
 	return get(p, at, n_p, size);
 }
 
-/* Copies a text of at most @most bytes; what a terminal would not print becomes '?'. */
+/* Copies a text of at most @most bytes; characters that are not printable become '?'. */
 static void copy_text(char *to, size_t size, const char *from, size_t most)
 {
 	size_t n = strnlen(from, most < size ? most : size - 1);
@@ -112,7 +112,7 @@ static void read_value(struct live_process *p, const struct live_type *t,
 		copy_word(v->word, sizeof(v->word), words, v->value);
 }
 
-/* Returns false if the type is none. */
+/* Returns false if the type is invalid. */
 static bool read_values(struct live_process *p, const struct live_type *t, uint64_t object,
 	struct live_object *o)
 {
@@ -133,8 +133,8 @@ static bool read_values(struct live_process *p, const struct live_type *t, uint6
 
 /*
  * Reads the record at this address, then its object, then the record's sequence number again: pairs
- * with the stores in base/src/live.c. If the record has changed meanwhile, the object may be
- * another one or freed memory. Returns false if the object is to be left out.
+ * with the stores in base/src/live.c. If the record has changed meanwhile, the bytes may be those
+ * of another object or of freed memory. Returns false if the object must be left out.
  */
 static bool read_object(struct live_process *p, uint64_t at, uint32_t seq, struct live_object *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the objects of a running process, which base/live.h describes. Everything that is read may
- * be forged: it is copied, checked and then used. Texts are printable when they are here.
+ * Reads the objects of a running process, which base/live.h describes. All data that are read may
+ * be forged, so they are copied and checked before use. The texts in these structs are printable.
  */
 #ifndef SHMLS_LIVE_H
 #define SHMLS_LIVE_H
@@ -41,13 +41,13 @@ struct live_process {
 	struct live_thread *thread;
 	size_t n_threads;
 	uint64_t missed; /* objects without a record */
-	uint32_t foreign; /* version of tables that are of another version; 0: there are none */
-	uint32_t n_reads; /* of its memory */
+	uint32_t foreign; /* version of tables that this program cannot read; 0: there are none */
+	uint32_t n_reads; /* reads of its memory */
 };
 
 /*
  * Returns 0, also if the process has no objects; -ESRCH: there is no such process; -EPERM: it may
- * not be read; -E2BIG: its tables name more than all objects have, so they are forged; -ENOMEM.
+ * not be read; -E2BIG: its tables need more reads than full tables do, so they are forged; -ENOMEM.
  * The caller must call live_free() in each case.
  */
 int live_read(pid_t pid, struct live_process *p);

@@ -5,9 +5,9 @@
 
 #include "live.h"
 
-/* The process, its threads, and a table of the objects of each kind. */
+/* Prints the process, its threads, and a line for each object. */
 void live_print(const struct live_process *p);
-/* One JSON object in a line. Returns 0 or -ENOMEM. */
+/* Prints one JSON object in a line. Returns 0 or -ENOMEM. */
 int live_print_json(const struct live_process *p);
 
 #endif

@@ -107,7 +107,7 @@ static const struct region_layer *layer_of(const char *file, const char **name_p
 	return NULL;
 }
 
-/* Returns the version of a region of another version, or 0. */
+/* Returns the version of the region if it is not the one that this program reads, else 0. */
 static uint32_t foreign_version(const char *file, const struct region_layer *layer)
 {
 	struct {

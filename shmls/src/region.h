@@ -19,7 +19,7 @@ struct region {
 	const struct region_layer *layer;
 	const char *name; /* without the layer */
 	int err; /* if not 0: the reason why the fields below are not known */
-	uint32_t foreign; /* with -EPROTO: the version, if it is another one; else 0 */
+	uint32_t foreign; /* with -EPROTO: the version, if this program does not read it; else 0 */
 	uint64_t size;
 	uint32_t mode, gid;
 	enum region_state server;
@@ -40,7 +40,7 @@ struct region_layer {
 	uint32_t version; /* of the regions that are read */
 };
 
-/* Reads the region of this file, "<layer>.<name>". Returns -EINVAL if there is no such layer. */
+/* Reads the region in @file, "<layer>.<name>". Returns -EINVAL if there is no such layer. */
 int region_read(const char *file, struct region *r);
 
 /* Reads all regions in /dev/shm, sorted by file. Returns their number or -errno. */
@@ -48,12 +48,12 @@ int regions_read(struct region **regions_p);
 
 void regions_free(struct region *regions, size_t n);
 
-/* Returns the reason why a region cannot be read, or not be removed. */
+/* Returns the reason why a region cannot be read or removed. */
 const char *region_why(int err);
 
 #define REGION_TEXT 96
 
-/* Returns why this region cannot be read, which may be in @text. */
+/* Returns the reason why this region cannot be read; it may be stored in @text. */
 const char *region_unread(const struct region *r, char text[REGION_TEXT]);
 
 #endif

@@ -138,7 +138,7 @@ TEST(children)
 	struct live_process p;
 	pid_t pid = spawn(NULL);
 
-	/* The child has a copy of the record, which counts for neither. */
+	/* The child has a copy of the parent's record, which is not an object of the child. */
 	CHECK_EQ(objects_of(pid), 0);
 	test_kill(pid);
 	pid = spawn(add_one);
@@ -153,8 +153,8 @@ TEST(children)
 }
 
 /*
- * Adds and removes objects whose two numbers are equal as long as they are objects. In the same
- * places there are, now and then, numbers that differ.
+ * The child adds and removes an object whose two numbers are equal while the table has the object.
+ * After each removal the numbers differ for a while.
  */
 struct twins {
 	uint64_t a, b;
@@ -163,7 +163,7 @@ struct twins {
 static const struct live_type twins_type = {LIVE_MAGIC, "layer", "twins",
 	.field = {{"less", LIVE_AT(struct twins, a), LIVE_LESS(struct twins, b)}}};
 
-/* About as long as the reader needs for a record, so that objects end while they are read. */
+/* Spins for about as long as the reader needs for a record, so that objects end during a read. */
 static void spend(uint64_t us)
 {
 	uint64_t until = clock_ns() + us * NSEC_PER_USEC;
@@ -219,7 +219,7 @@ TEST(changes_meanwhile)
 			CHECK_EQ(p.object[k].value[0].value, 0);
 	}
 	printf("%u objects seen\n", seen);
-	/* It may end at any moment of a read. */
+	/* The process may end at any moment of a read. */
 	for (int i = 0; i < 20; i++) {
 		AT_END(live_free) struct live_process p;
 		int err;
@@ -231,7 +231,7 @@ TEST(changes_meanwhile)
 	}
 }
 
-/* A type whose list of fields is full has no end of it. */
+/* A type whose list of fields is full has no empty field that ends the list. */
 TEST(as_many_fields_as_fit)
 {
 	struct live_type full = type;
@@ -300,7 +300,7 @@ static void image_reset(void)
 			.object = &image->object};
 }
 
-/* The image is mapped as a file is, at an address that /proc/PID/maps has with a name. */
+/* The image is mapped as a file is, so /proc/PID/maps lists its address with a name. */
 static void image_open(void)
 {
 	size_t size = align_up(sizeof(*image), 4096);
@@ -373,7 +373,7 @@ TEST(forged)
 	image_close();
 }
 
-/* Every element of every record is a long array: the reader gives up. */
+/* The reader gives up if every field of every record is a long array. */
 TEST(endless)
 {
 	struct live_process p;

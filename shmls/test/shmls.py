@@ -48,13 +48,13 @@ try:
         assert r["mode"] == 0o600 and r["gid"] == (SHM / f"{r['layer']}.{NAME}").stat().st_gid
     assert (deleg["slots_in_use"], deleg["slots"]) == (3, 256), deleg
     assert "slots" not in ipc
-    # Without operands, everything there is; other tests may have regions too.
+    # Without operands all regions are listed; other tests may have regions too.
     everything = run("--clients")
     for name in FILES:
         assert everything.count(f"  {name}\n") == 1, everything
     assert run(*FILES, "-c").count(" client 1\n") == 2
     assert "3/256" in run(FILES[0]) and "2/4" in run(FILES[0])
-    # A living server's region stays.
+    # The region of a living server is not removed.
     run("--remove", *FILES, status=1)
     assert all((SHM / f).exists() for f in FILES)
 finally:
@@ -69,7 +69,7 @@ assert not any((SHM / f).exists() for f in FILES)
 run(*FILES, status=1)
 run("-r", *FILES, status=1)
 
-# A region of another version is named with both versions, and stays.
+# A region of another version is listed with both versions, and is not removed.
 for layer, magic, ours in ("delegrpc", 0x444C475250435631, 8), ("shmipc", 0x31304350494D4853, 9):
     for version in ours - 1, ours + 1:
         path = SHM / f"{layer}.{NAME}"
@@ -86,7 +86,7 @@ for layer, magic, ours in ("delegrpc", 0x444C475250435631, 8), ("shmipc", 0x3130
         finally:
             path.unlink()
 
-# A file that no server made is listed as what it is, and stays. A name cannot write to the terminal.
+# A file that no server made is listed with the reason, and is not removed. Control characters in its name are not printed.
 foreign = f"delegrpc.{NAME}\x1b[2J"
 path = SHM / foreign
 path.write_bytes(b"somebody's data" * 100)

@@ -20,7 +20,7 @@
  *	8 len8			a call that waits for its response, with no time left
  *
  * An access outside of the mapping is an error: the mapping has the exact size of the file, and
- * memory without access on both sides. Each response belongs to a call that is open.
+ * memory without access on both sides. Each response must belong to a call that is open.
  */
 #include <fcntl.h>
 #include <sanitizer/asan_interface.h>
@@ -79,7 +79,7 @@ int __wrap_munmap(void *addr, size_t len)
 	return __real_munmap((char *)addr - PAGE, pages(len) + 2 * PAGE);
 }
 
-/* Each look at the clock takes a millisecond, and sleeps take none. */
+/* Each reading of the clock advances it by a millisecond; sleeps do not advance it. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 {
 	static uint64_t ms;
@@ -118,9 +118,9 @@ struct side {
 	struct shmipc_client *sc;
 	struct shmipc_server *ss;
 	char file[64], path[80];
-	const char *name; /* in file */
-	int fd, lock; /* of the region, and the description with its server's lock */
-	size_t size; /* of the region */
+	const char *name; /* a part of `file` */
+	int fd, lock; /* descriptors of the region; `lock` holds the lock of its server */
+	size_t size; /* bytes of the region */
 	unsigned sum;
 };
 
@@ -244,7 +244,7 @@ static void side_call_wait(struct side *s, uint32_t capacity)
 	free(resp);
 }
 
-/* The client's index is one of the region's, and the extra buffer is its own as a whole. */
+/* The region has the client's index, and the client may write all of its extra buffer. */
 static void side_check(struct side *s)
 {
 	struct delegrpc_attr d;
@@ -319,7 +319,7 @@ static void put_version(const struct side *s, unsigned flags)
 	must(pwrite(s->fd, &version, sizeof(version), 8) == sizeof(version));
 }
 
-/* Makes the file of a stranger, with or without a lock as a living server has it. */
+/* Makes the file of a stranger, with or without the lock that a living server holds. */
 static void side_forge(struct side *s, unsigned flags, struct input *in)
 {
 	struct flock fl = {.l_type = F_WRLCK, .l_len = 1};
