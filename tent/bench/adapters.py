@@ -5,8 +5,8 @@
     adapters.py SOFTHCA-RUN TENTBENCH [--rounds N] [--size N,...] [--mbps N]
 
 One write at a time. Prints GB/s, the median of the rounds, and the medians of the rounds' ratios. With few cores the processes
-are the limit, and not the adapters: --mbps gives each adapter a slow link, and then the ratio of four to one shows whether rails
-add up.
+limit the rate, and not the adapters: --mbps gives each adapter a slow link, and then the ratio of four to one shows whether the
+rates of the rails add up.
 """
 import argparse
 import json
@@ -61,7 +61,7 @@ def tent(rails, size):
 
 def ib_write_bw(size, count):
     """Returns GB/s."""
-    for _ in range(5):  # it prints no row if it could not measure the frequency of the CPU's counter
+    for _ in range(5):  # ib_write_bw prints no row if it could not measure the frequency of the CPU's counter
         out = run(1, "sh", "-c", BOTH, free_port(), size, count)
         rows = [line.split() for line in out.splitlines() if line.split()[:1] == [str(size)]]
         if rows:

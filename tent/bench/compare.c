@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/order.h"
 
-#define ROUNDS 31 /* of a row: each mover has a turn in each */
+#define ROUNDS 31 /* rounds of a row; each mover has one turn per round */
 
 /* Puts bytes at the beginning of the memory of the other side. 0, or not 0 after an error. */
 typedef int put_fn(void *arg, const uint8_t *from, uint64_t len);
@@ -17,9 +17,9 @@ struct mover {
 	const char *name;
 	put_fn *put;
 	void *arg;
-	uint64_t turns; /* puts of a turn */
-	double ns[ROUNDS]; /* of a put, in each round */
-	double cpu_ns[ROUNDS]; /* the CPU time of all threads of this process for that */
+	uint64_t turns; /* puts per turn */
+	double ns[ROUNDS]; /* time of a put, in each round */
+	double cpu_ns[ROUNDS]; /* CPU time of a put, of all threads of this process */
 };
 
 struct row_peers {
@@ -27,7 +27,7 @@ struct row_peers {
 	int n;
 };
 
-/* The server, as tent and as the kernel see it. */
+/* The server's memory, as tent and as the system call address it. */
 struct other {
 	struct tent *t;
 	struct tent_segment *segment;
@@ -61,7 +61,7 @@ static int memcpy_put(void *arg, const uint8_t *from, uint64_t len)
 	return 0;
 }
 
-/* The system call of UCX's transport of this name. */
+/* Puts by the system call that UCX's transport cma uses. */
 static int cma_put(void *arg, const uint8_t *from, uint64_t len)
 {
 	const struct other *o = arg;
@@ -92,7 +92,7 @@ static int run(struct mover *v, uint64_t puts, const uint8_t *from, uint64_t len
 	return err;
 }
 
-/* Chooses the number of puts, so that a row takes about the time of the options. */
+/* Chooses the number of puts so that a row takes about as long as the options demand. */
 static int set_turns(struct row_peers *p, const struct move_options *o, const uint8_t *from,
 	uint64_t len)
 {
@@ -121,7 +121,7 @@ static double gb_per_s(const struct mover *v, uint64_t len)
 	return (double)len / median(v->ns);
 }
 
-/* The median of the rounds' quotients. */
+/* The median of the rounds' ratios. */
 static double ratio(const double *peer, const double *tent)
 {
 	double all[ROUNDS];

@@ -6,7 +6,7 @@
 
 The instructions are those that the submitting threads execute in the functions of the library; copying and engine
 threads have their own. Copied bytes count little, because an instruction copies 32 of them and more. The time is the
-median of a batch in a run without callgrind, and holds the copying.
+median of a batch in a run without callgrind, and includes the copying.
 """
 import argparse
 import json

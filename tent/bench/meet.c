@@ -24,7 +24,9 @@ struct client {
 	size_t len_sent, text_sent;
 };
 
-/* 0: the client has read the text, and has disconnected or sent a byte, which it must not. */
+/*
+ * 0: the client has read the text, and then has disconnected or sent a byte, which is not allowed.
+ */
 static int client_step(void *arg, struct tcp_guest *g)
 {
 	struct client *c = container_of(g, struct client, guest);

@@ -215,7 +215,7 @@ static void progress(const struct row *row, uint32_t i, uint32_t n)
 			(unsigned long long)row->size, (unsigned long long)row->batch);
 }
 
-/* Prints a row. @first: of the table. 0 or -errno. */
+/* Prints a row. @first: it is the first row of the table. 0 or -errno. */
 static int show_row(const struct row *row, const struct move_options *o, FILE *json, bool first)
 {
 	if (row->err == -EINVAL)
@@ -260,7 +260,7 @@ static int one_row(struct tent *t, struct tent_segment *s, const struct move_opt
 	return err ? row_failed(o, err) : 0;
 }
 
-/* The files that a client writes; NULL: not asked for. */
+/* The files that a client writes; NULL: not requested. */
 enum output { JSON, PROMETHEUS, TRACE, OUTPUTS };
 
 static int all_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
@@ -352,6 +352,6 @@ int move_client(const struct move_options *o)
 
 	status = met ? met : with_server(o, &s);
 	parted = part(&s);
-	/* The status of a child that failed before it could serve is the more exact one. */
+	/* If the child failed before it could serve, its status describes the error better. */
 	return status && !(met && parted) ? status : parted;
 }

@@ -90,13 +90,14 @@ static const struct arg_row rows[] = {
 	{"threads", 0, "N", ARG_WHOLE, AT(threads), .min = 1, .max = MOVE_MAX_THREADS, .def = "1",
 		.sets = CLIENT, .help = "threads, each with one batch under way"},
 	{"priority", 0, "N,...", ARG_LIST, AT(priorities), .max = 2, .most = MOVE_PRIORITIES,
-		.def = "0", .sets = CLIENT, .help = "of the threads, in turn; a row for each"},
+		.def = "0", .sets = CLIENT,
+		.help = "priorities of the threads, in turn; a row for each"},
 	{"seconds", 0, "X", ARG_REAL, AT(seconds), .low = 0.01, .high = 86400, .def = "1",
 		.sets = CLIENT, .help = "duration of each row"},
 	{"count", 0, "N", ARG_SIZE, AT(batches_each), .min = 1, .max = 1ull << 40, .sets = CLIENT,
-		.help = "instead: batches of each thread"},
+		.help = "batches of each thread, instead of --seconds"},
 	{"check", 0, NULL, ARG_FLAG, AT(check), .sets = CLIENT,
-		.help = "compare every byte; the times then hold the comparing as well"},
+		.help = "compare every byte; the bandwidth then includes the comparing"},
 	{"peer", 0, "NAME,...", ARG_CALL, .read = read_peers, .sets = CLIENT, .with = "fork",
 		.not_with = "op batch threads priority count check stats prometheus trace",
 		.help = "instead of the rows: one write at a time, beside memcpy in this process, cma "
@@ -124,7 +125,7 @@ static bool is_stdout(const char *name)
 	return name && !strcmp(name, "-");
 }
 
-/* True: the location is of this kind, and no number follows. */
+/* True: the location names this kind, and no number follows. */
 static bool is_misnumbered(const char *location, const char *kind)
 {
 	size_t n = strlen(kind), digits;

@@ -8,7 +8,7 @@
 
 struct place {
 	bool of_gpu;
-	/* The driver has these. */
+	/* For memory of a GPU: a context, and functions of the driver. */
 	void *context;
 	int (*push)(void *context);
 	int (*pop)(void **context_p);
@@ -17,13 +17,13 @@ struct place {
 };
 
 /*
- * @location: "cuda:N" is a GPU, another one and NULL are the host. False: there is no such GPU, and
- * a message has been printed.
+ * @location: "cuda:N" is a GPU; any other location, and NULL, is the host. False: there is no such
+ * GPU, and a message has been printed.
  */
 bool place_open(const char *location, struct place *p_p);
 /* NULL: there is no memory. Memory of a GPU exists until the process ends. */
 uint8_t *place_alloc(const struct place *p, uint64_t len);
-/* Either side may be memory of the place or of the host. */
+/* @to and @from may each be memory of the place or of the host. */
 void place_copy(const struct place *p, void *to, const void *from, uint64_t len);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* Memory of both sides; each thread has its own part of it. */
 struct row_memory {
-	uint8_t *source, *back; /* local; back: the buffer into which --check reads */
+	uint8_t *source, *back; /* local memory; back: the buffer into which --check reads */
 	uint64_t remote;
 	struct place place; /* of the local memory */
 };
@@ -19,7 +19,7 @@ struct row {
 	uint64_t size, batch;
 	uint32_t threads;
 	uint8_t priority;
-	uint64_t requests, bytes; /* that completed, without the requests of --check */
+	uint64_t requests, bytes; /* completed; without the requests of --check */
 	uint64_t failed, wrong; /* requests that failed, and requests with wrong bytes */
 	int err; /* the first error */
 	double seconds;

@@ -159,7 +159,7 @@ static int connect_cma(struct ucx *u, const char *device, const char *iface)
 
 static void put_has_ended(uct_completion_t *c)
 {
-	/* Its count is 0 now. */
+	/* put_cma() waits until the count is 0. */
 }
 
 static int put_cma(struct ucx *u, const uint8_t *from, uint64_t len)

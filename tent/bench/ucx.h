@@ -11,15 +11,15 @@ struct ucx;
 
 /*
  * The server's side: UCX allocates @len bytes, which the client maps and writes over posix. With
- * @len 0, the client writes memory of the server's over cma. Writes a line without its end for
- * ucx_open(), which the caller must free with free(3). A function that returns an int returns 0, or
- * 1 after it has printed why.
+ * @len 0, the client writes other memory of the server, over cma. Writes a line for ucx_open(),
+ * without a newline, which the caller must free with free(3). A function that returns an int
+ * returns 0, or 1 after it has printed why.
  */
 int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p);
-/* Serves until a byte arrives at @fd, which the client sends when it has put once. */
+/* Serves until the client, after its first put, sends a byte, which arrives at @fd. */
 void ucx_serve(struct ucx *u, int fd);
 
-/* @remote: the server's memory, over cma. */
+/* @remote: address of the server's memory, for puts over cma. */
 int ucx_open(const char *line, uint64_t remote, struct ucx **u_p);
 /* Puts bytes at the beginning of the server's memory, and waits until they are in place. */
 int ucx_put(void *u, const uint8_t *from, uint64_t len);

@@ -54,9 +54,9 @@
  *
  * Trust: the holder of an exported description may read and write the memory that it describes, and
  * what the engine registers later. The library checks all data from peers and files. Rails over TCP
- * are not encrypted: who can read or change the packets between the hosts can read and change the
- * memory. An engine belongs to the process that created it: a child of fork() must not use the
- * engine.
+ * are not encrypted: an attacker who can read or change the packets between the hosts can read and
+ * change the memory. An engine belongs to the process that created it: a child of fork() must not
+ * use the engine.
  */
 #ifndef TENT_H
 #define TENT_H
@@ -97,20 +97,21 @@ struct tent_attr {
 	uint16_t port; /* the TCP port at that address; 0: any free port */
 	uint32_t shm_rails; /* 0: the rails are the adapters of this host. 1 to TENT_MAX_RAILS:
 			       the number of copying threads, for peers on this host. The
-			       configuration has no topology file then */
+			       configuration must not have a topology file then */
 	uint64_t max_registration; /* bytes of the largest memory region; longer memory is
 				      registered in parts. 0: the limit of the devices */
 	uint32_t max_tasks; /* most requests that have not ended, 1 to 65,536; 0: 1024 */
 	int rail_wait_ms; /* how long a request waits while no rail that it may use is up.
 			     0: 5000; -1: it does not wait */
 	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
-			       free ports of the address. Without `adapters` the adapters are no
-			       rails then and there is no topology file; shm_rails is 0 */
-	uint32_t
-		gpu_rails; /* 1 to TENT_MAX_RAILS: the number of queues in which GPUs copy, for peers
-			       on this host. There are no other rails then, and no topology file */
-	uint32_t adapters; /* not 0: the adapters of this host are rails although there are
-			      tcp_rails. 0: they are rails if there are no other ones */
+			       free ports of the address. shm_rails must be 0. Unless `adapters`
+			       is set, the adapters are not used, and the configuration must not
+			       have a topology file */
+	uint32_t gpu_rails; /* 1 to TENT_MAX_RAILS: the number of queues in which GPUs copy, for
+			      peers on this host. There must be no other rails then, and no
+			      topology file */
+	uint32_t adapters; /* not 0: use the adapters of this host in addition to tcp_rails. 0:
+			      use the adapters only if there are no other rails */
 };
 
 /*
@@ -119,8 +120,8 @@ struct tent_attr {
  *
  *	-EINVAL		a bad attribute, configuration or topology file, or these leave no rail
  *	-E2BIG		a field of a later version is not 0
- *	-ENODEV		there is no adapter, or the topology names a missing one; or gpu_rails and
- *			no driver of a GPU
+ *	-ENODEV		there is no adapter, or the topology names a missing one; or gpu_rails is set
+ *			and there is no driver of a GPU
  *	-ENETDOWN	no adapter has an active port
  *	-EADDRNOTAVAIL, -EADDRINUSE, ...	the address cannot be used
  *	-ENOMEM, or another error of a device or the system
@@ -139,15 +140,16 @@ void tent_destroy(struct tent *t);
 /*
  * Registers [addr, addr + len) for use by this engine and, once exported, by peers. @location: the
  * NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or does not matter.
- * Memory of GPU number N of this process is found by its address if @location is NULL or "*";
- * "cuda:N" requires it. It must be of one device, and not be freed before tent_unregister().
- * Adapters access memory of a GPU directly where they and the driver can (dma-buf). Otherwise the
- * engines stage it, see tent(7), and @why says why, although the function returns 0. Errors:
+ * Memory of a GPU is recognized by its address if @location is NULL or "*"; "cuda:N" requires
+ * memory of GPU number N of this process. Memory of GPUs must be of one device, and must not be
+ * freed before tent_unregister(). Adapters access memory of a GPU directly where they and the
+ * driver can (dma-buf). Otherwise the engines stage it, see tent(7), and @why contains the reason,
+ * although the function returns 0. Errors:
  *
  *	-EINVAL	the length is 0, the range wraps, the topology does not have the location, or the
  *		memory is not of the GPU in @location
  *	-EEXIST	a part of the range is registered already
- *	-EFAULT	the range is not mapped, or not writable, or no memory of the GPU; over adapters, with
+ *	-EFAULT	the range is not mapped, not writable, or not memory of the GPU; over adapters, with
  *		Linux 6.5 and later, also a shared mapping of a file on a disk (not of tmpfs)
  *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
@@ -157,8 +159,8 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
 
 /*
- * Allocates @len bytes, which are 0, and registers them like tent_register(). Copying threads copy
- * without the kernel if the memory of both sides is from tent_alloc(), which takes much less time.
+ * Allocates @len bytes, which are 0, and registers them like tent_register(). If the memory of both
+ * sides is from tent_alloc(), copying threads copy without system calls, in much less time.
  * tent_unregister() and tent_destroy() free the memory; the program must not unmap or protect it.
  * Errors as those of tent_register(), and
  *
@@ -172,8 +174,8 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
  * the memory any more. The engine sends its peers a message; they start no more transfers on the
  * memory, and confirm when their transfers under way have ended. The function waits for the
  * confirmations, at most 5 seconds. Requests of peers that were still waiting end with -EACCES, and
- * new ones with -EFAULT; no rail is excluded. If a peer has not confirmed, the adapters refuse its
- * later accesses. Errors:
+ * new ones with -EFAULT; the rails stay in use. If a peer has not confirmed, the adapters refuse
+ * its later accesses. Errors:
  *
  *	-ENOENT		no registration begins at @addr
  *	-EBUSY		a request of this engine that has not ended uses the memory
@@ -194,9 +196,9 @@ int tent_unregister(struct tent *t, void *addr);
 int tent_export(struct tent *t, char **text_p);
 
 /*
- * Connects to the engine that exported @text: pairs the rails, and tests each pair with a
- * message without data. Blocks until that is done, at most some seconds. The caller must release
- * the segment with tent_release(). Errors:
+ * Connects to the engine that exported @text, pairs the rails, and tests each pair with a message
+ * without data. Blocks until that is done, at most some seconds. The caller must release the
+ * segment with tent_release(). Errors:
  *
  *	-EINVAL		not a description, or one that contradicts itself or the rail map
  *	-EPROTONOSUPPORT	a description of another version
@@ -214,8 +216,8 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	struct tent_segment **segment_p);
 
 /*
- * Returns the version of the memory of an engine. Each tent_register() and tent_alloc() makes it
- * higher.
+ * Returns the version of the memory of an engine. Each tent_register() and tent_alloc() increases
+ * it.
  */
 uint64_t tent_version(struct tent *t);
 
@@ -234,23 +236,28 @@ int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms)
  */
 int tent_release(struct tent_segment *s);
 
-/* A directory keeps descriptions by name: in a file, or by functions of the program. */
+/* A directory keeps descriptions by name. It is a file, or functions of the program. */
 struct tent_directory {
 	size_t size; /* sizeof(struct tent_directory). 0: the struct ends with arg, the last field of
 			the first version */
 	/*
 	 * The name of a file that both programs see. tent_publish() appends to it, and creates it
-	 * for this user only, because the descriptions are secret. NULL: the functions that follow.
+	 * for this user only, because the descriptions are secret. NULL: the functions below are
+	 * the directory.
 	 */
 	const char *file;
-	/* Stores a copy of @text as the description of @name. 0 or -errno. NULL: only tent_find(). */
+	/*
+	 * Stores a copy of @text as the description of @name. 0 or -errno. NULL: the directory is
+	 * only for tent_find().
+	 */
 	int (*put)(void *arg, const char *name, const char *text);
 	/*
-	 * Writes the last description of @name, which the library frees with free(3). 0, -ENOENT: it
-	 * has none, or another -errno. NULL: only tent_publish().
+	 * Writes the last description of @name, which the library frees with free(3). 0, -ENOENT:
+	 * there is no description of @name, or another -errno. NULL: the directory is only for
+	 * tent_publish().
 	 */
 	int (*get)(void *arg, const char *name, char **text_p);
-	void *arg; /* passed to both */
+	void *arg; /* passed to both functions */
 };
 
 /*
@@ -265,7 +272,7 @@ int tent_publish(struct tent *t, const struct tent_directory *d, const char *nam
 	struct tent_why *why);
 
 /*
- * Imports the description that the directory has of @name. Errors as those of tent_publish() and
+ * Imports the last description of @name in the directory. Errors as those of tent_publish() and
  * tent_import(), and
  *
  *	-ENOENT	the directory has no such name, or there is no such file
@@ -273,15 +280,15 @@ int tent_publish(struct tent *t, const struct tent_directory *d, const char *nam
 int tent_find(struct tent *t, const struct tent_directory *d, const char *name,
 	struct tent_why *why, struct tent_segment **segment_p);
 
-/* One registration of the peer that the segment describes. */
+/* One registration of a segment's peer. */
 struct tent_remote {
 	uint64_t addr, len;
 	char location[TENT_NAME_LEN];
 };
 
 /*
- * Writes registration number @i, counted from 0 in the order of the addresses, of those that exist
- * now. -ENOENT: there are at most @i.
+ * Writes number @i of the registrations that exist now, counted from 0 in the order of their
+ * addresses. -ENOENT: there is no such registration.
  */
 int tent_segment_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p,
 	size_t size);
@@ -302,14 +309,15 @@ struct tent_request {
 	uint64_t remote; /* address in the peer's process, within one of its registrations */
 	uint64_t len; /* 1 to 2^50 */
 	uint16_t notify; /* not 0: the peer's tent_notice() returns this value when all bytes are
-			    in place (of a read: when all have been read), once if the request
-			    ends with status 0, at most once if it ends with an error */
+			    in place (of a read: when all have been read): exactly once if the
+			    request ends with status 0, at most once if it ends with an error */
 	uint8_t priority; /* 0 goes first; less than `priorities` of the configuration (default
 			     1). tent(7) describes how the classes share the rails */
-	void *stream; /* a CUstream: the request begins when the stream has done what it had to do
-			 at the submission. NULL: it begins at once. The default stream of CUDA is
-			 CU_STREAM_LEGACY or CU_STREAM_PER_THREAD here; of the primary context of the
-			 GPU of `local`, if that is memory of one. */
+	void *stream; /* a CUstream: the request begins when the stream has done the work that
+			 was in it at the submission. NULL: the request begins at once. Pass
+			 CUDA's default stream as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. If
+			 `local` is memory of a GPU, the default stream is that of the GPU's
+			 primary context */
 	const void *note; /* bytes that the peer's tent_note_take() returns, as with notify; the
 			     submission copies them */
 	size_t note_len; /* their number, 0 to TENT_NOTE_MAX */
@@ -324,8 +332,8 @@ enum tent_state {
 };
 
 /*
- * The state of a request, or of a batch. The errors of a request follow. After an error the bytes
- * that it was to write have any values.
+ * The state of a request, or of a batch. The errors of a request follow. After an error the
+ * contents of its destination are undefined.
  *
  *	-ENETUNREACH	no rail was up for rail_wait_ms
  *	-ECONNRESET	the peer is gone
@@ -334,8 +342,8 @@ enum tent_state {
  *	-EMSGSIZE	modes smart and baseline: more than 4,096 slices, because the registrations
  *			have many parts; raise max_registration
  *	-EFAULT		not over adapters: memory of this side or the peer's was unmapped. Other
- *			requests go on, and no rail is excluded
- *	-EIO		a GPU has failed, or work of its stream
+ *			requests continue, and the rails stay in use
+ *	-EIO		a GPU has failed, or work in `stream` has failed
  *	another		the last error of a rail, or an error of the driver of a GPU
  */
 struct tent_status {
@@ -345,8 +353,8 @@ struct tent_status {
 };
 
 /*
- * Starts all of @n requests, 1 to 65,536, or on an error none. The caller must free the batch with
- * tent_batch_free(). Errors:
+ * Starts all @n requests (1 to 65,536), or none if there is an error. The caller must free the
+ * batch with tent_batch_free(). Errors:
  *
  *	-EINVAL		an invalid operation, length, priority, size or stream, a segment of another
  *			engine, or no request
@@ -362,7 +370,7 @@ struct tent_status {
 int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
 	struct tent_batch **batch_p);
 
-/* Writes the status of request number @i, counted from 0. -ENOENT: there are at most @i. */
+/* Writes the status of request number @i, counted from 0. -ENOENT: there is no such request. */
 int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p, size_t size);
 
 /*
@@ -407,7 +415,7 @@ struct tent_note {
  * Takes a notice: the values `notify` and `note` of a peer's request that has ended, see struct
  * tent_request. The notices of one peer come in the order in which the bytes of its requests were
  * in place. -EAGAIN: there is none. While 4,096 notices have not been taken, further requests with
- * one wait at the peers.
+ * a notice wait at the peers.
  */
 int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 
@@ -416,9 +424,9 @@ int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /*
- * Returns a descriptor that is readable while there is a notice. The engine owns it. A program that
- * waits for the notice of a peer that has died waits for ever, so it must learn of that by its own
- * means, such as the connection over which it has sent the description.
+ * Returns a descriptor that is readable while there is a notice. The engine owns it. If a peer has
+ * died, its notice never comes. The program must detect the death of a peer by its own means, such
+ * as the connection over which it has sent the description.
  */
 int tent_notice_fd(struct tent *t);
 
@@ -429,7 +437,8 @@ enum tent_fault {
 	TENT_FAULT_NONE, /* there was no outage */
 	TENT_FAULT_UNKNOWN, /* not known yet; or the subnet has no other rails to test the two
 			       ends with, or neither end reached them */
-	TENT_FAULT_OWN_PORT, /* it is down, its device is lost, or it reaches no other rail */
+	TENT_FAULT_OWN_PORT, /* this side's port is down, its device is lost, or it reaches no
+				other rail */
 	TENT_FAULT_PATH, /* both ends reach other rails: the path failed, or the outage was short */
 	TENT_FAULT_PEER_PORT, /* the peer's port is down, or no other rail reaches it */
 	TENT_FAULT_REFUSED, /* the peer's adapter has refused an access: the memory is gone */
@@ -451,10 +460,10 @@ struct tent_rail_stats {
 };
 
 /*
- * Writes the statistics of pair number @i of rails of a segment, counted from 0. -ENOENT: there are
- * at most @i. A program that wants to know when a rail is lost or comes back must call this function
- * again and again, for example each time that tent_wait() returns -ETIMEDOUT: `exclusions` is
- * higher after a loss, also a short one, and then `up` says whether the rail is back.
+ * Writes the statistics of pair of rails number @i of a segment, counted from 0. -ENOENT: there is
+ * no such pair. A program that wants to know when a rail is lost or comes back must call this
+ * function regularly, for example each time that tent_wait() returns -ETIMEDOUT. After each loss,
+ * even a short one, `exclusions` is higher; `up` then tells whether the rail is back.
  */
 int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p,
 	size_t size);

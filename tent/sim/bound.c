@@ -35,7 +35,10 @@ static double add_load(const struct load *l, double most, double *remote_p)
 	return all;
 }
 
-/* The total rate of the rails that can complete by @until what they send at @at. */
+/*
+ * The total rate at time @at of the rails that can complete by @until the bytes that they send at
+ * @at.
+ */
 static double rate_of_all(const struct bound *b, double at, double until, double *remote_p)
 {
 	struct load groups[BOUND_GROUPS] = {0};

@@ -89,15 +89,15 @@ static const struct arg_row rows[] = {
 	{"check", 0, NULL, ARG_FLAG, AT(check),
 		.help = "status 1 if the default mode misses a limit"},
 	{"decisions", 0, NULL, ARG_FLAG, AT(decisions),
-		.help = "instead: nanoseconds per decision of each mode, in real time"},
+		.help = "run no cases; print the real time per slice for scheduling in each mode"},
 	{"list", 0, NULL, ARG_FLAG, AT(list), .help = "name the cases and stop"},
 	{"help", .kind = ARG_HELP},
 };
 
 static const char usage[] =
 	"Usage: tentbench sim [OPTION]...\n"
-	"Simulates rails and drives the scheduler over them; prints how long requests take\n"
-	"over what is possible. Figures are of a model, not of a network.\n";
+	"Simulates rails and drives the scheduler over them; prints how long requests take,\n"
+	"divided by the shortest possible time. The results are those of a model, not of a network.\n";
 
 int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why, size_t size)
 {

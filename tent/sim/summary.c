@@ -25,7 +25,10 @@ double figure_mean(const struct figure *f)
 	return f->n ? f->sum / f->n : NAN;
 }
 
-/* The 97.5 % quantile of Student's t for n - 1 degrees of freedom; from 30 on of the normal. */
+/*
+ * The 97.5 % quantile of Student's t for n - 1 degrees of freedom; for n >= 30 of the normal
+ * distribution.
+ */
 static double student(uint32_t n)
 {
 	static const double t[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,

@@ -86,8 +86,9 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 }
 
 /*
- * Does work of the engine in the calling thread, without what comes from peers, which takes system
- * calls. The engine's thread is woken by descriptors, and here if it would sleep too long.
+ * Does work of the engine in the calling thread, but does not read messages of peers, which takes
+ * system calls. Wakes the engine's thread if it would sleep too long; otherwise its descriptors
+ * wake it.
  */
 static void drive(struct tent *t)
 {
@@ -110,7 +111,7 @@ static void start_new(struct tent *t, uint32_t id)
 		stage_or_wait(t, id);
 }
 
-/* All requests are counted before the first one is moved, which releases the lock. */
+/* Counts all requests before the first one is moved, because moving releases the lock. */
 static void start_batch(struct tent *t, struct tent_batch *b)
 {
 	uint64_t left = t->transport->at_once;
@@ -147,7 +148,10 @@ void batch_free(struct tent_batch *b)
 
 static struct tent_batch *new_batch(struct tent *t, uint32_t n)
 {
-	/* calloc() of glibc does not use the thread's cache. A status is written before it is read. */
+	/*
+	 * malloc() uses the thread's cache, calloc() of glibc does not. Each status is written
+	 * before it is read.
+	 */
 	struct tent_batch *b = malloc(sizeof(*b) + n * (sizeof(*b->status) + sizeof(*b->tasks)));
 
 	if (!b)
@@ -213,8 +217,8 @@ static struct tent_status status_of(const struct tent_batch *b, uint32_t i)
 }
 
 /*
- * Combines the status of all requests: the sum of bytes and, when all have ended, the first error,
- * if possible not -ECANCELED.
+ * Combines the status of all requests: the sum of bytes and, when all have ended, the first error
+ * other than -ECANCELED, or else -ECANCELED.
  */
 static struct tent_status sum_of(const struct tent_batch *b)
 {
@@ -233,7 +237,10 @@ static struct tent_status sum_of(const struct tent_batch *b)
 	return sum;
 }
 
-/* Writes the status of request number @i, or if that is the number of requests, of the batch. */
+/*
+ * Writes the status of request number @i. If @i is the number of requests, writes that of the
+ * batch.
+ */
 static void write_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p,
 	size_t size)
 {
@@ -272,7 +279,7 @@ static int wait_open(struct tent *t, struct tent_batch *b, int timeout_ms)
 {
 	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC, start = clock_ns();
 	struct timespec until = clock_timespec(start + ns);
-	struct live_record *live = NULL; /* a batch has one while a thread sleeps */
+	struct live_record *live = NULL; /* a batch has a record while a thread sleeps */
 	int err = 0;
 
 	while (b->open && !err) {

@@ -101,7 +101,7 @@ static int read_number(struct reader *r, const struct key *k, const json_t *v)
 	return 0;
 }
 
-/* The last penalty holds for all following tiers. */
+/* The last penalty also applies to all following tiers. */
 static int read_penalties(struct reader *r, const struct key *k, const json_t *v)
 {
 	size_t n = json_array_size(v); /* 0 if it is no array; then there is no element */

@@ -27,7 +27,10 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 
 static void prepare(struct ctl *c, int fd)
 {
-	/* So the kernel detects the failure of a peer's host, and the peer's place becomes free. */
+	/*
+	 * With keep-alive the kernel detects the failure of a peer's host, and the peer's place
+	 * becomes free.
+	 */
 	tcp_keep_alive(fd);
 	*c = (struct ctl){.fd = fd};
 }

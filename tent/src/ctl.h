@@ -50,8 +50,8 @@ enum ctl_type {
 enum { CTL_PART = 1, CTL_PART_ASK };
 
 enum stage_op {
-	STAGE_TAKE = 1, /* gives a slot, for bytes that are written into it */
-	STAGE_FETCH, /* gives a slot with bytes of the memory */
+	STAGE_TAKE = 1, /* reserves a slot, into which rails then write */
+	STAGE_FETCH, /* reserves a slot, and copies bytes of the memory to it */
 	STAGE_LAND, /* copies the bytes of the slot to the memory, and frees the slot */
 	STAGE_FREE, /* frees the slot */
 };

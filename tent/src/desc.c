@@ -181,7 +181,10 @@ static int read_bytes(const json_t *object, const char *key, uint8_t *bytes, siz
 	return text ? from_hex(text, bytes, n) : -EINVAL;
 }
 
-/* Returns the transport with this kind of rails, or NULL. Writes its own string of the kind. */
+/*
+ * Returns the transport with this kind of rails, or NULL. Writes the transport's own string for the
+ * kind.
+ */
 static const struct transport *find_kind(const char *name, const char **kind_p)
 {
 	for (const struct transport *const *t = transports; *t && name; t++) {
@@ -194,7 +197,7 @@ static const struct transport *find_kind(const char *name, const char **kind_p)
 	return NULL;
 }
 
-/* All rails of a description are of one transport, or of several that stand beside each other. */
+/* All rails of a description are of one transport, or of transports that can be used together. */
 static int read_kind(struct desc *d, const json_t *rail, const char **kind_p)
 {
 	const struct transport *t =
@@ -352,7 +355,7 @@ static int read_buffers(struct reader *r, const json_t *buffers)
 	return 0;
 }
 
-/* Memory that is copied through the stage requires one. */
+/* Memory that is copied through the stage requires a stage in the description. */
 static int read_stage(struct reader *r, const json_t *stage)
 {
 	struct desc *d = r->d;
@@ -400,7 +403,7 @@ static int read_root(struct reader *r, const json_t *root)
 	return err ? err : read_memory(r, root);
 }
 
-/* Reads a text by @read into @d_p, which has what is known already. Frees that on an error. */
+/* Parses the text; @read then adds its values to *@d_p. Frees the contents of *@d_p on an error. */
 static int read_json(const char *text, int (*read)(struct reader *r, const json_t *root),
 	struct tent_why *why, struct desc *d_p)
 {

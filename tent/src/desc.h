@@ -24,7 +24,7 @@ struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
 	uint8_t *at; /* where this process sees the memory; NULL: it does not */
 	uint32_t set; /* of tiers, see places.h */
-	struct desc_buffer *next; /* of those that the peer has unregistered */
+	struct desc_buffer *next; /* in the list of the buffers that the peer has unregistered */
 };
 
 /* Memory of the peer; parts are of part_len bytes, the last one may be shorter. */
@@ -34,7 +34,7 @@ struct desc_buffer {
 	uint32_t id; /* of the registration */
 	int32_t fd; /* of the memory, in process pid; -1: the memory has no descriptor */
 	bool shared; /* memory of a GPU that a process of the same host can open */
-	struct cu_ipc handle; /* of the allocation with it */
+	struct cu_ipc handle; /* of the allocation that contains it */
 	uint64_t offset; /* in the allocation */
 	bool staged; /* rails do not reach the memory; it is copied through the stage */
 	char location[TENT_NAME_LEN];
@@ -53,7 +53,7 @@ struct desc {
 	uint8_t key[DESC_KEY_LEN]; /* holders of the key may connect */
 	char boot[BOOT_LEN]; /* of the host's kernel, see base/boot.h */
 	int32_t pid;
-	uint32_t epoch; /* the number of registrations that had ended when it was made */
+	uint32_t epoch; /* number of registrations that had ended when the description was made */
 	uint64_t proof; /* the address of the key in the memory of process pid */
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];

@@ -65,7 +65,7 @@ static int file_put(const char *path, const char *name, const char *text)
 	return err;
 }
 
-/* If the line is one of this name, replaces the text by that of the line. 0 or -ENOMEM. */
+/* If the line begins with this name, replaces the text by that of the line. 0 or -ENOMEM. */
 static int take_line(const char *line, size_t len, const char *name, char **text_p)
 {
 	size_t n = strlen(name);
@@ -152,7 +152,7 @@ int tent_publish(struct tent *t, const struct tent_directory *directory, const c
 	if (err)
 		return err;
 	if (!d.file && !d.put)
-		return why_say(why, -EINVAL, "directory: it has no function to put");
+		return why_say(why, -EINVAL, "directory: tent_publish() needs the function put");
 	err = tent_export(t, &text);
 	if (err)
 		return err;
@@ -171,7 +171,7 @@ int tent_find(struct tent *t, const struct tent_directory *directory, const char
 	if (err)
 		return err;
 	if (!d.file && !d.get)
-		return why_say(why, -EINVAL, "directory: it has no function to get");
+		return why_say(why, -EINVAL, "directory: tent_find() needs the function get");
 	err = d.file ? file_get(d.file, name, &text) : d.get(d.arg, name, &text);
 	if (!err && !text)
 		err = -ENOENT;

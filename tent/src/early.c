@@ -4,7 +4,7 @@
 
 #include "sched_priv.h"
 
-/* Binds slices that waited for a rail, and drops those whose request has failed meanwhile. */
+/* Binds the slices that waited for a rail, and drops slices whose request has failed meanwhile. */
 static void bind_waiting(struct sched *s, struct queue *q, bool reachable)
 {
 	uint32_t id, next;

@@ -145,7 +145,7 @@ static int open_rail(struct tent *t, const struct transport *tr, const struct te
 	return named ? 0 : topo_add_rail(&t->topo, name, why);
 }
 
-/* The value with which the program asks for rails. 0: it does not. */
+/* The number of rails of this transport that the program requests. */
 static uint32_t asked(const struct transport *tr, const struct tent_attr *a)
 {
 	return tr->asked ? *(const uint32_t *)(const void *)((const char *)a + tr->asked) : 0;
@@ -160,7 +160,7 @@ static bool asks(const struct tent_attr *a)
 	return some;
 }
 
-/* As transport.find, for rails that the program asks for. */
+/* As transport.find, for a number of rails that the program requests. */
 static int number_rails(const struct transport *tr, const struct tent_attr *a,
 	char names[TENT_MAX_RAILS][TENT_NAME_LEN], struct tent_why *why)
 {
@@ -189,7 +189,7 @@ static int open_found(struct tent *t, const struct transport *tr, const struct t
 	return err;
 }
 
-/* Opens the rails that the topology file names, which are the first ones of the engine. */
+/* Opens the rails that the topology file names. They are the first rails of the engine. */
 static int open_named(struct tent *t, const struct transport *tr, const struct tent_attr *a,
 	struct tent_why *why)
 {

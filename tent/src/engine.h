@@ -46,12 +46,12 @@
 #define MAX_IMPORTERS 4096 /* peers that have imported our segment; a multiple of 64 */
 #define MAX_STRANGERS 256 /* connections that have not presented the key yet */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
-#define NOTICES 4096 /* with as many that the program has not taken, peers wait */
+#define NOTICES 4096 /* peers wait while so many notices have not been taken */
 #define NOTICE_RING (2 * NOTICES) /* has room for the last marks of links; a power of two */
 #define NO_TASK UINT32_MAX
-#define STAGE_SLOTS 16 /* of each direction, see stage.c */
+#define STAGE_SLOTS 16 /* slots of each direction, see stage.c */
 #define STAGE_SLOT_LEN (1ull << 20)
-#define STAGE_CHUNKS 64 /* of all segments */
+#define STAGE_CHUNKS 64 /* most chunks under way, of all segments */
 #define STAGE_OF_CONN (STAGE_SLOTS / 2) /* slots that one peer has at a time */
 #define NO_SLOT UINT32_MAX
 
@@ -69,16 +69,16 @@ struct buffer {
 	uint32_t location;
 	uint32_t uses; /* requests that have not ended */
 	uint32_t id; /* of the registration, when it is ready; never used again */
-	int fd; /* of the memory, which tent_alloc() has mapped; -1: the program's own memory */
+	int fd; /* of memory that tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
-	/* GOING: */
-	struct buffer *next; /* in the list of those that are going */
+	/* in state BUFFER_GOING: */
+	struct buffer *next; /* in the list of these buffers */
 	uint64_t *awaits; /* a bit for each peer that has not confirmed, by its place */
 	uint32_t n_awaits; /* the number of these bits */
 	bool pinned; /* by gpu_memory_pin() */
 	bool staged; /* no rail reaches the memory: neither this side's rails nor those of peers */
-	uint32_t copies; /* by this side's GPU, for peers, that are under way */
+	uint32_t copies; /* copies under way, by this side's GPU, for peers */
 	struct region *regions; /* regions[rail * n_parts + part]; NULL: the transport has none */
 };
 
@@ -92,15 +92,15 @@ static inline uint64_t token_probe(uint32_t high)
 
 /*
  * A rail of the scheduler: a pair of a rail of this engine and a rail of the peer. The scheduler
- * has its state, see sched.h.
+ * keeps the state of its rails, see sched.h.
  */
 struct pair {
-	uint32_t local, remote; /* rails */
+	uint32_t local, remote; /* numbers of the two rails */
 	struct link *link; /* NULL: the rail is down */
 	struct link
 		*closed; /* the previous link, which is idle, until there is time to destroy it */
 	bool answered; /* the peer has confirmed the fence, or the probe has ended */
-	int status; /* of the probe or the open; 0 after a failed open: it took too long */
+	int status; /* of the probe or the open; 0 although the open failed: it took too long */
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* time of the first report of the outage */
 	enum tent_fault fault; /* of the last outage */
@@ -116,8 +116,8 @@ struct notice_slot {
 
 /* The text by which a segment learns of more registrations of the peer, see grow.c. */
 struct growth {
-	uint32_t version; /* this side knows all registrations up to it */
-	uint32_t told; /* the peer has them up to this one */
+	uint32_t version; /* this side knows all registrations up to this one */
+	uint32_t told; /* the peer has registrations up to this version */
 	bool asked; /* a text has been requested, and is not complete */
 	bool stale; /* the text may contain a registration that has ended */
 	char *text;
@@ -139,7 +139,7 @@ struct tent_segment {
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
 	uint32_t n_closed; /* pairs that have a closed link */
-	bool arms, flushes; /* some link had arm() or no descriptor; had flush() */
+	bool arms, flushes; /* some link had: arm(), or no descriptor; flush() */
 	struct blame blame;
 	struct sched *sched;
 	struct place_sets sets; /* of the tiers of the peer's buffers */
@@ -154,7 +154,7 @@ struct tent_segment {
 		uint32_t task;
 		uint64_t length, posted_at;
 	} slices[MAX_SLICES];
-	/* Tasks that wait for room in the scheduler, and the number of those that it has, by priority. */
+	/* By priority: tasks that wait for room in the scheduler, and the number of tasks in it. */
 	struct task_list waiting[SCHED_PRIORITIES];
 	uint32_t moving[SCHED_PRIORITIES];
 	struct task_list staged; /* tasks that are not completely cut into chunks */
@@ -192,14 +192,14 @@ struct task {
 	uint32_t next; /* in a list of the segment */
 	uint64_t bytes; /* that arrived */
 	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
-	/* Called when a chunk has been moved. NULL: the task is a request. */
+	/* Called when the chunk has been moved. NULL: the task is a request, not a chunk. */
 	void (*ended)(struct tent *t, uint32_t id, int err);
 	struct order *order; /* in TASK_ORDERED; NULL: the stream has reached its point */
 	/* Only in TASK_ORDERED and TASK_STAGED. */
 	void (*stop)(struct tent *t, uint32_t id, int err);
 	uint64_t cut; /* bytes of the chunks that have begun */
 	uint32_t chunks; /* under way */
-	int err; /* why the request does not begin, or no more chunks do; 0: they do */
+	int err; /* not 0: neither the request nor further chunks may begin, for this reason */
 	/* Only in TASK_NOTIFYING. */
 	uint8_t slot, positions;
 	uint32_t posted, arrived; /* marks: a bit per position */
@@ -212,11 +212,11 @@ struct tent_batch {
 	struct tent_batch *next;
 	uint32_t n, open;
 	int fd; /* -1: tent_batch_fd() has not been called */
-	uint32_t *tasks; /* behind status; NO_TASK: ended */
+	uint32_t *tasks; /* stored after status; NO_TASK: the task has ended */
 	struct tent_status status[]; /* of the tasks that have ended */
 };
 
-/* A chunk of a request that rails move between memory that they reach, see stage.c. */
+/* A chunk of a request, which rails move between the stages of both sides, see stage.c. */
 struct chunk {
 	struct tent_segment *s;
 	uint32_t parent; /* task */
@@ -260,7 +260,7 @@ struct conn {
 	uint32_t slots; /* that the peer has */
 	bool told; /* CTL_GREW was sent, and the peer has not asked since */
 	char *text; /* of registrations, that the peer gets in parts; NULL: none */
-	size_t at, len; /* in the text: bytes that were sent; and all */
+	size_t at, len; /* bytes of the text: those sent, and all */
 	uint32_t covers; /* the version that the peer will know */
 };
 
@@ -270,8 +270,8 @@ struct tent {
 	pthread_t thread;
 	bool stopping;
 	/*
-	 * Does the work that can be done now: all of it, or else without what comes from peers over
-	 * control connections and to the target's end of links. Returns whether there was work.
+	 * Does the work that can be done now. Without @all, leaves out messages of control
+	 * connections and the target's ends of links. Returns whether there was work.
 	 */
 	bool (*progress)(struct tent *t, uint64_t now, bool all);
 	int epoll, kick; /* kick: an eventfd that wakes the thread */
@@ -281,7 +281,8 @@ struct tent {
 	struct topo topo;
 	struct rail_map *map; /* NULL: none */
 	const struct transport *transport; /* of the first port */
-	int (*check)(uint64_t addr, uint64_t len); /* of a transport; NULL: none has it */
+	int (*check)(uint64_t addr, uint64_t len); /* that of a transport; NULL: no transport has
+						      it */
 	uint32_t n_ports;
 	struct port *ports[TENT_MAX_RAILS];
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
@@ -297,9 +298,9 @@ struct tent {
 
 	uint32_t n_buffers;
 	struct buffer *buffers[DESC_MAX_BUFFERS]; /* in the order of their addresses */
-	struct buffer *by_id[DESC_MAX_BUFFERS]; /* those of them that are ready or going, by id */
+	struct buffer *by_id[DESC_MAX_BUFFERS]; /* the buffers that are ready or going, by id */
 	uint32_t n_by_id;
-	uint32_t version; /* the id of the last of them that became ready */
+	uint32_t version; /* the id of the last buffer that became ready */
 	struct tent_segment *segments;
 	uint32_t n_imports; /* total */
 	struct tent_batch *batches;
@@ -313,11 +314,11 @@ struct tent {
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
 	struct slab task_ids;
-	struct task *tasks; /* those of the chunks follow those of requests */
+	struct task *tasks; /* first the tasks of requests, then those of chunks */
 
 	/* Pinned memory for chunks of peers and of own requests; NULL: no registration needs it. */
 	struct buffer *stage_in, *stage_out;
-	struct gpu_copies *copies; /* with the stage */
+	struct gpu_copies *copies; /* exists if there is a stage */
 	struct slab chunk_ids, out_slots;
 	struct chunk chunks[STAGE_CHUNKS];
 	struct landing landings[STAGE_SLOTS];
@@ -326,7 +327,7 @@ struct tent {
 
 	struct tent_note notices[NOTICE_RING];
 	bool full; /* a notice is complete, and the ring has no room */
-	uint64_t n_peers; /* total of those that presented the key */
+	uint64_t n_peers; /* total number of peers that presented the key */
 	uint32_t notice_head, notice_tail;
 	int notice_fd;
 	struct live_record *live;
@@ -358,7 +359,7 @@ struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
 void buffers_free(struct tent *t);
 
 /* describe.c */
-/* The index in by_id of the first buffer with a higher id. */
+/* The index in by_id of the first buffer with an id above @id. */
 uint32_t buffers_behind(const struct tent *t, uint32_t id);
 /* Adds the buffers that are registered, and the stage, to a description. 0 or -ENOMEM. */
 int describe_memory(const struct tent *t, struct buffer *const *buffers, uint32_t n,
@@ -369,7 +370,7 @@ int describe_memory(const struct tent *t, struct buffer *const *buffers, uint32_
 int revoke_begin(struct tent *t, struct buffer *b);
 /*
  * Waits for the peers' confirmations; releases the lock meanwhile. 0: no peer uses the buffer any
- * more; -ETIMEDOUT: one still may.
+ * more; -ETIMEDOUT: a peer may still use it.
  */
 int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
@@ -378,12 +379,12 @@ void revoke_left(struct tent *t, const struct conn *c);
 /* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */
 void revoke_cut(struct conn *c);
 
-/* grow.c, the target's side. There is one more registration: tells the peers. */
+/* grow.c, the target's side. Tells the peers that there is one more registration. */
 void grow_announce(struct tent *t);
-/* The peer knows the registrations up to this version. Sends it some more. 0 or -errno. */
+/* Sends registrations to the peer, which knows those up to this version. 0 or -errno. */
 int grow_asked(struct tent *t, struct conn *c, uint32_t version);
 
-/* learn.c. The peer has registrations up to this version: requests them. */
+/* learn.c. Requests the registrations of the peer, which has them up to this version. */
 void learn_told(struct tent_segment *s, uint32_t version);
 /* Handles bytes of the text that was requested. 0, or -EPROTO or -ENOMEM. */
 int learn_memory(struct tent_segment *s, const struct ctl_msg *msg);
@@ -394,7 +395,7 @@ void lent_map(const struct tent_segment *s, struct desc_buffer *b);
 /* Frees all buffers that the peer has not unregistered, but not the stage. */
 void lent_forget(struct tent_segment *s);
 void lent_fini(struct tent_segment *s);
-/* The peer has unregistered the buffer with this id: starts no more requests on it. */
+/* The peer has unregistered the buffer with this id. Requests on it are not started any more. */
 void lent_revoked(struct tent_segment *s, uint32_t id);
 /*
  * Unmaps the unregistered buffers that no request uses any more, without the lock, because that may
@@ -405,7 +406,7 @@ void lent_answer(struct tent_segment *s);
 /* segment.c */
 void segment_free(struct tent_segment *s);
 
-/* places.c: a location of the scheduler stands for a location here and one at the peer. */
+/* places.c: a location of the scheduler stands for a pair of locations, here and at the peer. */
 /*
  * Finds the sets of all buffers of the description. Returns the number of locations or -ENOMEM.
  * Writes tiers_p[location * pairs + pair], which the caller must free with free(3).
@@ -429,15 +430,15 @@ int stage_answered(struct tent_segment *s, const struct ctl_msg *msg);
 void stage_lost(struct tent_segment *s);
 /* The target's side: handles a message. 0, or -EPROTO. */
 int stage_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
-/* A known peer is gone, which is not in the engine's list any more. */
+/* A known peer is gone, and has been removed from the engine's list. */
 void stage_left(struct tent *t, const struct conn *c);
 /* Waits for the copies under way. Called once, at the end of the engine. */
 void stage_fini(struct tent *t);
 
 /* order.c */
 /*
- * The request will begin when its stream has done what it has to do now. 0; -EINVAL: there is no
- * such stream; -ENOMEM, -EMFILE, -ENFILE, or -errno of the driver.
+ * The request will begin when its stream has done the work that is in it now. 0; -EINVAL: there is
+ * no such stream; -ENOMEM, -EMFILE, -ENFILE, or -errno of the driver.
  */
 int order_add(struct tent *t, uint32_t id);
 /* The request with this id is not submitted after all. */
@@ -452,7 +453,7 @@ int move_create(struct tent_segment *s);
 bool move_progress(struct tent_segment *s, uint64_t now, bool all);
 /*
  * Moves all bytes of a new request in the calling thread, if a rail is idle; releases the lock
- * meanwhile. False: it did nothing that counts.
+ * meanwhile. False: the request still has to be moved.
  */
 bool move_now(struct tent_segment *s, uint32_t id);
 /* The time at which move_progress() is due if no event comes. */
@@ -463,11 +464,11 @@ uint64_t move_due(const struct tent_segment *s);
  */
 bool move_unarmed(const struct tent_segment *s);
 /*
- * Performs posted moves of a link in the calling thread. True: it has, and the lock was released
- * meanwhile.
+ * Performs posted moves of a link in the calling thread. True: some were performed, and the lock
+ * was released meanwhile.
  */
 bool move_help(struct tent *t);
-/* Nobody waits for what is posted: see link_ops.urge. */
+/* No thread waits for the posted moves: see link_ops.urge. */
 void move_urge(struct tent *t);
 /* The port of a rail of this engine (@own) or of the peer has come up or gone down. */
 void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bool up);

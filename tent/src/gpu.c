@@ -117,7 +117,7 @@ static int gpu_new(struct port *p, const struct desc *peer, struct link **l_p)
 
 /* ---- memory ---- */
 
-/* The first rail pins the memory, for all. */
+/* The first rail pins the memory for all rails. */
 static int gpu_add(struct port *p, uint64_t addr, uint64_t len, struct region *r_p)
 {
 	void *at = (void *)(uintptr_t)addr;

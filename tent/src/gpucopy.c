@@ -38,7 +38,10 @@ struct gpu_copies {
 
 	pthread_mutex_t mutex; /* protects the members that follow */
 	pthread_cond_t work;
-	/* The items from started to tail belong to the mutex, those from ended to started to the thread. */
+	/*
+	 * The mutex protects the items from started to tail. Only the thread uses those from ended
+	 * to started.
+	 */
 	struct item items[GPU_COPIES];
 	uint32_t taken, ended, started, tail; /* never reduced modulo GPU_COPIES */
 	bool stopped, ending;
@@ -62,7 +65,7 @@ static void destroy_stream(const struct cuda *cu, const struct stream *s)
 	}
 }
 
-/* In the current context. */
+/* Makes the stream in the current context. */
 static int make_stream(const struct cuda *cu, struct stream *s)
 {
 	int err = cuda_errno(cu->stream_create(&s->stream, CU_STREAM_NON_BLOCKING));
@@ -113,11 +116,13 @@ static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 		return;
 	result = q->cu->copy_async(c->to, c->from, len, q->streams[it->stream].stream);
 	cuda_pop(q->cu);
-	/* The driver knows no such memory. */
+	/* CU_INVALID_VALUE: the driver does not know the memory. */
 	it->status = result == CU_INVALID_VALUE ? -EFAULT : cuda_errno(result);
 }
 
-/* The number of items from @i on, before @to, whose memory is adjacent. Adds up their lengths. */
+/*
+ * The number of items from @i on, and before @to, whose memory is adjacent. Adds up their lengths.
+ */
 static uint32_t adjacent(struct gpu_copies *q, uint32_t i, uint32_t to, uint64_t *len_p)
 {
 	const struct gpu_copy *first = &item_at(q, i)->copy;
@@ -130,7 +135,10 @@ static uint32_t adjacent(struct gpu_copies *q, uint32_t i, uint32_t to, uint64_t
 	return n;
 }
 
-/* Records the end of the streams that items use. If that fails, waits for the stream instead. */
+/*
+ * Records an event at the end of each stream that the items use. If that fails, waits for the
+ * stream.
+ */
 static void record(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t burst)
 {
 	for (uint32_t i = from; i != to; i++) {
@@ -166,7 +174,7 @@ static void start(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t bur
 	record(q, from, to, burst);
 }
 
-/* Waits for a burst, and writes the errors that have come late. */
+/* Waits for a burst, and writes the errors that were reported after its start. */
 static void await(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t burst)
 {
 	for (int i = 0; i < q->n_streams; i++) {
@@ -182,7 +190,7 @@ static void await(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t bur
 	}
 }
 
-/* Wakes the caller, unless a take is due already. */
+/* Makes fd readable, unless it is readable already. */
 static void tell(struct gpu_copies *q)
 {
 	if (q->told)
@@ -210,7 +218,8 @@ static void cancel(struct gpu_copies *q)
 static void *copier(void *arg)
 {
 	struct gpu_copies *q = arg;
-	uint32_t begun = 0, over = 0, ends[BURSTS]; /* bursts; where each one ends */
+	uint32_t begun = 0, over = 0, ends[BURSTS]; /* numbers of bursts, and the item at which
+						       each ends */
 
 	pthread_mutex_lock(&q->mutex);
 	while (!q->ending || begun != over) {

@@ -19,7 +19,7 @@
 
 struct gpu_copy {
 	uint64_t to, from; /* memory of GPUs, or of the host */
-	uint64_t len; /* 0: ends with the copies before it */
+	uint64_t len; /* 0: the copy has no bytes, and ends when those before it have ended */
 	uint64_t token;
 };
 

@@ -162,7 +162,7 @@ int gpu_memory_dmabuf(const struct gpu_memory *m, uint64_t addr, uint64_t len, u
 
 /* ---- memory of another process ---- */
 
-/* The number of bytes behind @offset suffices. */
+/* True: the allocation has @len bytes after @offset. */
 static bool fits(const struct cuda *cu, uint64_t base, uint64_t offset, uint64_t len)
 {
 	uint64_t start;
@@ -190,7 +190,7 @@ void *gpu_memory_open(const struct cu_ipc *handle, uint64_t offset, uint64_t len
 	const struct cuda *cu = cuda_open(NULL);
 	uint64_t at;
 
-	/* The peer may see more devices than this process, so its number may not exist here. */
+	/* The peer may see more devices than this process, so @device may not exist here. */
 	if (!cu || (cuda_push(cu, NULL, device) && cuda_push(cu, NULL, 0)))
 		return NULL;
 	at = open_current(cu, handle, offset, len);

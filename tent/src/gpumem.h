@@ -9,19 +9,20 @@
 
 struct gpu_memory {
 	int device;
-	struct cu_context *context; /* NULL: of none, as the memory of a pool */
+	struct cu_context *context; /* NULL: the memory has no context, as that of a pool */
 	bool shared; /* another process can open @handle */
 	struct cu_ipc handle; /* of the allocation */
 	uint64_t offset; /* in the allocation */
 };
 
-/* True: @at is memory of a GPU, and *m_p says of which one; without a handle. */
+/* True: @at is memory of a GPU, and *m_p contains its context and device, but no handle. */
 bool gpu_memory_at(const struct cuda *cu, uint64_t at, struct gpu_memory *m_p);
 /*
- * Finds out whether [addr, addr + len) is memory of a GPU. @location: "cuda:N": it must be. Then
- * synchronous functions of the driver on this memory wait from now on until they have ended.
- * 1: it is; 0: it is memory of the host; -EINVAL: it is not what @location says; -EFAULT: a part
- * is no memory; -ENODEV and others of the driver.
+ * Finds out whether [addr, addr + len) is memory of a GPU; with @location "cuda:N" it must be
+ * memory of GPU number N. From now on, synchronous functions of the driver on memory of a GPU
+ * return only when they have ended. 1: memory of a GPU; 0: memory of the host; -EINVAL: the memory
+ * is not at @location; -EFAULT: a part of the range is not allocated; -ENODEV and others of the
+ * driver.
  */
 int gpu_memory_find(uint64_t addr, uint64_t len, const char *location, struct gpu_memory *m_p,
 	struct tent_why *why);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Registrations that a peer learns of after its import: the target's side. The other is learn.c.
- * Each registration that becomes ready gets the next version as its id. An importer knows the
- * registrations up to a version, and requests those that follow. So the target sends only what it was asked for, and never fills a connection:
+ * Registrations that a peer learns of after its import: the target's side. The initiator's side is
+ * learn.c. Each registration that becomes ready gets the next version as its id. An importer knows
+ * the registrations up to a version, and requests those that follow. So the target sends only
+ * registrations that were requested, and never fills a connection:
  *
  *	target     version grows --GREW, unless the peer has not asked since the last one-->
  *	initiator  GREW, or WELCOME with a higher version --MORE known version-->
@@ -10,11 +11,12 @@
  *	initiator  the text goes on --MORE-->, or it is complete: its memory can be used
  *
  * The text is JSON: registrations with the lowest ids above the known version, as in a description.
- * The last message has the version that they cover, so that the peer does not ask for registrations
- * that have ended.
+ * The last message contains the highest version that the text covers, so that the peer does not
+ * request registrations that have ended.
  *
  * If a registration ends while parts of the text that describes it are under way, the importer has
- * confirmed the end before it can use the memory. It drops such a text, and asks again.
+ * confirmed the end before it can use the memory. The importer drops such a text, and requests
+ * another one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,7 +44,7 @@ void grow_announce(struct tent *t)
 		tell(t, c);
 }
 
-/* The number of the buffers from by_id[first] on that make up a text. */
+/* The number of buffers, from by_id[first] on, that the next text describes. */
 static uint32_t count(const struct tent *t, uint32_t first)
 {
 	uint32_t n = 0, keys = 0;

@@ -192,7 +192,7 @@ static void open_rail(struct sched *s, uint64_t now, uint32_t rail)
 	r->open_at = now + (r->fresh ? s->first_open_ns : s->probe_timeout_ns);
 }
 
-/* ---- what the caller reports ---- */
+/* ---- reports of the caller ---- */
 
 void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail)
 {

@@ -63,15 +63,16 @@ static struct desc_buffer *find(const struct tent_segment *s, uint32_t id)
 }
 
 /*
- * An unknown registration may be described by the text that is under way. Before the first part of it
- * has come, the text has not been made, or it precedes this message.
+ * True: the text of which parts have come may describe this registration, which is not known yet. A
+ * text without a part that has come does not: the peer makes it after this end, or sends its first
+ * part before this message.
  */
 static bool may_come(const struct tent_segment *s, uint32_t id)
 {
 	return s->growth.len && id > s->growth.version;
 }
 
-/* If this side does not know the memory, it does not use it: confirms at once. */
+/* Confirms at once if this side does not know the memory, and thus does not use it. */
 void lent_revoked(struct tent_segment *s, uint32_t id)
 {
 	struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = id};

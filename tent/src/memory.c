@@ -97,7 +97,7 @@ static uint64_t part_of(const struct buffer *b, uint32_t i)
 	return b->len - at < b->part_len ? b->len - at : b->part_len;
 }
 
-/* @dmabuf: of memory of a GPU, which begins at @offset; -1: none. */
+/* @dmabuf: descriptor of memory of a GPU, in which the buffer begins at @offset; -1: none. */
 static int register_part(struct tent *t, struct buffer *b, uint32_t r, uint32_t i, int dmabuf,
 	uint64_t offset)
 {
@@ -125,7 +125,10 @@ static int register_parts(struct tent *t, struct buffer *b, int dmabuf, uint64_t
 	return err;
 }
 
-/* Registers memory of a GPU with the rails. If one of them cannot, none has it, and @why says why. */
+/*
+ * Registers memory of a GPU with the rails. If one rail cannot, the memory is registered with none,
+ * and @why contains the reason.
+ */
 static int register_dmabuf(struct tent *t, struct buffer *b, struct tent_why *why)
 {
 	uint64_t offset;
@@ -154,7 +157,8 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	uint32_t at;
 
 	if (!len || addr + len < addr || addr + len > INT64_MAX)
-		return why_say(why, -EINVAL, "registration: give 1 byte or more that do not wrap");
+		return why_say(why, -EINVAL,
+			"registration: give 1 byte or more, and a range that does not wrap");
 	if (location < 0)
 		return why_say(why, -EINVAL,
 			"registration: the topology has no such location: give \"cpu:N\", \"cuda:N\" or \"*\"");
@@ -319,7 +323,7 @@ static int make_stage(struct tent *t)
 	if (!err)
 		err = make_slots(t, &out);
 	pthread_mutex_lock(&t->lock);
-	has = t->stage_in; /* of another thread */
+	has = t->stage_in; /* another thread has made it */
 	if (!err && !has) {
 		t->stage_in = in;
 		t->stage_out = out;

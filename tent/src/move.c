@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements the scheduler's rails with links. A pair has the state of its rail, see the diagram in
- * sched.h, and no other:
+ * Implements the scheduler's rails with links. The only state of a pair is that of its rail, see
+ * the diagram in sched.h:
  *
  *	FENCING     we have sent FENCE to the peer, our end drains
  *	DOWN        there is no link
@@ -9,8 +9,9 @@
  *	PROBING     the two ends are connected, a WRITE without data is under way
  *	UP, HALF    slices and marks are posted on the link
  *
- * The callbacks only record what the scheduler wants. move_progress() calls sched_fenced() and the
- * like later, because these must not be called from within a function of the scheduler or a link.
+ * The callbacks only record the requests of the scheduler. move_progress() later calls functions
+ * such as sched_fenced(), because these must not be called from within a function of the scheduler
+ * or a link.
  */
 #include <assert.h>
 #include <errno.h>
@@ -173,7 +174,7 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
 	const struct transport *tr = s->t->ports[p->local]->transport;
-	/* A GPU that has failed fails over every rail. */
+	/* A GPU that has failed fails with every rail. */
 	bool refused = (status == -EFAULT && tr->spares) || (status == -EIO && tr->gpus);
 	int kind = refused ? sched_refused(s->sched, r->now, token, status) :
 			     sched_completed(s->sched, r->now, token, status);
@@ -449,7 +450,7 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	for (; r.pair < s->n_pairs; r.pair++) {
 		struct link *l = s->pairs[r.pair].link;
 
-		/* Idle links are the engine's thread's. */
+		/* Only the engine's thread polls idle links. */
 		if (l && (l->posted || all))
 			some |= l->ops->poll(l, link_done, &r) > 0;
 		if (probing)
@@ -505,7 +506,10 @@ bool move_help(struct tent *t)
 		for (uint32_t i = 0; i < s->n_pairs; i++) {
 			struct link *l = s->pairs[i].link;
 
-			/* After that the lists may be others. */
+			/*
+			 * If help() returns true, the lock was released, and the lists may have
+			 * changed.
+			 */
 			if (l && l->posted && l->ops->help && l->ops->help(l, &t->lock))
 				return true;
 		}
@@ -541,7 +545,9 @@ static void describe_rails(const struct tent_segment *s, struct sched_rail_attr 
 	}
 }
 
-/* The CPUs of this process, without the one of a thread that waits, which copies as well. */
+/*
+ * The number of CPUs of this process, minus one for a thread that waits, because it copies as well.
+ */
 static uint32_t cpus(void)
 {
 	cpu_set_t set;

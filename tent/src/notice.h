@@ -7,15 +7,16 @@
  * counts each position once.
  *
  * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses the slots
- * in turn, in the order in which the bytes of the requests were in place, and a slot again when the
- * receiver has confirmed that its program can take the notice, or when the request has failed. Each
- * use has a higher lap than the use before. Laps have 64 bits and are never used twice, so the
+ * in turn, in the order in which the bytes of the requests were in place. It uses a slot again when
+ * the receiver has confirmed that its program can take the notice, or when the request has failed.
+ * Each use has a higher lap than the use before. Laps have 64 bits and are never used twice, so the
  * receiver recognizes a mark of an earlier lap, however late it arrives.
  *
- * The receiver gives notices to its program in that order: one waits until those before it are
- * complete, or a message says that their requests have failed. A mark of a higher lap says so too.
+ * The receiver gives notices to its program in that order: a notice waits until each notice before
+ * it is complete, or its request is known to have failed. A message reports the failure; so does a
+ * mark of a higher lap in the same slot.
  *
- * The bytes of a notice that has some come in a control message, before or after the marks.
+ * If a notice has bytes, they come in a control message, before or after the marks.
  *
  * The functions have no state other than their arguments.
  */
@@ -78,7 +79,7 @@ static inline struct notice_use *notice_use(struct notice_counter *c, const stru
 	return u->over ? NULL : u;
 }
 
-/* True: all marks and bytes of the notice have come, and the last of them has just done so. */
+/* True: the last mark or the bytes have just come, and the notice is complete now. */
 static inline bool notice_completes(struct notice_use *u, const struct notice_mark *m)
 {
 	u->complete =
@@ -102,7 +103,7 @@ static inline bool notice_count(struct notice_counter *c, const struct notice_ma
 	return notice_completes(u, m);
 }
 
-/* Takes the bytes of a notice, of which the mark is one. True: the notice is complete. */
+/* Takes the bytes of the notice that the mark belongs to. True: the notice is complete. */
 static inline bool notice_note(struct notice_counter *c, const struct notice_mark *m,
 	const uint8_t *bytes)
 {
@@ -135,8 +136,8 @@ static inline uint64_t notice_awaited(const struct notice_counter *c, uint32_t s
 }
 
 /*
- * The slot of the next notice for the program; NOTICE_SLOTS: it is not complete. @gaps: the sender is
- * gone, so that incomplete ones do not become complete.
+ * The slot of the next notice for the program; NOTICE_SLOTS: that notice is not complete. @gaps:
+ * skips incomplete notices, because the sender is gone.
  */
 static inline uint32_t notice_next(const struct notice_counter *c, bool gaps)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that begin when a stream of the program has done what it had to do at their submission.
- * The driver calls a function at that point of the stream, in a thread of its own, where nothing of
- * the driver may be called. So that function only puts the request into a list for the engine.
+ * Requests that begin when a stream of the program has done the work that was in it at their
+ * submission. The driver calls a function at that point of the stream, in one of the driver's
+ * threads, where no function of the driver may be called. So that function only puts the request
+ * into a list for the engine.
  *
  * The list exists until the engine and the last stream have left it, because a stream may reach the
  * point after the end of the engine.
@@ -29,7 +30,7 @@ struct orders {
 	int fd; /* readable: the list is not empty */
 };
 
-/* With the mutex held, which it releases. */
+/* The caller holds the mutex; this function releases it. */
 static void leave(struct orders *o)
 {
 	bool last = !--o->refs;
@@ -97,7 +98,10 @@ static void stop_waiting(struct tent *t, uint32_t id, int err)
 	task_arrived(k->request.segment, id, err);
 }
 
-/* The default streams are those of a context: that of our memory, if it is memory of a GPU. */
+/*
+ * A default stream belongs to a context: if our memory is memory of a GPU, to the GPU's primary
+ * context.
+ */
 static int call_back(const struct cuda *cu, const struct task *k, struct order *w)
 {
 	struct cu_stream *s = k->request.stream;

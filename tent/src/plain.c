@@ -81,7 +81,7 @@ static uint64_t mapped_to(const char *line, uint64_t at)
 	return r == 'r' && w == 'w' ? high : at;
 }
 
-/* Reads /proc/self/maps, and of the memory the first and the last byte only. */
+/* Reads /proc/self/maps, and only the first and the last byte of the memory. */
 int memory_check(uint64_t addr, uint64_t len)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -108,7 +108,7 @@ static bool is_lasting(int fd, uint64_t len)
 	       (uint64_t)st.st_size >= len;
 }
 
-/* The probes of the links, which follow, check that the process is the exporter. */
+/* The links are probed later; the probes check that the process is the exporter. */
 void *memory_map(const struct desc *peer, const struct desc_buffer *b)
 {
 	int process = pidfd_open(peer->pid, 0), fd = -1;

@@ -55,7 +55,10 @@ static void share_links(const struct sched *s, struct view *v)
 	}
 }
 
-/* The number of idle rails that may be considered now. Sleeping ones are alike, so it is 1 or 0. */
+/*
+ * The number of idle rails that may be considered now. Rails with sleeping threads are all alike,
+ * so for them the number is 1 or 0.
+ */
 static uint32_t idle_rails(const struct sched *s)
 {
 	uint32_t awake = 0, most = s->worth < s->most_awake ? s->worth : s->most_awake;
@@ -140,7 +143,8 @@ static bool has_room(const struct sched *s, const struct view *v, uint32_t rail,
 
 /*
  * The slice at the head of a queue has found no room. Limits the slices of other locations and
- * classes to its length: longer ones would use the room again and again, and it would starve.
+ * classes to its length: longer ones would use the room again and again, and this slice would
+ * starve.
  */
 static void leave_room(struct view *v, const struct head *h)
 {

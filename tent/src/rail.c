@@ -117,8 +117,10 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 	double since = max((double)r->last_at, posted_at + r->latency);
 	double busy = (double)now - since, keep;
 
-	/* The slice was posted on an idle rail: too long an estimate of the latency must not
-	 * result in too high a rate. */
+	/*
+	 * The slice was posted on an idle rail: an estimate of the latency that is too long must
+	 * not result in a rate that is too high.
+	 */
 	if (posted_at + r->latency > (double)r->last_at)
 		busy = max(busy, (double)sample->length / r->link_rate);
 	keep = RAIL_AVERAGE_NS / (RAIL_AVERAGE_NS + busy);
