@@ -139,7 +139,7 @@ struct tent_segment {
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
 	uint32_t n_closed; /* pairs that have a closed link */
-	bool arms, flushes; /* some link had: arm(), or no descriptor; flush() */
+	bool arms, flushes; /* a link has had arm() or no descriptor; a link has had flush() */
 	struct blame blame;
 	struct sched *sched;
 	struct place_sets sets; /* of the tiers of the peer's buffers */

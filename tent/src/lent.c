@@ -63,9 +63,9 @@ static struct desc_buffer *find(const struct tent_segment *s, uint32_t id)
 }
 
 /*
- * True: the text of which parts have come may describe this registration, which is not known yet. A
- * text without a part that has come does not: the peer makes it after this end, or sends its first
- * part before this message.
+ * True: the text that is under way may describe this registration. The peer sends the first part of
+ * a text as soon as it has made the text. So if no part has come, the peer makes the text after it
+ * has ended this registration.
  */
 static bool may_come(const struct tent_segment *s, uint32_t id)
 {

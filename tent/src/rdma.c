@@ -14,10 +14,11 @@
 #include "transport.h"
 #include "why.h"
 
-#define SEND_BLOCKS 256 /* a slice or a mark takes one; the end of the ring may be padded */
+#define SEND_BLOCKS 256 /* one for each slice or mark; the end of the ring may be padded */
 /*
- * At least two thirds of the receives are posted at any time. If at most five rails have failed at
- * the same time, a peer has fewer marks under way on a rail. Otherwise marks are sent again.
+ * At least two thirds of the receives are posted at any time. A peer has fewer marks than that
+ * under way on a rail if at most five rails have failed at the same time. If more rails have
+ * failed, marks may have to be sent again.
  */
 #define RECEIVES 128
 #define PAGE 4096
@@ -77,7 +78,7 @@ static int rdma_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TE
 {
 	int n = mlx5dvl_devices(TENT_MAX_RAILS, names);
 
-	static_assert(TENT_NAME_LEN == MLX5DVL_NAME_LEN, "a rail is called as its adapter");
+	static_assert(TENT_NAME_LEN == MLX5DVL_NAME_LEN, "a rail has the name of its adapter");
 	return n > 0 ? n :
 		       why_say(why, n ? n : -ENODEV,
 			       "there is no adapter: see ibv_devinfo(1), or use shm_rails, or tcp_rails with size");
@@ -132,7 +133,7 @@ static int rdma_open(const struct tent_attr *attr, const char *name, bool named,
 
 /*
  * An event may be old and report an outage that is over. So the result is the port's current state,
- * also for the peers.
+ * and peers are told the same.
  */
 static bool rdma_event(struct port *p, bool *up_p)
 {
@@ -209,8 +210,8 @@ static void rdma_end(const struct link *link, struct link_end *end_p)
 }
 
 /*
- * Another QP cannot have the number and the address of this one. If it has, it is in another
- * network, and messages to it would come back to this QP.
+ * In one network, no two QPs have the same number and address. If the peer's QP has those of this
+ * QP, it is in another network, and messages to it would come back to this QP.
  */
 static bool is_own_end(const struct link *link, const struct rdma_end *peer)
 {

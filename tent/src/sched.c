@@ -7,7 +7,7 @@
 
 #include "base/probe.h"
 
-#define ALONE_BLOCK (4u << 20) /* of a request that is worth waking one rail */
+#define ALONE_BLOCK (4u << 20) /* of a request for which only one rail is woken */
 #define DUE_TIMES 8 /* a request is due after this many times its shortest duration */
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
@@ -35,7 +35,7 @@ static double mean_rate(const struct sched *s)
 	return n ? sum / n : s->link_rates / s->n_rails;
 }
 
-/* The number of rails that a request of this length is worth waking. */
+/* The number of rails that are woken for a request of this length: each gets work for wake_ns. */
 static uint32_t worth(const struct sched *s, uint64_t length)
 {
 	uint32_t most = s->most_awake < s->n_rails ? s->most_awake : s->n_rails;
@@ -142,7 +142,10 @@ void sched_cancel(struct sched *s, uint64_t user, int status)
 	}
 }
 
-/* The slice or mark that is under way with this token. NULL: there is none, and it is counted. */
+/*
+ * The slice or mark that is under way with this token. NULL: there is none, and the completion is
+ * counted as stale.
+ */
 static struct slice *slice_of(struct sched *s, uint64_t token)
 {
 	uint32_t id = (uint32_t)token;
@@ -184,7 +187,7 @@ static void count_arrived(struct sched *s, uint64_t now, uint32_t id, const stru
 		s->stats.remote_bytes += sl->length;
 }
 
-/* Several threads may move requests on one rail. The time of a move beside others says nothing. */
+/* Several threads may move requests on one rail. Only a move that was alone measures the rail. */
 static bool was_alone(const struct rail *r, const struct sched_moved *m)
 {
 	return r->state == RAIL_UP && !r->posted && r->last_at <= m->from;
@@ -404,7 +407,7 @@ uint64_t sched_run(struct sched *s, uint64_t now)
 			pull_run(s, now);
 		else
 			early_run(s, now);
-	} while (call_done(s)); /* rail_ops.done may have submitted */
+	} while (call_done(s)); /* rail_ops.done may have submitted requests */
 	return next < s->wake_at ? next : s->wake_at;
 }
 

@@ -77,7 +77,8 @@ struct sched_slice {
 	uint64_t user; /* of the request, or of the mark */
 	uint64_t offset, length; /* within the request */
 	bool again; /* a rail that had the slice has failed */
-	bool alone; /* the request is worth waking one rail; see sched_attr.wake_ns */
+	bool alone; /* the request is too short to wake more than one rail; see
+		       sched_attr.wake_ns */
 	bool mark; /* a message without data: length is 0 */
 	uint32_t position; /* of a mark, from sched_mark() */
 };
@@ -90,7 +91,7 @@ struct rail_ops {
 	 */
 	int (*post)(void *arg, uint32_t rail, const struct sched_slice *slice);
 	/*
-	 * Must begin to make sure that nothing posted on the rail can arrive any more: the peer
+	 * Must begin a fence, after which nothing posted on the rail can arrive any more: the peer
 	 * moves its queue pair to the error state. The user must call sched_fenced() once with the
 	 * same epoch, with an error if the peer is lost.
 	 */
@@ -118,8 +119,8 @@ struct sched_rail_attr {
 	uint64_t latency_ns; /* of an empty message and its completion; 0: 5 us */
 	uint32_t depth; /* most slices posted at a time; 0: 256 */
 	uint32_t group; /* number of the link that the rail shares, or SCHED_NO_GROUP */
-	uint64_t stall_min_ns; /* the shortest silence that excludes the rail, up to 45 ms; 0: 2 ms;
-				  SCHED_NEVER: no silence does */
+	uint64_t stall_min_ns; /* the shortest silence that excludes the rail, up to 45 ms.
+				  0: 2 ms; SCHED_NEVER: silence never excludes it */
 };
 
 struct sched_attr {
@@ -132,9 +133,9 @@ struct sched_attr {
 	const double *group_rates; /* bytes per ns of each shared link; 0: not known */
 	uint32_t n_groups;
 	/*
-	 * Mode pull: the time to wake the thread that serves an idle rail, and the number of rails that
-	 * can work at the same time. A request wakes no more rails than give each one work for
-	 * that time. 0: idle rails cost nothing.
+	 * Mode pull: the time to wake the thread that serves an idle rail, and the number of rails
+	 * that can work at the same time. A request wakes only as many rails as get work for at
+	 * least wake_ns each. wake_ns 0: idle rails need no waking.
 	 */
 	uint64_t wake_ns;
 	uint32_t most_awake;
@@ -190,7 +191,7 @@ struct sched_stats {
 int sched_create(const struct sched_attr *attr, struct sched **s_p);
 void sched_destroy(struct sched *s);
 /*
- * Adds @n locations behind the present ones, with tiers[location * rails + rail]. 0; -EINVAL: there
+ * Adds @n locations after the present ones, with tiers[location * rails + rail]. 0; -EINVAL: there
  * would be too many; -ENOMEM.
  */
 int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n);
@@ -207,12 +208,13 @@ int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n);
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
 
 /*
- * Mode pull: a rail on which the caller may move a request of this location by itself, without
- * sched_submit(), because nothing waits and the rail, one of the best tier, has nothing posted. SCHED_NO_RAIL: none.
+ * Mode pull: a rail of the best tier on which the caller may move a request of this location by
+ * itself, without sched_submit(), because no request waits, and nothing is posted on the rail.
+ * SCHED_NO_RAIL: there is no such rail.
  */
 uint32_t sched_idle_rail(const struct sched *s, uint32_t location);
 
-/* A request that the caller has moved, and when. */
+/* A request that the caller has moved, and the time of the move. */
 struct sched_moved {
 	uint64_t from, to;
 	uint64_t length, user;
@@ -240,9 +242,10 @@ void sched_cancel(struct sched *s, uint64_t user, int status);
 int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint32_t position);
 
 /*
- * A slice or a mark has ended, with 0 or an -errno. An error excludes the rail. -ECANCELED: it
- * was flushed because something else has failed. Returns 0 for a slice, SCHED_MARK for a mark, and
- * -ESTALE if nothing with this token is under way; then the completion is only counted.
+ * A slice or a mark has ended, with 0 or an -errno. An error excludes the rail. -ECANCELED: it was
+ * flushed because another slice or mark, or the rail, has failed. Returns 0 for a slice, SCHED_MARK
+ * for a mark, and -ESTALE if nothing with this token is under way; then the completion is only
+ * counted.
  */
 int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status);
 

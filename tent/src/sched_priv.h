@@ -20,7 +20,7 @@
 #include "sched.h"
 #include "score.h"
 
-#define NUMA_NS 100.0 /* for each 1.0 of a tier's penalty above 1.0, mode pull */
+#define NUMA_NS 100.0 /* mode pull: latency for each 1.0 of a tier's penalty above 1.0 */
 #define NO_SLICE UINT32_MAX
 #define NO_RAIL SCHED_NO_RAIL
 #define NO_REQUEST UINT32_MAX
@@ -32,7 +32,7 @@ struct slice {
 	uint64_t charged; /* bytes in the rail's ledger for this slice */
 	uint64_t posted_at;
 	uint32_t request;
-	uint32_t generation; /* raised whenever the slice's token loses its meaning */
+	uint32_t generation; /* incremented whenever the slice's token becomes invalid */
 	uint32_t rail; /* NO_RAIL: the slice waits for a rail */
 	uint32_t next, prev; /* in the slice's list */
 	uint32_t errors;
@@ -58,10 +58,10 @@ struct request {
 };
 
 /*
- * The requests of one location and priority that have bytes to cut, in the order of the times at
- * which they are due. That time is computed from the submission and the length of the request, so a
- * short request overtakes a long one that has not waited long. If few requests are open, this also
- * keeps the rails busy: the last requests are long.
+ * The requests of one location and priority that have bytes to cut, in the order of their due
+ * times. The due time of a request is computed from its submission and its length, so a short
+ * request overtakes a long one that has not waited long. If few requests are open, this order also
+ * keeps the rails busy, because the last requests are long.
  */
 struct queue {
 	uint32_t head;
@@ -88,9 +88,9 @@ struct sched {
 	struct queue *queues; /* queues[location * SCHED_PRIORITIES + priority] */
 	uint64_t *no_rail_at; /* since when a location has no rail; SCHED_NEVER: it has one */
 	struct class classes[SCHED_PRIORITIES];
-	double served; /* largest class.served of a served class, as it was before serving */
+	double served; /* class.served of the class that was served last, before this service */
 	double group_rates[SCHED_MAX_GROUPS];
-	double link_rates; /* of all rails together */
+	double link_rates; /* sum over all rails */
 	struct slice *slices;
 	struct request *requests;
 	struct slab slice_ids, request_ids;
@@ -104,7 +104,7 @@ struct sched {
 	bool some_unreachable; /* some no_rail_at is not SCHED_NEVER */
 	uint64_t wake_ns;
 	uint32_t most_awake;
-	uint32_t worth; /* of all requests together */
+	uint32_t worth; /* sum over all requests */
 	uint64_t probe_timeout_ns, first_open_ns, no_rail_ns;
 	uint32_t marks; /* number of marks under way */
 	uint64_t wake_at; /* when to decide again about slices that wait for a busy rail */
@@ -212,13 +212,13 @@ void slice_wait(struct sched *s, uint32_t id);
 void slice_unwait(struct sched *s, uint32_t id);
 /*
  * Posts a slice that is charged to a rail, and removes it from @from, which may be NULL. Returns 0,
- * or the error of rail_ops.post without another effect than rail.full.
+ * or the error of rail_ops.post; then only rail.full may have changed.
  */
 int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
 /* Removes a slice or a mark from its rail's list of posted slices and from the ledger. */
 void slice_unpost(struct sched *s, uint32_t id);
 /*
- * Counts an error of a slice or a mark, other than a flush. After some errors of a slice its
+ * Counts an error of a slice or a mark, other than a flush. After several errors of one slice its
  * request fails: otherwise a slice that no rail can carry would exclude one rail after the other.
  */
 void slice_error(struct sched *s, uint32_t id, int status);

@@ -63,7 +63,9 @@ static void close_links(struct tent_segment *s)
 	blame_fini(s);
 }
 
-/* The peer may use its memory again when the connection is closed. */
+/*
+ * Closes the connection after the unmapping, because the peer may use its memory again after that.
+ */
 static void free_rest(struct tent_segment *s)
 {
 	lent_fini(s);
@@ -93,7 +95,7 @@ static bool shared_by(const struct desc *d, const struct port *p)
 }
 
 /*
- * Finds the rails whose transport the peer has as well, or with a rail map all of them, and writes
+ * Finds the rails whose transport the peer has as well (with a rail map, all rails), and writes
  * their numbers. Returns how many there are, or -EREMOTE: the peer has none of the transports.
  */
 static int find_shared(const struct tent_segment *s, uint32_t at_p[TENT_MAX_RAILS],
@@ -148,7 +150,7 @@ static const char *greeting_error(int err)
 	case -EACCES:
 		return "it does not know this segment (any more)";
 	case -EUSERS:
-		return "as many peers as it lets in have imported its segments: release one";
+		return "the most peers that it accepts have imported its segments: release one";
 	default:
 		return strerror(-err);
 	}
@@ -331,7 +333,7 @@ int tent_release(struct tent_segment *s)
 	*link = s->next;
 	close_links(s);
 	pthread_mutex_unlock(&t->lock);
-	free_rest(s); /* unmapping may take long */
+	free_rest(s); /* without the lock, because unmapping may take long */
 	return 0;
 }
 

@@ -65,7 +65,7 @@ static uint32_t notices_room(const struct tent *t)
 	return used < NOTICES ? NOTICES - used : 0;
 }
 
-/* Gives the program the notices that are complete, in their order, until the ring has @max. */
+/* Gives the program the notices that are complete, in their order, until the ring contains @max. */
 static void give_notices(struct conn *c, uint32_t max, bool gaps)
 {
 	struct tent *t = c->t;
@@ -85,12 +85,12 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 		t->notice_tail++;
 		u->over = true;
 		if (eventfd_write(t->notice_fd, 1))
-			abort(); /* a semaphore of at most NOTICE_RING */
+			abort(); /* write() fails only on overflow, and NOTICE_RING is far below it */
 		ctl_send(&c->ctl, &taken);
 	}
 }
 
-/* There is room in the ring again: gives the program what is complete. */
+/* If there is room in the ring again, gives the program the complete notices. */
 static void give_all(struct tent *t)
 {
 	if (!t->full || !notices_room(t))
@@ -154,7 +154,7 @@ static int take_notice(struct tent *t, struct tent_note *note_p)
 	if (t->notice_head == t->notice_tail)
 		return -EAGAIN;
 	if (eventfd_read(t->notice_fd, &count))
-		abort(); /* its counter is the number of notices */
+		abort(); /* its counter is the number of notices, which is not 0 */
 	*note_p = t->notices[t->notice_head++ % NOTICE_RING];
 	return 0;
 }
@@ -258,7 +258,7 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 		return 0;
 	if (!c->known)
 		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
-	/* Pairs from TENT_MAX_RAILS on are those of blame.c. */
+	/* Numbers of pairs from TENT_MAX_RAILS on are those of the links of blame.c. */
 	if (msg->pair >= c->n_pairs && (msg->pair < TENT_MAX_RAILS || msg->pair >= CONN_LINKS))
 		return -EPROTO;
 	switch (msg->type) {
@@ -340,7 +340,7 @@ static uint32_t strangers(const struct tent *t)
 	return t->n_conns - t->importer_ids.used;
 }
 
-/* Closes the oldest connection that has not presented the key. False: all have. */
+/* Closes the oldest connection that has not presented the key. False: there is none. */
 static bool send_stranger_away(struct tent *t)
 {
 	struct conn **oldest = NULL, *c;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport between two processes of one host. A link is a thread that copies: between memory
- * from tent_alloc() on both sides directly, because that of the peer is mapped here, other memory
- * with process_vm_readv(2) and process_vm_writev(2). Both need the process id of the peer, and the
- * permission to ptrace(2) the peer. The target has no end of a link.
+ * The transport between two processes of one host. A link is a thread that copies. If the memory of
+ * both sides is from tent_alloc(), the thread copies it directly, because the peer's memory is
+ * mapped here. It copies other memory with process_vm_readv(2) and process_vm_writev(2). Both ways
+ * need the process id of the peer, and the permission to ptrace(2) the peer. The target has no end
+ * of a link.
  *
  * The engine's thread and the copying thread share rings under a mutex. No thread copies while it
  * holds the mutex or the engine's lock. The thread that submits a small request copies it, and
- * threads that wait for a batch copy as well. If a request is worth one thread, and a thread waits for it,
- * that thread had better copy alone: waking another one takes a system call, and moves the memory to
- * another core's cache. So while threads wait, the copying thread naps instead of being woken, and
- * takes the moves that are older than a nap, or whose end a thread polls for.
+ * threads that wait for a batch copy as well. If a request is too short for two threads, and a
+ * thread waits for it, it is best if only the waiting thread copies: waking another thread takes a
+ * system call, and moves the memory to another core's cache. So while threads wait, the copying
+ * thread is not woken, but naps. It performs the moves that are older than a nap, or whose end a
+ * thread polls for.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +32,7 @@
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define SMALL (64u << 10) /* bytes that are copied in less time than a thread needs to wake up */
 #define WAKES 32 /* times that a wake-up is measured */
-#define HELP_MAX (4u << 20) /* bytes that a thread copies whose wait has a time limit */
+#define HELP_MAX (4u << 20) /* bytes of the longest move that a waiting thread performs */
 #define NAP_NS (4 * NSEC_PER_MSEC)
 
 struct shm_link {
@@ -42,7 +44,7 @@ struct shm_link {
 
 	pthread_mutex_t mutex; /* protects the members that follow */
 	pthread_cond_t work, left;
-	struct link_move moves[RING]; /* from taken to tail: those that nobody performs yet */
+	struct link_move moves[RING]; /* from taken to tail: moves that no thread performs yet */
 	uint32_t taken, tail; /* never reduced modulo RING */
 	/* From reported to ended: moves that have ended, in any order. */
 	struct {
@@ -51,9 +53,9 @@ struct shm_link {
 	} done[RING];
 	uint32_t reported, ended;
 	uint32_t helpers; /* threads in shm_help() */
-	bool alone; /* the last move may be left to a helper */
+	bool alone; /* the last move may be left to a thread that waits */
 	bool asleep; /* the copying thread sleeps until it is woken */
-	bool napping; /* it takes moves that are older than a nap, and is not woken while awake */
+	bool napping; /* the copying thread performs only moves that are older than a nap */
 	bool idle; /* no move has come during a nap */
 	bool stopped, ending;
 	bool told; /* fds[0] is readable */
@@ -102,7 +104,7 @@ static int move(pid_t pid, const struct link_move *m)
 	return 0;
 }
 
-/* Moves a slice, or if its length is 0, probes the peer. */
+/* Moves a slice, or probes the peer if the length is 0. */
 static int perform(const struct shm_link *l, const struct link_move *m)
 {
 	return m->len ? move(l->pid, m) : ask(l);
@@ -140,7 +142,7 @@ static void tell(struct shm_link *l)
 		abort(); /* write() fails only on overflow, and this counter is 0 */
 }
 
-/* Sleeps until there may be moves for the copying thread. Decides when it naps no more. */
+/* Sleeps until there may be moves for the copying thread. Decides whether it goes on napping. */
 static void rest(struct shm_link *l)
 {
 	const struct timespec until = clock_timespec(clock_ns() + NAP_NS);
@@ -154,7 +156,10 @@ static void rest(struct shm_link *l)
 	}
 	pthread_cond_timedwait(&l->work, &l->mutex, &until);
 	l->idle = l->tail == seen;
-	/* A helper will return, or others have taken all moves that were there before. */
+	/*
+	 * Go on napping if a helper will return, or if helpers have taken all moves from before the
+	 * nap.
+	 */
 	l->napping &= l->helpers || (int32_t)(l->taken - seen) >= 0;
 }
 
@@ -175,7 +180,7 @@ static void *copier(void *arg)
 	return NULL;
 }
 
-/* The link may be destroyed while the thread has not got the engine's lock again. */
+/* The link may be destroyed before the thread has taken the engine's lock again. */
 static bool shm_help(struct link *link, pthread_mutex_t *lock)
 {
 	struct shm_link *l = to_shm(link);
@@ -269,7 +274,7 @@ static NOINLINE int take_ended(struct shm_link *l, link_done_fn *fn, void *arg)
 	l->told = false;
 	pthread_mutex_unlock(&l->mutex);
 	for (uint32_t i = from; i != to; i++) {
-		/* Its place is used again only when posted has been reduced. */
+		/* The entry is not overwritten before posted has been reduced. */
 		fn(arg, l->done[i % RING].token, l->done[i % RING].status);
 		l->link.posted--;
 	}
@@ -360,7 +365,7 @@ struct bell {
 	uint32_t turns; /* even: the thread that measures has the turn */
 };
 
-/* Waits for the turn, odd or even, and passes it on. */
+/* Waits for an odd or even turn, and gives the other thread the next turn. */
 static void ring(struct bell *b, uint32_t odd)
 {
 	pthread_mutex_lock(&b->mutex);
@@ -380,7 +385,7 @@ static void *answer(void *arg)
 
 static uint64_t wake_ns; /* the time to wake a thread */
 
-/* The least of some times: others contain the work of other programs. */
+/* Takes the shortest of several times, because the other ones include work of other programs. */
 static void measure_wake(void)
 {
 	struct bell b = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};

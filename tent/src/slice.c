@@ -5,7 +5,7 @@
 #include "base/probe.h"
 #include "sched_priv.h"
 
-#define MOST_ERRORS 8 /* of one slice: with so many, the rails are not the cause */
+#define MOST_ERRORS 8 /* errors of one slice; if there are so many, the rails are not the cause */
 
 void list_append(struct sched *s, struct list *l, uint32_t id)
 {

@@ -13,8 +13,8 @@
  *		STORING		our GPU copies from our slot
  *
  * A side whose memory is reached by rails has no slot and no copies. A chunk gets our slot before
- * it asks for one of the peer, and slots for own chunks are others than those for chunks of peers.
- * So no two engines wait for each other's slots.
+ * it requests one of the peer, and own chunks and chunks of peers have separate slots. So two
+ * engines never wait for each other's slots.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ enum {
 	CHUNK_ENDED,
 };
 
-#define OF_LANDING (1ull << 32) /* in the token of a copy: the rest is a slot, else a chunk */
+#define OF_LANDING (1ull << 32) /* bit of a copy's token: the rest is a slot, else a chunk */
 
 static uint64_t slot_at(const struct buffer *stage, uint32_t slot)
 {
@@ -67,7 +67,9 @@ static uint32_t task_of(const struct tent *t, const struct chunk *c)
 	return t->task_ids.capacity + (uint32_t)(c - t->chunks);
 }
 
-/* Starts no more chunks, and ends those that rails move. The others end soon. */
+/*
+ * Starts no more chunks, and ends those that rails move. The other chunks end soon by themselves.
+ */
 static void stop_request(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
@@ -121,7 +123,7 @@ static void ask(struct chunk *c, enum stage_op op)
 		peer_send(c->s, &msg);
 }
 
-/* The peer's slot is free, unless something may still arrive there. */
+/* Frees the peer's slot, unless bytes may still arrive in it. */
 static void free_theirs(struct chunk *c)
 {
 	if (c->theirs != NO_SLOT && c->err != -ETIMEDOUT)
@@ -188,7 +190,7 @@ static int move(struct tent *t, struct chunk *c)
 	return 0;
 }
 
-/* True: a chunk of this request goes through this state. */
+/* True: chunks of this request enter this state. */
 static bool has_state(const struct task *k, uint32_t state)
 {
 	bool write = k->request.op == TENT_WRITE;
@@ -332,7 +334,10 @@ void stage_lost(struct tent_segment *s)
 
 /* ---- the target's side ---- */
 
-/* Replies to the peer. If the connection fails, its end is noticed elsewhere. */
+/*
+ * Replies to the peer. Ignores an error, because read_messages() of serve.c detects the end of the
+ * connection.
+ */
 static void reply(struct conn *c, uint32_t chunk, uint32_t slot, int err)
 {
 	struct ctl_msg msg = {.type = CTL_STAGED,

@@ -5,8 +5,8 @@
  *
  * Each registration has a random key. The target looks the key up again whenever it moves bytes, so
  * that nothing accesses a registration that has ended. The holder of the description is trusted
- * with the memory. Keys, tokens and data are not encrypted: who can read or change the packets
- * between the hosts can read and change the memory.
+ * with the memory. Keys, tokens and data are not encrypted: an attacker who can read or change the
+ * packets between the hosts can read and change the memory.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,9 +24,9 @@
 #include "tcplink.h"
 #include "why.h"
 
-#define MARKS 128 /* that have arrived, and that the engine has not taken; a power of two */
-#define GUESTS 256 /* connections without a token */
-#define GUEST_NS (5000 * NSEC_PER_MSEC) /* the time that they have to send it */
+#define MARKS 128 /* most marks that the engine has not taken yet; a power of two */
+#define GUESTS 256 /* most connections without a token */
+#define GUEST_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to send its token */
 #define BUCKETS 1024 /* of the table of registrations */
 #define GBPS 20 /* a guess, until the scheduler has measured the rate */
 
@@ -118,7 +118,7 @@ enum serving {
 struct served {
 	struct wire wire;
 	enum serving serving;
-	uint64_t done; /* bytes of what is being moved */
+	uint64_t done; /* bytes of the current item that have been moved */
 	struct frame frame;
 	struct reply reply, end; /* end: after the bytes of a read */
 };
@@ -141,8 +141,9 @@ static struct target *to_target(struct link *l)
 }
 
 /*
- * Moves an item whose bytes are the memory of the frame. Without that memory *status becomes not 0,
- * and the item has no bytes. As wire_move(), but after -EFAULT the caller must call it again.
+ * As wire_move(), with an item whose bytes are the memory of the frame. If there is no such memory,
+ * sets *status to an error, and moves the item without memory. After -EFAULT the caller must call
+ * the function again.
  */
 static int move_memory(struct target *l, struct served *c, bool out, struct item *i,
 	uint32_t *status)
@@ -195,7 +196,7 @@ static int serve_head(struct target *l, struct served *c)
 		break;
 	case FRAME_MARK:
 		if (l->tail - l->head == MARKS)
-			return -EAGAIN; /* the connection waits until the engine has taken some */
+			return -EAGAIN; /* the connection waits until the engine has taken marks */
 		l->marks[l->tail++ % MARKS] = c->frame.mark;
 		break;
 	case FRAME_PROBE:
@@ -208,7 +209,7 @@ static int serve_head(struct target *l, struct served *c)
 	return 0;
 }
 
-/* The bytes of a write that is refused are received, so that the next frame is found. */
+/* Receives the bytes of a refused write as well, because the next frame follows them. */
 static int serve_bytes(struct target *l, struct served *c)
 {
 	struct item i = {.len = c->frame.len};

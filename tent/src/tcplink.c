@@ -21,9 +21,12 @@
 
 /* ---- bytes ---- */
 
-static const uint8_t zeros[16 << 10]; /* take the place of bytes that cannot be read */
+static const uint8_t zeros[16 << 10]; /* sent in place of bytes that cannot be read */
 
-/* Bytes of a part that has no memory. Such a part is received in a system call of its own. */
+/*
+ * For a part without memory: zeros to send, or NULL, for which move_once() discards bytes. Such a
+ * part is received in a system call of its own.
+ */
 static struct iovec nothing(bool out, size_t left)
 {
 	if (!out)
@@ -126,7 +129,8 @@ struct call {
 	struct frame frame;
 	void *local;
 	uint64_t len; /* bytes to move; 0: a probe or a mark */
-	int status; /* if the link fails before the reply; -EFAULT: local memory is not mapped */
+	int status; /* the result if the link fails before the reply; -EFAULT: local memory is
+		       not mapped */
 };
 
 struct stream {
@@ -155,7 +159,7 @@ static struct initiator *to_initiator(struct link *l)
 	return container_of(l, struct initiator, link);
 }
 
-/* The kernel ends a connection on which nothing is under way after 3 seconds of silence. */
+/* With @on, the kernel ends an idle connection if the peer's host does not answer for 3 seconds. */
 static void keep_alive(int fd, int on)
 {
 	const int interval_s = 1, most = 2;
@@ -311,7 +315,7 @@ static void report(struct initiator *l, struct stream *c, int status, const stru
 	r->fn(r->arg, k->frame.token, status);
 }
 
-/* Moves more of an item with the call's bytes. If these are not mapped, continues without. */
+/* Moves more of an item with the call's bytes. If these are not mapped, continues without them. */
 static int move_call(struct stream *c, struct call *k, bool out, struct item *i, uint64_t *done)
 {
 	int err;
@@ -408,7 +412,10 @@ static int initiator_stop(struct link *link)
 	return 0;
 }
 
-/* One connection has failed. Its first call counts as the cause, unless another one is. */
+/*
+ * One connection has failed, and with it the link. The first call of the connection gets the error,
+ * all others -ECANCELED.
+ */
 static void fail(struct initiator *l, struct stream *c)
 {
 	if (c->first != c->last && c->ring[c->first % RING].status == -ECANCELED)
@@ -446,7 +453,7 @@ static void check(struct initiator *l)
 	}
 }
 
-/* Returns the number of ended calls, or 1 if there were none but bytes have been moved. */
+/* Returns the number of calls that have ended; if there are none, 1 if bytes were moved, else 0. */
 static int initiator_poll(struct link *link, link_done_fn *fn, void *arg)
 {
 	const struct reporting r = {fn, arg};
@@ -494,7 +501,8 @@ static const struct link_ops initiator_ops = {
 
 static int open_timer(struct initiator *l)
 {
-	struct epoll_event e = {.events = EPOLLIN | EPOLLET}; /* so that nobody need read it */
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET}; /* edge-triggered, so that no
+							         thread need read the timer */
 
 	l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (l->timer < 0)

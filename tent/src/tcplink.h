@@ -10,11 +10,11 @@
  *	READ key, addr, len			-> reply; if its status is 0: len bytes, and another reply
  *	MARK mark				-> reply
  *
- * An operation whose memory is not mapped, or is registered no more, fails alone: zeros take the
- * place of the bytes that are still to be sent, those that are to be received are discarded, and
- * the next reply has the status.
+ * If the memory of an operation is not mapped, or not registered any more, only this operation
+ * fails: zeros are sent in place of its remaining bytes, or the remaining bytes are received and
+ * discarded, and the next reply contains the status.
  *
- * A connection begins with the token of its link, which the target has drawn and has sent over the
+ * A connection begins with the token of its link, a random number that the target has sent over the
  * control connection.
  */
 #ifndef TENT_TCPLINK_H
@@ -75,13 +75,13 @@ struct wire {
 	uint64_t moved; /* bytes in this turn */
 };
 
-#define SILENT_TIMES 4 /* data that was sent so often without a reply: 3 seconds or more */
-#define SILENT_PROBES 3 /* of a window that is closed */
+#define SILENT_TIMES 4 /* retransmissions without a reply; they take 3 seconds or more */
+#define SILENT_PROBES 3 /* probes of a closed window without a reply */
 
 /*
  * True: the host of the peer does not reply to TCP any more. A process that is stopped closes its
- * window, and its host replies to the probes of the window. TCP_USER_TIMEOUT does not see the
- * difference.
+ * window, and its host replies to the probes of the window. TCP_USER_TIMEOUT does not distinguish
+ * the two.
  */
 static inline bool wire_silent(const struct tcp_info *i)
 {
@@ -105,8 +105,9 @@ struct item {
  */
 int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done);
 /*
- * Lets the link's descriptor become readable at an event of the connection, once: a link moves
- * bytes until its sockets are not ready, or has more to do. 0 or -errno.
+ * Makes the link's descriptor readable at an event of the connection, edge-triggered: that is
+ * sufficient, because a link moves bytes until its sockets are not ready, or is polled again. 0 or
+ * -errno.
  */
 int wire_watch(const struct wire *w, const struct link *l);
 void wire_close(struct wire *w);

@@ -31,7 +31,9 @@ int topo_rail(const struct topo *t, const char *name)
 	return find(t->rails, t->n_rails, name);
 }
 
-/* Appends a name. @first: the number of names that are not counted in the message of a limit. */
+/*
+ * Appends a name. @first: the number of names that an error message about the limit does not count.
+ */
 static int add_name(char (*names)[TENT_NAME_LEN], uint32_t *n, uint32_t max, uint32_t first,
 	const char *what, const char *name, struct tent_why *why)
 {
@@ -44,7 +46,7 @@ static int add_name(char (*names)[TENT_NAME_LEN], uint32_t *n, uint32_t max, uin
 			"a name is not valid: give 1 to %d printable characters without spaces",
 			TENT_NAME_LEN - 1);
 	if (find((const char(*)[TENT_NAME_LEN])names, *n, name) >= 0)
-		return why_say(why, -EINVAL, "%s %s stands twice: give it once", what, name);
+		return why_say(why, -EINVAL, "%s %s is named twice: name it once", what, name);
 	if (*n == max)
 		return why_say(why, -EINVAL, "too many %ss: give up to %u", what, max - first);
 	strcpy(names[(*n)++], name);

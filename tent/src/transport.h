@@ -44,7 +44,7 @@ struct link_move {
 	uint64_t len;
 	uint32_t lkey, rkey;
 	uint64_t token;
-	bool alone; /* the request is not worth more than one rail */
+	bool alone; /* the request is too short for more than one rail */
 };
 
 struct link;
@@ -61,8 +61,8 @@ struct link_ops {
 	int (*post)(struct link *l, const struct link_move *move);
 	/*
 	 * Performs a short move in the calling thread, and releases @lock, the engine's, meanwhile:
-	 * the link may be destroyed then. 0; -errno: it has to be posted, whatever the reason.
-	 * Required if the transport has at_once.
+	 * the link may be destroyed then. 0; -errno: for any reason, the caller must post the move
+	 * instead. Required if the transport has at_once.
 	 */
 	int (*now)(struct link *l, const struct link_move *move, pthread_mutex_t *lock);
 	/* Posts a message without data, which ends with 0 if it has reached the peer. */
@@ -78,10 +78,13 @@ struct link_ops {
 	int (*poll)(struct link *l, link_done_fn *fn, void *arg);
 	/*
 	 * Performs a part of the posted moves in the calling thread, and releases @lock, the
-	 * engine's, meanwhile. False: it did nothing. NULL: there is nothing that a thread could do.
+	 * engine's, meanwhile. False: no move was performed. NULL: threads cannot help.
 	 */
 	bool (*help)(struct link *l, pthread_mutex_t *lock);
-	/* The program polls for the end of posted moves, and helps with none. NULL: no need. */
+	/*
+	 * The program polls for the end of posted moves without helping, so the link must perform
+	 * them soon. NULL: not needed.
+	 */
 	void (*urge)(struct link *l);
 	/*
 	 * Takes up to @max marks. Required if the transport has accept(). Returns 0 if there was no
@@ -95,9 +98,14 @@ struct link_ops {
 	 * completion a link starts and receives nothing even without stop().
 	 */
 	int (*stop)(struct link *l);
-	/* Makes @fds become readable at the next completion. NULL: they do without arm(). */
+	/*
+	 * Makes @fds become readable at the next completion. NULL: they become readable without
+	 * arm().
+	 */
 	void (*arm)(struct link *l);
-	/* Called when a descriptor may have become readable. Required with arm(). NULL: no need. */
+	/*
+	 * Called when a descriptor may have become readable. Required with arm(). NULL: not needed.
+	 */
 	void (*disarm)(struct link *l);
 	/* After destroy() the link does not read or write memory. */
 	void (*destroy)(struct link *l);
@@ -118,7 +126,7 @@ struct port {
 	uint64_t max_region; /* bytes of the longest registration */
 	int fd; /* readable at an event; -1: none */
 	bool dead; /* the port has failed permanently; set by event() */
-	uint64_t wake_ns; /* to wake the thread of a link that is idle; 0: links have none */
+	uint64_t wake_ns; /* time to wake the thread of an idle link; 0: links have no threads */
 };
 
 /* Memory that a port has registered. */
@@ -131,7 +139,8 @@ struct transport {
 	const char *rails; /* in messages: "adapters" */
 	const char *const *kinds; /* kinds of its rails as named in descriptions; ends with NULL */
 	bool regions; /* ports register memory, and descriptions contain the keys */
-	bool marks; /* links carry marks; else one control message reports the end of a request */
+	bool marks; /* links carry marks; otherwise one control message reports the end of a
+		       request */
 	/*
 	 * remove() and destroy() end the peer's accesses. Otherwise the peer must confirm that it
 	 * accesses the memory no more.
@@ -141,23 +150,25 @@ struct transport {
 	bool mapped; /* links reach only memory that map() has mapped */
 	bool gpus; /* links reach memory of GPUs of this process */
 	/*
-	 * An engine may have its rails beside those of other transports with this property. They
-	 * all have regions, marks and bars, and no map(), reach() or gpus.
+	 * An engine may combine rails of transports that have this property. All of these have
+	 * regions, marks and bars, and no map(), reach() or gpus.
 	 */
 	bool beside;
-	bool spares; /* a link goes on after -EFAULT, and only the request fails */
-	uint64_t at_once; /* bytes of a batch, up to which the submitting thread moves them */
-	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
+	bool spares; /* after -EFAULT only the request fails, and the link continues */
+	uint64_t at_once; /* the submitting thread itself moves at most so many bytes of a batch */
+	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: silence is no
+			      outage */
 
 	/*
-	 * Offset in struct tent_attr of a uint32_t. The transport is for engines that have a value
-	 * other than 0 there: the number of its rails, which are called kinds[0] and a number.
+	 * Offset in struct tent_attr of a uint32_t, the number of rails of this transport that the
+	 * program requests; 0: none. The names of the rails are kinds[0] followed by a number.
 	 */
 	size_t asked;
 	/*
-	 * Writes the names of the rails of this host. Returns their number or -errno. With find()
-	 * the value in struct tent_attr is no number, topology files may name the rails, and the
-	 * first such transport is also for engines that ask for none. NULL: none of that.
+	 * Writes the names of the rails of this host. Returns their number or -errno. In a
+	 * transport with find(), the value at `asked` is not a number of rails, but only requests
+	 * them; topology files may name the rails; and the first such transport is also used if the
+	 * program requests no rails. NULL: none of this applies.
 	 */
 	int (*find)(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 		struct tent_why *why);
@@ -181,8 +192,8 @@ struct transport {
 	void (*remove)(struct region *r);
 
 	/*
-	 * Maps memory of a peer. NULL: it cannot be mapped. A member that is NULL: the transport has
-	 * no use for that.
+	 * Maps memory of a peer. Returns NULL if it cannot be mapped. The member is NULL if the
+	 * transport does not use mapped memory.
 	 */
 	void *(*map)(const struct desc *peer, const struct desc_buffer *b);
 	/* Required with map(). */
@@ -207,7 +218,7 @@ void port_free(struct port *p);
  * not mapped, readable and writable. Another -errno: the memory could not be checked.
  */
 int memory_check(uint64_t addr, uint64_t len);
-/* For transport.map and .unmap: memory of a process of this host that has a descriptor. */
+/* For transport.map and .unmap: memory with a descriptor, of a process of this host. */
 void *memory_map(const struct desc *peer, const struct desc_buffer *b);
 void memory_unmap(void *at, const struct desc_buffer *b);
 /* For transport.reach: the peer must be a process of this host. */

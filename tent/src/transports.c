@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All transports. The rails of an engine are in this order. */
+/* All transports, in the order of their rails in an engine. */
 #include "transport.h"
 
 #define TRANSPORTS                                                                                 \

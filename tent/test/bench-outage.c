@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Measures the time from a failure that the adapter reports until the slices of that rail are
- * posted on another one (rails4.topology). Prints the engine's statistics; the median is
+ * posted on another rail (rails4.topology). Prints the engine's statistics; the median is
  * resend_p50_us.
  */
 #include "outage.h"

@@ -22,12 +22,12 @@ static inline int cut_control_port(const char *text)
 }
 
 /*
- * Disconnects @fd, if that is a connection of this process that carries data. @is_control: whether
- * an engine listens for control connections at this port.
+ * Disconnects @fd if it is a connection of this process that carries data. @is_control returns
+ * whether an engine listens for control connections at a port.
  */
 static inline bool cut_fd(int fd, bool (*is_control)(void *arg, int port), void *arg)
 {
-	/* Nobody else closes the copy. The engine may close @fd meanwhile, which TSan would report. */
+	/* The copy, because the engine may close @fd meanwhile, which TSan would report. */
 	int copy = (int)syscall(SYS_dup, fd);
 	struct sockaddr_in own = {0}, peer = {0};
 	socklen_t a = sizeof(own), b = sizeof(peer);
