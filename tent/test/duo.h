@@ -3,9 +3,9 @@
  * Two processes: a child that registers memory, and the test, which reads and writes it. The
  * child's memory is a shared mapping, so the test can compare it without a request.
  *
- * With TENT_RAILS=shm:N the rails are N copying threads, with tcp:N they go over TCP, with mix:N they
- * are the adapters and N rails over TCP; otherwise they are adapters. With TENT_ALLOC the memory of both, if the child's is one buffer, is from
- * tent_alloc().
+ * TENT_RAILS=shm:N: the rails are N copying threads; tcp:N: N rails over TCP; mix:N: the adapters
+ * and N rails over TCP; otherwise the adapters. With TENT_ALLOC the memory of both processes is
+ * from tent_alloc(), unless the child has more than one buffer.
  */
 #ifndef TENT_TEST_DUO_H
 #define TENT_TEST_DUO_H
@@ -34,7 +34,7 @@ struct duo_attr {
 	const char *target_location; /* of the child's memory */
 	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
-	size_t lent; /* bytes of it that are registered; 0: all */
+	size_t lent; /* bytes of the child's memory that are registered; 0: all */
 	const char *rails, *target_rails; /* of the two sides, instead of TENT_RAILS */
 	const char *target_fabric; /* of the child; NULL: the test's */
 	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
@@ -86,7 +86,10 @@ static inline struct tent *duo_create(const char *config, uint64_t parts, int ra
 	return t;
 }
 
-/* Checks that an engine with these attributes is refused, in one line with these words. */
+/*
+ * Checks that tent_create() refuses these attributes, with a message of one line that contains
+ * @words.
+ */
 static inline void duo_refused(const struct tent_attr *attr, int err, const char *words)
 {
 	struct tent_why why = {""};
@@ -100,7 +103,10 @@ static inline void duo_refused(const struct tent_attr *attr, int err, const char
 	CHECK(!t);
 }
 
-/* Checks that the import fails, in one line with these words, and that nothing is left of it. */
+/*
+ * Checks that the import fails, with a message of one line that contains @words, and makes no
+ * segment.
+ */
 static inline void duo_not_imported(struct tent *t, const char *text, int err, const char *words)
 {
 	struct tent_segment *s = NULL;
@@ -130,7 +136,7 @@ static inline void duo_lend(const struct duo_attr *a, struct tent *t)
 		CHECK_EQ(tent_alloc(t, d.len, a->target_location, NULL, (void **)&d.theirs), 0);
 }
 
-/* Maps memory that the child has from tent_alloc(), as its description says. */
+/* Maps the child's memory from tent_alloc(), by the descriptor in the child's description. */
 static inline void duo_find(void)
 {
 	const char *fd = strstr(d.text, "\"fd\":"), *at = strstr(d.text, "\"addr\":");
@@ -283,7 +289,10 @@ static inline void duo_stop(void)
 	test_stopped(d.child);
 }
 
-/* Each page of the bytes begins somewhere in a random table. So a sanitizer sees it as one access. */
+/*
+ * Copies each page from a random position in a random table, so that a sanitizer sees one access
+ * per page.
+ */
 static inline void duo_random(uint64_t *seed, uint8_t *bytes, size_t n)
 {
 	static uint64_t table[8192];
@@ -347,7 +356,10 @@ static inline int duo_move(enum tent_op op, size_t at, size_t len, uint16_t noti
 	return err ? err : duo_end(b);
 }
 
-/* Moves all bytes. They are in place on both sides then, and the peer gets the notice, if any. */
+/*
+ * Moves all bytes. Checks that both sides are equal then, and that the peer gets the notice, if
+ * any.
+ */
 static inline void duo_move_all(enum tent_op op, uint16_t notify)
 {
 	CHECK_EQ(duo_move(op, 0, d.len, notify), 0);

@@ -151,7 +151,7 @@ static inline void fake_start(enum tent_mode mode)
 	fake_create();
 }
 
-/* Starts in mode number @i. False: there are no more modes. */
+/* Creates a scheduler in mode number @i. False: there are no more modes. */
 static inline bool fake_each(size_t i)
 {
 	if (i == ARRAY_SIZE(modes))

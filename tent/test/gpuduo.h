@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two processes with memory of a GPU or of the host: a child that registers its memory, and the
- * test, which reads and writes it. Nobody but the driver reaches the memory, so the child fills and
- * compares its own.
+ * test, which reads and writes it. Only the driver reaches the memory of a GPU, so the child itself
+ * fills and compares its memory.
  *
  * TENT_RAILS=gpu:N, shm:N or tcp:N names the rails, mix:N adds N over TCP to the adapters; without it
  * they are adapters.
@@ -39,7 +39,7 @@ struct duo_attr {
 	bool no_import;
 	int rail_wait_ms; /* of the test's side */
 	uint64_t parts; /* max_registration of both sides; 0: the default */
-	/* The child calls it for EXCHANGE, with the address of the test's memory. */
+	/* The child calls this function for EXCHANGE, with the address of the test's memory. */
 	void (*exchange)(const struct part *mine, struct tent *t, const char *text, uint64_t there,
 		uint32_t i);
 };
@@ -298,7 +298,7 @@ static inline void duo_import(const char *text)
 	CHECK_EQ(err, 0);
 }
 
-/* Nothing of the driver's may be left. */
+/* No handle or host registration of the driver may be left. */
 static inline void duo_close(void)
 {
 	tent_destroy(d.t);

@@ -97,7 +97,10 @@ static inline void gpu_open(void)
 	CHECK_EQ(gpu.cu.ctx_push(c), 0);
 }
 
-/* True: the driver is the software GPU. A case that needs it says so and ends otherwise. */
+/*
+ * True: the driver is the software GPU. Otherwise prints a message, and a case that needs the
+ * software GPU must end.
+ */
 static inline bool gpu_is_soft(void)
 {
 	if (!gpu.softgpu_hold)

@@ -23,7 +23,7 @@ static void take_notice(struct engine *e, uint16_t value)
 	CHECK(value >= 1 && value <= ENGINES * VALUES);
 	n = &e->w->plans[e->id].notices[value - 1];
 	CHECK(atomic_load(&n->state) != NOTICE_NONE);
-	/* If this process may die, its peers do not wait for notices, and reuse the memory. */
+	/* If this process may die, its peers reuse the memory without waiting for notices. */
 	if (storm_sum(n->at, n->len) != n->sum && atomic_load(&n->state) != NOTICE_FAILED &&
 		!storm_may_die(e->w, e->id)) {
 		fprintf(stderr, "engine %u: notice %u has come before its bytes\n", e->id, value);

@@ -221,7 +221,8 @@ static void old_or_new(const struct worker *k, const struct job *j, const uint8_
 	for (uint64_t i = 0; i < n; i++) {
 		if (is[i] == before[i] || is[i] == after[i])
 			continue;
-		fprintf(stderr, "engine %u, peer %u: byte %llu of a failed request is of neither\n",
+		fprintf(stderr,
+			"engine %u, peer %u: byte %llu of a failed request is neither old nor new\n",
 			k->e->id, j->to, (unsigned long long)i);
 		exit(1);
 	}
@@ -325,8 +326,8 @@ static int await_batch(struct worker *k, struct tent_batch *b, const struct tent
 }
 
 /*
- * Submit has returned -EFAULT: some memory of the batch is not registered any more. Checks that it
- * can be memory that the peer may unregister.
+ * tent_submit() has returned -EFAULT: some memory of the batch is not registered any more. Checks
+ * that the batch uses memory that the peer may unregister.
  */
 static void refused(struct worker *k, const struct job *jobs, uint32_t n)
 {

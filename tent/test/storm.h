@@ -26,10 +26,10 @@
 #define RAILS 6 /* of storm.topology; the first half is RoCE */
 #define VALUES 400 /* most notices from one engine to another; each has its own value */
 #define BRIEFS 2 /* registrations of an engine that end during the storm */
-#define BRIEF_LEN (8 * KIB) /* bytes of each for one thread of an initiator */
+#define BRIEF_LEN (8 * KIB) /* bytes of each of them for one thread of an initiator */
 #define VISIT_LEN (4 * KIB)
 #define TEXT (256 * KIB)
-#define GUARD_MS 60000 /* against hanging */
+#define GUARD_MS 60000 /* time limit of waits, so that the test does not hang */
 
 enum storm_rails {
 	ADAPTERS,
@@ -41,7 +41,7 @@ enum storm_rails {
 enum notice_state {
 	NOTICE_NONE,
 	NOTICE_ARMED, /* its request is under way */
-	NOTICE_ENDED, /* well */
+	NOTICE_ENDED, /* its request has succeeded */
 	NOTICE_FAILED,
 };
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A port of the transport over TCP without an engine, a target, and a peer of it. */
+/*
+ * A port of the transport over TCP without an engine, with the target's end of a link, and a peer.
+ */
 #ifndef TENT_TEST_TCPPEER_H
 #define TENT_TEST_TCPPEER_H
 
@@ -17,7 +19,7 @@
 #include "tcplink.h"
 
 #define PAGE 4096u
-#define GUARD_NS (60 * NSEC_PER_SEC) /* against hanging */
+#define GUARD_NS (60 * NSEC_PER_SEC) /* time limit of waits, so that the test does not hang */
 #define MARKS 128 /* as in tcp.c */
 
 extern const struct transport tcp_transport;
@@ -27,7 +29,7 @@ static struct region region; /* the second of four pages */
 static uint8_t *memory;
 static struct link *target;
 static struct tcp_end end; /* of the target */
-static uint16_t marks; /* the engine has taken so many */
+static uint16_t marks; /* number of marks that the engine has taken */
 
 static inline void count_mark(void *arg, const struct notice_mark *mark)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory from tent_alloc() between two engines with copying threads: the importer maps it, unless
- * its descriptor is another one than the description says. The program's own process_vm_writev()
- * counts the copies of the kernel.
+ * the descriptor in the description is not that of the memory. The program's own
+ * process_vm_writev() counts the copies of the kernel.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,12 +19,12 @@ static unsigned by_kernel; /* accessed by builtins: the copying threads add */
 
 static void on_writev(size_t len)
 {
-	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read when the copy has ended */
+	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read after the copy */
 }
 
 /* ---- system calls of the test's thread ---- */
 
-static pid_t counted; /* the thread; 0: none; accessed by builtins: it is the test's own */
+static pid_t counted; /* the thread; 0: none; accessed by builtins, because all threads read it */
 static unsigned calls;
 
 static void count(void)
@@ -141,7 +141,10 @@ TEST(it_is_mapped_and_unmapped)
 	test_filled(d.theirs, LEN, 'b');
 }
 
-/* The engine's thread listens to the peer, and who submits need not. */
+/*
+ * Only the engine's thread reads messages of the peer, so the submitting thread makes no system
+ * call.
+ */
 TEST(a_small_request_needs_no_system_call)
 {
 	duo_open(&(struct duo_attr){.len = LEN});
@@ -153,7 +156,10 @@ TEST(a_small_request_needs_no_system_call)
 	__atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
 }
 
-/* Threads that wait let the copying threads nap, which have to wake up for other requests. */
+/*
+ * While threads wait, the copying threads nap. They must wake up for a request whose end no thread
+ * awaits.
+ */
 TEST(a_request_that_nobody_waits_for)
 {
 	struct tent_request r;
@@ -170,7 +176,7 @@ TEST(a_request_that_nobody_waits_for)
 		r.notify = 1;
 		b = duo_submit(&r, 1);
 		CHECK_EQ(duo_ask('n'),
-			1); /* it would hang; a look at the batch would wake the thread */
+			1); /* without reading the batch's status, which would wake the thread */
 		CHECK_EQ(duo_end(b), 0);
 	}
 }
@@ -198,7 +204,7 @@ static int file(size_t len, unsigned seals)
 	return fd;
 }
 
-/* A descriptor that does not have the memory for ever is not used; the bytes arrive all the same. */
+/* A descriptor that may lose its memory is not used; the bytes arrive by system calls. */
 TEST(descriptors_that_cannot_be_used)
 {
 	int fds[2], other[] = {file(LEN, 0), file(LEN - 1, F_SEAL_SHRINK), file(0, F_SEAL_SHRINK),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The causes of outages (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the
- * peer, so that each end of a path can be broken alone. The other rail may stall meanwhile, as
- * rails do on a loaded machine or in the software HCA's chaos mode: it is excluded, and comes back.
+ * The causes of outages (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the peer,
+ * so that each end of a path can be broken alone. The other rail may stall meanwhile, as rails do
+ * on a loaded machine or in the software HCA's chaos mode: then it is excluded, and comes back.
  */
 #include "outage.h"
 
@@ -32,7 +32,10 @@ static void open_far(void)
 	CHECK_EQ(outage_rail(0).fault, TENT_FAULT_NONE);
 }
 
-/* Requests do not wait for a rail (rail_wait_ms): they fail while the other one is stalled. */
+/*
+ * Repeats a request until it succeeds. With rail_wait_ms -1 requests fail at once while both rails
+ * are excluded.
+ */
 static void move_in_the_end(void)
 {
 	int err;
@@ -44,9 +47,9 @@ static void move_in_the_end(void)
 }
 
 /*
- * The wait ends if the other rail, which is needed to find a cause, stalls, or if the messages
- * arrive too late: they count as lost, and if both do, the cause is unknown. *late_p is false only
- * if no message can have been too late.
+ * Waits for the cause of the outage of rail 0. Gives up if rail 1, which is needed to find the
+ * cause, stalls, or after FOUND_NS: if both messages arrive too late, they count as lost, and the
+ * cause stays unknown. Writes to *late_p whether a message may have been too late.
  */
 static enum tent_fault await_fault(bool *late_p)
 {
@@ -66,8 +69,9 @@ static enum tent_fault await_fault(bool *late_p)
 }
 
 /*
- * True: the result is valid, because neither the other rail nor both messages were too late. If
- * both messages can arrive, one of them that is too late blames an end.
+ * True: the result is valid, because the other rail did not stall, and not both messages were too
+ * late. If the path is the cause, both messages can arrive; then one that is too late blames an end
+ * wrongly.
  */
 static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(void))
 {

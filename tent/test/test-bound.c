@@ -271,9 +271,12 @@ TEST(shared_links_are_shared)
 	net_post(n, 0, 1, 1000);
 	net_post(n, 1, 2, 1000);
 	run_net(n);
-	/* Both at 6. */
+	/* Both rails send at 6 bytes per ns. */
 	CHECK(near(e.at[0], 1000 / 6. + 100) && near(e.at[1], 1000 / 6. + 100));
-	/* In order: the first at its 10 until 100, the second at 2, then at its 10. */
+	/*
+	 * First come: rail 0 sends at 10 bytes per ns until 100 ns; rail 1 at 2 until then, then at
+	 * 10.
+	 */
 	n = net_of(&e, 2, 12);
 	n->sharing = NET_FIFO;
 	net_post(n, 0, 1, 1000);

@@ -15,8 +15,8 @@ static bool is_control(void *arg, int port)
 }
 
 /*
- * Disconnects one connection, or all. Returns how many there were: the engine closes others of the
- * same rail itself.
+ * Disconnects one connection, or all. Returns the number of those that were found: the engine
+ * itself closes the other connections of a rail that has failed.
  */
 static uint32_t cut(bool all)
 {
@@ -62,7 +62,7 @@ static struct tent_batch *start_stopped(enum tent_op op)
 	return b;
 }
 
-/* The peer, which is stopped, goes on. The request ends well, and all rails come back. */
+/* Lets the stopped peer go on. The request succeeds, and all rails come back. */
 static void ends_well(struct tent_batch *b)
 {
 	CHECK_EQ(kill(d.child, SIGCONT), 0);

@@ -42,7 +42,10 @@ TEST(healthy_large_requests)
 	CHECK(ratio("healthy-8m") < 1.05);
 }
 
-/* Bandwidth that includes the own queue is at its floor for every rail, fast or slow. */
+/*
+ * If bandwidth includes the time in the scheduler's queue, it is at its floor for every rail, fast
+ * or slow.
+ */
 TEST(slow_rail)
 {
 	CHECK(ratio("slow-rail-8m") > 1.5);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory of a GPU that adapters access directly, as dma-bufs. The software GPU gives a memfd. Where
- * fstatfs() is trapped, the software HCA takes it for a dma-buf; elsewhere it refuses the memory, which
- * is staged then.
+ * fstatfs() is trapped, the software HCA takes the memfd for a dma-buf. Elsewhere the software HCA
+ * refuses the memory, which is staged then.
  */
 #include <linux/filter.h>
 #include <linux/magic.h>

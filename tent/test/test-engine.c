@@ -320,7 +320,10 @@ TEST(requests_of_many_parts)
 	}
 }
 
-/* Both kinds of rails refuse what an adapter could not write; three pages, one of them odd. */
+/*
+ * Rails of all kinds refuse memory that an adapter could not write: one of three pages is not
+ * writable or not mapped.
+ */
 TEST(memory_that_cannot_be_registered)
 {
 	static const struct {

@@ -23,7 +23,7 @@ enum fault {
 	NO_FAULT,
 	HELD, /* nothing is copied for a while */
 	CANCEL,
-	FAILS_HERE, /* a copy, late */
+	FAILS_HERE, /* an error of a copy, reported later */
 	FAILS_THERE,
 	CALL_FAILS,
 	LEAVES, /* the peer unregisters its memory */
@@ -82,7 +82,7 @@ static void check_theirs(const struct model *m)
 
 /* ---- a batch ---- */
 
-/* The bytes that the request shall move are written to this side's memory by a stream, later. */
+/* A stream of the program writes the bytes of the request to this side's memory, later. */
 static void fill_by_stream(struct model *m, struct tent_request *r)
 {
 	size_t at = (uintptr_t)r->local - d.mine.at;
@@ -202,7 +202,7 @@ static bool may_end(enum fault fault, int err)
 	}
 }
 
-/* The request has ended. Its bytes are in place, or after an error they may be anything. */
+/* The request has ended. Its bytes are in place; after an error they may have any values. */
 static void judge(struct model *m, enum fault fault, const struct tent_request *r,
 	const struct tent_status *st)
 {

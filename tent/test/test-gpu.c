@@ -17,7 +17,7 @@ static uint64_t seed;
 	}                                                                                          \
 	static void soft_##f(void)
 
-/* Moves a part of the memory, which alone changes, there and back. */
+/* Moves a part of the memory there and back. */
 static void both_ways(size_t at, size_t len)
 {
 	uint64_t old = test_rand(&seed), new = test_rand(&seed);
@@ -32,7 +32,7 @@ static void both_ways(size_t at, size_t len)
 	CHECK(part_has(&d.mine, at, len, new));
 }
 
-/* The bytes around the moved ones must stay. */
+/* The bytes around the moved ones must not change. */
 static void both_ways_between(size_t at, size_t len)
 {
 	both_ways(at, len);
@@ -199,7 +199,7 @@ SOFT_TEST(a_request_after_work_of_a_stream)
 	CHECK_EQ(gpu.cu.stream_destroy(s), 0);
 }
 
-/* The default stream belongs to the context of the memory, also if that is not current. */
+/* The default stream is that of the memory's context, even if this context is not current. */
 SOFT_TEST(a_request_after_the_default_stream)
 {
 	const uint64_t from = gpu_alloc(LEN);
@@ -370,7 +370,7 @@ GPU_TEST(memory_of_another_context)
 
 /* ---- the peer's memory ---- */
 
-/* Replaces the number behind @key in the child's description. */
+/* Replaces the number after @key in the child's description. */
 static char *changed(const char *key, const char *value)
 {
 	char *at = strstr(d.text, key), *text;
@@ -405,7 +405,7 @@ GPU_TEST(handles_are_checked)
 	char wrong[131];
 
 	if (!duo_rails("gpu:"))
-		return; /* other rails use none */
+		return; /* other rails use no handles */
 	memset(wrong, 'f', sizeof(wrong));
 	wrong[0] = wrong[129] = '"';
 	wrong[130] = 0;
@@ -477,7 +477,10 @@ GPU_TEST(the_gpu_of_the_peer_fails)
 	}
 }
 
-/* An error of a copy comes late. A GPU that has failed fails until the end of the process. */
+/*
+ * An error of a copy is reported late. After it all functions of the GPU fail until the end of the
+ * process.
+ */
 SOFT_TEST(a_gpu_fails)
 {
 	struct tent_rail_stats st;
@@ -491,7 +494,7 @@ SOFT_TEST(a_gpu_fails)
 	both_ways(0, LEN);
 }
 
-/* Memory that the driver does not know fails its request only. */
+/* If the driver does not know the memory, only its request fails. */
 SOFT_TEST(memory_that_the_driver_refuses)
 {
 	struct tent_rail_stats st;
@@ -503,7 +506,9 @@ SOFT_TEST(memory_that_the_driver_refuses)
 	CHECK_EQ(st.exclusions, 0);
 }
 
-/* The end of a copy cannot be recorded. The request ends when the copy has ended all the same. */
+/*
+ * The end of a copy cannot be recorded. The request must still not end before the copy has ended.
+ */
 SOFT_TEST(copies_whose_end_is_not_recorded)
 {
 	struct tent_batch *b;
@@ -519,7 +524,10 @@ SOFT_TEST(copies_whose_end_is_not_recorded)
 	CHECK(part_has(&d.mine, 0, 1000, 2));
 }
 
-/* A failure of the driver: the call fails once. A rail is opened again; a chunk is not tried again. */
+/*
+ * A function of the driver fails once. A failed rail is opened again; a failed chunk is not
+ * repeated.
+ */
 static void call_fails(const char *name, int staged)
 {
 	duo_open(&(struct duo_attr){.len = LEN, .no_import = true});

@@ -202,7 +202,7 @@ TEST(many_registrations)
 	munmap(all, (size_t)n * len);
 }
 
-/* Each of 2048 parts has a key, so the text is longer than what one request brings. */
+/* Each of 2048 parts has a key, so the text is longer than the reply to one request. */
 TEST(many_parts)
 {
 	const size_t half = 8 * MIB;
@@ -241,7 +241,10 @@ static uint32_t count(const char *text)
 	return n;
 }
 
-/* An importer is told once, until it asks. A text has some of the registrations. */
+/*
+ * The engine sends one GREW, and no other until the importer requests registrations. A text
+ * contains only some of them.
+ */
 TEST(who_does_not_ask)
 {
 	GUEST c = {.fd = -1};
@@ -268,7 +271,7 @@ TEST(who_does_not_ask)
 	host_exchange(&c, m, CTL_FENCED);
 	m = (struct ctl_msg){.type = CTL_MORE, .epoch = version};
 	CHECK_EQ(ctl_send(&c, &m), 0);
-	host_disconnects(&c); /* there is nothing to ask for */
+	host_disconnects(&c); /* there are no more registrations to request */
 }
 
 /* ---- exporters that are not ours ---- */
@@ -278,7 +281,7 @@ static struct {
 	struct ctl_msg welcome;
 	const struct ctl_msg *answers;
 	uint32_t n;
-	bool again; /* the importer must then confirm the end of registration 2, and ask again */
+	bool again; /* the importer must then confirm the end of registration 2, and request more */
 } false_host;
 
 /* Answers the greeting, and the first request. Then it waits for the end of the connection. */
@@ -399,7 +402,7 @@ TEST(memory_that_ends_in_between)
 	false_host.again = false;
 }
 
-/* A text has a limit, and its parts have a length. */
+/* The lengths of a text and of its parts are limited. */
 TEST(who_never_ends)
 {
 	const size_t max = 1u << 25;
@@ -421,7 +424,7 @@ TEST(who_never_ends)
 	m.rail = CTL_TEXT;
 	CHECK_EQ(learn_memory(&s, &m), 0);
 	s.growth.asked = false;
-	CHECK_EQ(learn_memory(&s, &m), -EPROTO); /* nobody has asked */
+	CHECK_EQ(learn_memory(&s, &m), -EPROTO); /* no text was requested */
 	free(s.growth.text);
 }
 

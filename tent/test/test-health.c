@@ -14,7 +14,7 @@ TEST(one_outage_is_one_exclusion)
 	sched_rail_down(f.s, f.now, 0);
 	CHECK_EQ(f.fences[0], 1);
 	CHECK_EQ(fake_rail(0).exclusions, 1);
-	/* A probe that fails and a slice that fails half-open belong to it, too. */
+	/* A probe that fails, and a failure in HALF, belong to the same outage. */
 	fake_fenced(0, 0);
 	fake_later(1000000);
 	CHECK_EQ(f.probes[0], 1);
@@ -106,7 +106,7 @@ TEST(a_port_that_comes_back_is_probed_at_once)
 	CHECK_EQ(f.probes[0], 2);
 	fake_probed(0, 0);
 	CHECK_EQ(fake_rail(0).state, RAIL_HALF);
-	/* It came back while it was being fenced. */
+	/* The port came back while the rail was being fenced. */
 	sched_rail_down(f.s, f.now, 0);
 	sched_rail_up(f.s, f.now, 0);
 	CHECK_EQ(f.probes[0], 2);
@@ -117,8 +117,8 @@ TEST(a_port_that_comes_back_is_probed_at_once)
 }
 
 /*
- * The reply to an open from before the port came back is late. By then the rail has another link,
- * which has not been probed.
+ * The reply to an open is late: meanwhile the port came back. Then the rail has another link, which
+ * has not been probed.
  */
 TEST(a_late_answer_opens_nothing)
 {
@@ -341,7 +341,7 @@ TEST(a_mark_on_trial)
 	}
 }
 
-/* A post that fails fails the rail; a full queue does not; and the ledger has an end. */
+/* The rail fails if a post fails, but not if its queue is full. The number of marks is limited. */
 TEST(marks_that_cannot_be_posted)
 {
 	uint32_t n = 0;
@@ -414,7 +414,7 @@ TEST(a_slow_rail_is_not_a_dead_one)
 	f.config.strict_numa = true;
 	fake_create();
 	CHECK_EQ(fake_submit(64 * MIB), 0);
-	/* A twentieth of what was expected, all of a sudden. */
+	/* Suddenly the rate is a twentieth of the expected one. */
 	for (int i = 0; i < 40; i++) {
 		fake_end(fake_oldest(0), 20 * 4 * SLICE_NS, 0);
 		fake_end(fake_oldest(1), 0, 0);
@@ -430,7 +430,7 @@ static void be_patient(uint64_t ns)
 		f.rails[r].stall_min_ns = ns;
 }
 
-/* The time for which a rail may be silent can be set, also to for ever. */
+/* The time for which a rail may be silent can be set, also to no limit. */
 TEST(patience_can_be_set)
 {
 	be_patient(SCHED_STALL_MAX_NS + 1);

@@ -17,7 +17,7 @@ TEST(baseline_takes_turns_in_the_best_tier)
 		CHECK_EQ(fake_submit(SLICE), 0);
 	check_rails(0, "0101010");
 	CHECK_EQ(fake_submit(3 * SLICE), 0);
-	/* Posts go rail by rail. */
+	/* The slices of one request are posted rail by rail. */
 	CHECK_EQ(fake_posted_on(0), 5);
 	CHECK_EQ(fake_posted_on(1), 5);
 	CHECK_EQ(fake_submit_at(2 * SLICE, 1), 0);
@@ -59,7 +59,10 @@ TEST(smart_single_slices_go_to_the_best)
 	uint32_t n[FAKE_RAILS] = {0};
 
 	fake_start(TENT_SMART);
-	/* A remote rail costs ten times as much: the local ones take ten slices first. */
+	/*
+	 * The penalty of a remote rail is ten times as high, so each local rail first gets nine
+	 * slices.
+	 */
 	for (int i = 0; i < 18; i++)
 		CHECK_EQ(fake_submit(SLICE), 0);
 	for (uint32_t i = 0; i < f.n_posts; i++)
@@ -86,7 +89,7 @@ TEST(equal_scores_are_shared)
 	uint64_t zero;
 
 	fake_start(TENT_SMART);
-	/* One at a time, so that both local rails are always as good. */
+	/* One request at a time, so that both local rails are always equally good. */
 	for (int i = 0; i < 90; i++) {
 		CHECK_EQ(fake_submit(SLICE), 0);
 		/* The slice takes as long as its link needs, so the measured rate does not change. */
@@ -104,7 +107,7 @@ TEST(smart_shares_after_bandwidth)
 	f.config.strict_numa = true;
 	fake_create();
 	CHECK_EQ(fake_submit(32 * SLICE), 0);
-	/* 32 over 1:2, rounded down, and the one that is left to the best. */
+	/* 32 slices divided 1 : 2 and rounded down; the remaining slice goes to the best rail. */
 	CHECK_EQ(fake_posted_on(0), 10);
 	CHECK_EQ(fake_posted_on(1), 22);
 }
@@ -159,7 +162,10 @@ TEST(pull_keeps_slices_until_a_window_has_room)
 		posted += fake_rail(r).inflight;
 	}
 	CHECK(posted < 4 * MIB);
-	/* Each completion, when the link would have it, is followed by one post on its rail. */
+	/*
+	 * After each completion, at the time at which the link would complete, one slice is posted
+	 * on the same rail.
+	 */
 	for (uint32_t r = 0; r < FAKE_RAILS; r++) {
 		uint32_t n = f.n_posts;
 
@@ -176,7 +182,9 @@ TEST(pull_leaves_the_tail_to_the_fast)
 	f.rails[1].rate = RATE / 10;
 	f.config.strict_numa = true;
 	fake_create();
-	/* The slow rail takes 26 us for a slice: as long as the fast one for ten of them. */
+	/*
+	 * The slow rail takes 26 us for a slice, the time in which the fast rail sends ten slices.
+	 */
 	CHECK_EQ(fake_submit(9 * SLICE), 0);
 	CHECK_EQ(fake_posted_on(1), 0);
 	fake_drain();
@@ -213,7 +221,7 @@ TEST(pull_looks_again_when_the_fast_prove_slow)
 	fake_create();
 	CHECK_EQ(fake_submit(9 * SLICE), 0);
 	CHECK_EQ(fake_posted_on(1), 0);
-	/* No slice completes. The slow rail gets one long before the stall is detected. */
+	/* No slice completes. The slow rail gets a slice long before the stall is detected. */
 	for (int i = 0; i < 100 && !fake_posted_on(1); i++) {
 		CHECK(f.wake > f.now && f.wake < f.now + 2000000);
 		fake_wake();
@@ -264,7 +272,10 @@ TEST(pull_counts_with_shared_links)
 	f.attr.n_groups = 1;
 	f.attr.group_rates = &link;
 	fake_create();
-	/* 20 slices on two rails of 25 take 31 us; one at 2.5 takes 32. */
+	/*
+	 * 20 slices take 31 us on the two rails of 25 bytes per ns; one slice takes 32 us at 2.5
+	 * bytes per ns, half of the shared link.
+	 */
 	CHECK_EQ(fake_submit(20 * SLICE), 0);
 	fake_drain();
 	CHECK_EQ(fake_posted_on(2) + fake_posted_on(3), 0);
@@ -280,7 +291,7 @@ TEST(pull_serves_short_requests_first)
 	n = f.n_posts;
 	fake_end(fake_oldest(0), 16000, 0);
 	CHECK_EQ(f.posts[n].slice.user, SLICE);
-	/* A request that has waited long enough goes before short ones that come later. */
+	/* A request that has waited long enough is served before short requests that come later. */
 	for (uint32_t i = 0; i < 40; i++)
 		fake_end(fake_oldest(i % 4), 250000, 0);
 	CHECK_EQ(fake_submit(SLICE), 0);
@@ -333,7 +344,7 @@ static uint32_t rails_used(void)
 	return n;
 }
 
-/* A rail is woken for as much work as it takes to wake it. */
+/* One more rail is woken only for work that takes at least as long as waking it. */
 TEST(pull_wakes_what_requests_are_worth)
 {
 	static const struct {
@@ -348,7 +359,7 @@ TEST(pull_wakes_what_requests_are_worth)
 		{1, 16, .5, 4, 4},
 		{1, 16, .5, 2, 2}, /* no more can work at the same time */
 		{1, 16, .5, 99, 4},
-		{3, 2, 4, 4, 3}, /* each request is worth a rail */
+		{3, 2, 4, 4, 3}, /* each request wakes a rail */
 		{9, 2, 4, 3, 3},
 	};
 
@@ -358,7 +369,7 @@ TEST(pull_wakes_what_requests_are_worth)
 	}
 }
 
-/* Requests that have ended do not count. */
+/* Requests that have ended do not wake rails. */
 TEST(pull_wakes_nobody_for_those_that_ended)
 {
 	uint32_t before;
@@ -373,7 +384,7 @@ TEST(pull_wakes_nobody_for_those_that_ended)
 		CHECK_EQ(f.posts[i].rail, f.posts[before].rail);
 }
 
-/* A request that is worth one rail has long slices, because its rail need not wait for others. */
+/* A request that wakes only one rail has long slices, because its rail need not wait for others. */
 TEST(pull_tells_what_is_worth_one_rail)
 {
 	submit_asleep(1, 8 * MIB + 1, 1000, 4);
@@ -386,7 +397,7 @@ TEST(pull_tells_what_is_worth_one_rail)
 		CHECK(!f.posts[i].slice.alone);
 	fake_start(TENT_PULL);
 	CHECK_EQ(fake_submit(SLICE), 0);
-	CHECK(!f.posts[0].slice.alone); /* idle rails cost nothing */
+	CHECK(!f.posts[0].slice.alone); /* idle rails need no waking */
 }
 
 /* Rails 2 and 3 are the best ones for location 1. */
@@ -430,7 +441,10 @@ TEST(what_the_caller_moves_counts)
 	CHECK(sched_idle(f.s));
 }
 
-/* Several threads move on one rail, and beside what is posted on it: the rail is not as fast. */
+/*
+ * Moves of several threads on one rail, or at the same time as its posted slices, are no samples:
+ * each takes longer than the rail needs for it.
+ */
 TEST(moves_beside_others_are_no_samples)
 {
 	struct sched_moved m = {f.now, f.now + SLICE_NS, SLICE, 0, 0, 0, 0};

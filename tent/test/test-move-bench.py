@@ -107,7 +107,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert [(r["priority"], r["threads"], r["requests"]) for r in rows] == [(2, 2, 8), (0, 1, 4)], rows
     refused("client", "--fork", *rails, "--count", "1", "--priority", "1", words="`priorities` is 2")
 
-    # Strangers delay no client, and a silent server does not hold one.
+    # Strangers do not delay clients, and a client gives up a silent server.
     for kind in strangers.KINDS:
         port = str(free_port())
         server = subprocess.Popen([exe, "server", *rails, "--memory", "1M", "--port", port])
@@ -149,7 +149,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "refused" in run("client", "127.0.0.1", *rails, "--port", str(free_port()), status=1).stderr
 
 assert "--fork" in run("client", "--help").stdout and "--memory" in run("server", "--help").stdout
-# Beside peers: UCX is one if it was built in.
+# Comparison with other programs; UCX is one of them if it was built in.
 built = re.search(r"\(built in: (\S+)\)", " ".join(run("client", "--help").stdout.split()))[1].split(",")
 peers = ["memcpy", "cma"]
 options = ["--fork", *rails, "--size", "64K,1M", "--seconds", "0.02"]

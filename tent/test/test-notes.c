@@ -4,7 +4,9 @@
 
 #define LEN (64 * KIB)
 
-/* The note of request number @i: its number, and as many bytes as fit @i. */
+/*
+ * Makes the note of request number @i: @i and more bytes. Returns the length, which depends on @i.
+ */
 static size_t make_note(uint32_t i, uint8_t *note)
 {
 	size_t len = sizeof(i) + i % (TENT_NOTE_MAX - sizeof(i) + 1);
@@ -59,7 +61,10 @@ TEST(notices_have_an_order)
 	CHECK_EQ(duo_ask('e'), 0); /* each came once */
 }
 
-/* Requests under way at the same time: each notice comes once. The bytes are those of the submission. */
+/*
+ * Requests under way at the same time: each notice comes once. The bytes are those at the time of
+ * the submission.
+ */
 TEST(many_notes_at_once)
 {
 	static struct tent_request r[200];
@@ -111,7 +116,10 @@ static struct ctl_msg notice(uint64_t number, uint16_t value, uint8_t len)
 			.len = len}};
 }
 
-/* Sends a message, and waits until the engine has handled it. @taken: it confirms so many notices. */
+/*
+ * Sends a message, and waits until the engine has handled it. @confirmed: the number of notices
+ * that the engine then confirms.
+ */
 static void send_and_wait(struct ctl *c, struct ctl_msg m, uint32_t confirmed)
 {
 	struct ctl_msg fence = {.type = CTL_FENCE};
@@ -154,10 +162,10 @@ TEST(a_notice_waits_for_those_before)
 	next_is(13);
 	send_and_wait(&c, notice(2, 12, 0), 0); /* a mark of a request that has failed */
 	send_and_wait(&c, notice(4 + NOTICE_SLOTS, 20, 0), 0);
-	send_and_wait(&c, notice(5, 15, 0), 1); /* the later use of slot 4 says that 4 has failed */
+	send_and_wait(&c, notice(5, 15, 0), 1); /* so notice 4 has failed: slot 4 is used again */
 	next_is(15);
 	CHECK_EQ(tent_note_take(host, &note, sizeof(note)), -EAGAIN);
-	/* The numbers that a peer gives have no cost. */
+	/* A high number takes no more time than a low one. */
 	for (uint64_t i = 6; i < 6 + NOTICE_SLOTS; i++)
 		send_and_wait(&c, notice(i + (1ull << 62), (uint16_t)i, 0),
 			i == 19 ? 1 :
@@ -169,7 +177,7 @@ TEST(a_notice_waits_for_those_before)
 	CHECK_EQ(tent_note_take(host, &note, sizeof(note)), -EAGAIN);
 }
 
-/* A peer that is gone leaves notices that wait for others. */
+/* When a peer is gone, its complete notices do not wait for the missing ones any more. */
 TEST(who_dies_has_no_gaps)
 {
 	struct pollfd p;

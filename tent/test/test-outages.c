@@ -109,9 +109,9 @@ static uint64_t late_ended(void)
 
 /*
  * A WRITE is under way when its rail is given up. After the end of the request the WRITE must not
- * change the peer's memory. The rail fails several times before, so that the time to its next
- * probe, for which the peer makes a new queue pair in any case, is longer than the network holds
- * the WRITE.
+ * change the peer's memory. The peer makes a new queue pair for the next probe. So the rail fails
+ * several times before, until the time to its next probe is longer than the time for which the
+ * network holds the WRITE.
  */
 static void nothing_lands_later(const char *syndrome)
 {
@@ -128,7 +128,10 @@ static void nothing_lands_later(const char *syndrome)
 		duo_move_all(TENT_WRITE, 5);
 	} while (hca().late_held == before);
 	memset(d.theirs, 0x5a, d.len);
-	/* A WRITE that did not exclude its rail ends as usual and is not counted, hence the limit. */
+	/*
+	 * The wait has a limit, because a WRITE that did not exclude its rail ends as usual and is
+	 * not counted.
+	 */
 	end = clock_ns() + 2000 * NSEC_PER_MSEC;
 	while (late_ended() == ended && clock_ns() < end)
 		sched_yield();
@@ -164,7 +167,7 @@ TEST(no_end_before_the_peer_has_closed)
 	outage_ctl("fault clear");
 }
 
-/* The device is lost for good, for both sides: the others carry everything from then on. */
+/* The device is lost for good, for both sides: from then on the other rails carry all slices. */
 TEST(a_device_that_dies)
 {
 	open_well();

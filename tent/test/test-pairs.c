@@ -4,7 +4,7 @@
 
 static char dir[] = "/tmp/tent-pairs-XXXXXX";
 
-/* A file of this text; its name is valid until the next call. */
+/* Writes a file with this text. Returns its name, which is valid until the next call. */
 static const char *file_of(const char *text)
 {
 	static char path[64];
@@ -45,8 +45,8 @@ static void refused(const struct duo_attr *a, int err, const char *words)
 }
 
 /*
- * In both fabrics the adapters have the same addresses, and the first QP has the same number, so this
- * case is the first one.
+ * In both fabrics the adapters have the same addresses, and the first QPs have the same number. So
+ * this case must be the first one.
  */
 TEST_WITH(a_peer_of_another_network, refused,
 	&(struct duo_attr){.target_fabric = "tent-pairs-other"}, -ENETUNREACH, "two networks");

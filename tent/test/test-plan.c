@@ -8,7 +8,7 @@
 #define KIB 1024ull
 #define MIB (1024 * KIB)
 
-/* Cuts a whole request; checks what must hold for every slice; returns how many. */
+/* Cuts a whole request, and checks the properties of each slice. Returns the number of slices. */
 static uint64_t cut_all(uint64_t length, uint64_t block, const uint64_t *cuts, uint32_t n_cuts)
 {
 	struct plan p;
@@ -77,7 +77,10 @@ TEST(never_across_a_registration)
 {
 	const uint64_t cuts[] = {1, 100 * KIB, 100 * KIB + 1, 512 * KIB};
 
-	/* 1 | 100 KiB - 1: one granule, and 36 KiB | 1 | 412 KiB - 1: six and 28 KiB | 8 */
+	/*
+	 * Parts of 1 byte, 100 KiB - 1 (64 and 36 KiB), 1 byte, 412 KiB - 1 (6 * 64 and 28 KiB),
+	 * 512 KiB.
+	 */
 	CHECK_EQ(cut_all(MIB, 64 * KIB, cuts, 4), 1 + 2 + 1 + 7 + 8);
 }
 

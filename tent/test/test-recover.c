@@ -33,7 +33,7 @@ TEST(an_answer_lies_between_and_no_timer)
 		CHECK(fake_posted_on(0) > 0);
 		posts = f.n_posts;
 		CHECK_EQ(fake_complete(fake_oldest(0), -EIO), 0);
-		CHECK_EQ(f.fences[0], 1); /* within the report */
+		CHECK_EQ(f.fences[0], 1); /* during the call that reports the failure */
 		fake_run();
 		CHECK_EQ(posted_again(), 0);
 		for (uint32_t p = 0; p < posts; p++)
@@ -61,7 +61,7 @@ static void all_rails_go(void)
 		fake_fenced(r, 20000);
 }
 
-/* Requests from before the outage and from the outage use the rail that comes back. */
+/* Requests that were submitted before or during the outage use the rail that comes back. */
 TEST(requests_wait_for_a_rail)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -77,7 +77,7 @@ TEST(requests_wait_for_a_rail)
 	}
 }
 
-/* Requests do not wait for ever. After that new ones are refused until a rail is back. */
+/* Requests wait for a limited time. After it new requests are refused until a rail is back. */
 TEST(requests_wait_so_long)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -101,7 +101,7 @@ TEST(requests_wait_so_long)
 		CHECK_EQ(sched_check(f.s, f.now, 1), 0);
 		CHECK_EQ(fake_submit(SLICE), 0);
 		fake_finish(2, 1);
-		sched_rail_down(f.s, f.now, 0); /* again: that is another time */
+		sched_rail_down(f.s, f.now, 0); /* a new outage: the time begins again */
 		fake_fenced(0, 20000);
 		CHECK_EQ(fake_submit(SLICE), 0);
 		CHECK_EQ(f.failed, 1);

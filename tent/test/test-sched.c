@@ -189,8 +189,10 @@ TEST(bandwidth_is_bytes_over_busy_time)
 	sched_rail_down(f.s, f.now, 1);
 	CHECK_EQ(fake_submit(32 * SLICE), 0);
 	CHECK_EQ(fake_posted_on(0), 32);
-	/* The first shows the latency; the others take what the link takes, however long
-	 * they have waited behind one another. */
+	/*
+	 * The time of the first slice contains the latency. The time of each other slice is counted
+	 * from the completion of the one before it, however long ago it was posted.
+	 */
 	for (uint32_t i = 0; i < 32; i++) {
 		fake_end(i, i ? SLICE_NS : 5000 + SLICE_NS, 0);
 		CHECK(fabs(fake_rail(0).rate - RATE) < 0.01 * RATE);

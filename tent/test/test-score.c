@@ -23,8 +23,8 @@ TEST(average_keeps_alpha_of_the_old)
 {
 	CHECK(near(score_ewma(100, 40, 0.01, 100, .1, 10), 0.01 * 100 + 0.99 * 40));
 	CHECK(near(score_ewma(100, 40, 0.9, 100, .1, 10), 94));
-	CHECK(score_ewma(100, 40, 0, 100, .1, 10) == 40); /* only the new */
-	CHECK(score_ewma(100, 40, 1, 100, .1, 10) == 100); /* learns nothing */
+	CHECK(score_ewma(100, 40, 0, 100, .1, 10) == 40); /* only the new value counts */
+	CHECK(score_ewma(100, 40, 1, 100, .1, 10) == 100); /* only the old value counts */
 }
 
 TEST(average_stays_in_its_range)

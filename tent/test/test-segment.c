@@ -326,8 +326,7 @@ TEST(laps_may_be_missing)
 		CHECK(count(&c, 3, lap, 0, 1));
 	}
 	CHECK(!count(&c, 5, 9, 0, 2));
-	CHECK(!count(&c, 5, 10, 1, 2)); /* a half of another request, which must not complete lap
-					   9 */
+	CHECK(!count(&c, 5, 10, 1, 2)); /* of lap 10, and does not complete lap 9 */
 	CHECK(count(&c, 5, 10, 0, 2));
 }
 

@@ -34,7 +34,10 @@ static bool bytes_follow(void)
 	return slow / fast > .35 && slow / fast < .65 && remote / fast > .7 && remote / fast < 1.4;
 }
 
-/* On a machine with other work a rail may look slower than it is, so one stream of several must fit. */
+/*
+ * On a machine with other work a rail may seem slower than it is, so it suffices if one of several
+ * streams has the expected shares.
+ */
 TEST(bytes_follow_the_rates)
 {
 	int tries = 0;
@@ -88,7 +91,7 @@ static void register_at(const char *location)
 	CHECK_EQ(tent_register(d.t, d.mine, d.len, location, NULL), 0);
 }
 
-/* hwloc knows that mlx5_2 is on node 1: memory of node 0 stays away from it if it must. */
+/* mlx5_2 is on node 1, as hwloc reports. With strict_numa, memory of node 0 does not use it. */
 TEST(strict_numa_stays_on_its_node)
 {
 	duo_open(&(struct duo_attr){.len = MIB,
@@ -102,7 +105,10 @@ TEST(strict_numa_stays_on_its_node)
 	CHECK_EQ(bytes_of("mlx5_2"), d.len);
 }
 
-/* Reported: 10 Gb/s. Within the range that is the seed, outside it the default is. */
+/*
+ * The links report 10 Gb/s. This is the first estimate if it is within the configured range;
+ * otherwise the default is.
+ */
 TEST(seeds_are_the_links_rates)
 {
 	static const struct {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The software GPU behaves as the driver does, where tent depends on that; and the errors of cuda.c. */
+/*
+ * The software GPU behaves as the driver does, where tent depends on that. Also tests the errors of
+ * cuda.c.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -9,7 +12,7 @@
 
 #define LEN 70000u
 
-/* Each on pages of its own, because pages are registered. */
+/* Each buffer has its own pages, because whole pages are registered. */
 static _Alignas(4096) uint8_t pattern[LEN], back[LEN];
 
 static void fill(uint8_t first)
@@ -170,8 +173,8 @@ static void lend(int fd)
 	fill(9);
 	gpu_write(at, pattern, LEN);
 	CHECK_EQ(gpu.cu.ipc_get(&handle, at), 0);
-	CHECK(gpu.cu.ipc_open(&at, handle, CU_IPC_LAZY_PEER_ACCESS)); /* not by its own process */
-	CHECK(gpu.cu.ipc_get(&handle, at + 256)); /* of the base only */
+	CHECK(gpu.cu.ipc_open(&at, handle, CU_IPC_LAZY_PEER_ACCESS)); /* its own handle */
+	CHECK(gpu.cu.ipc_get(&handle, at + 256)); /* only the base of an allocation has a handle */
 	CHECK_EQ(write(fd, &handle, sizeof(handle)), sizeof(handle));
 	CHECK_EQ(read(fd, &c, 1), 1);
 	fill(33);

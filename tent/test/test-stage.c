@@ -137,7 +137,7 @@ static void *unregister_thread(void *arg)
 	return NULL;
 }
 
-/* A registration ends after the copies for peers, even if the peer says that it uses it no more. */
+/* A registration ends only after the copies for peers, even if the peer confirms the end before. */
 GPU_TEST(copies_are_waited_for)
 {
 	struct ctl_msg m;

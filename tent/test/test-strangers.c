@@ -14,7 +14,7 @@ static void is_sent_away(struct ctl c, struct ctl_msg m)
 	CHECK_EQ(ctl_send(&c, &m), 0);
 	host_disconnects(&c);
 	ctl_close(&c);
-	c = host_guest(); /* the engine is well */
+	c = host_guest(); /* the engine still works */
 	ctl_close(&c);
 }
 
@@ -82,7 +82,10 @@ TEST(a_fence_of_nothing)
 	CHECK_EQ(host_exchange(&c, m, CTL_FENCED).epoch, 7);
 }
 
-/* Over adapters they come through the adapter, which bounds how many there are. */
+/*
+ * Marks in messages are accepted only if links carry none. Adapters carry marks, and their queues
+ * limit the number.
+ */
 TEST(marks_by_message)
 {
 	const struct notice_mark mark = {.lap = 1, .value = 5, .positions = 1};

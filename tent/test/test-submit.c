@@ -20,7 +20,7 @@ static void on_writev(size_t len)
 {
 	if (len == HELD)
 		gate_pass();
-	__atomic_store_n(&copied_by, gettid(), __ATOMIC_RELAXED); /* read when the copy has ended */
+	__atomic_store_n(&copied_by, gettid(), __ATOMIC_RELAXED); /* read after the copy */
 }
 
 /* A small request does not wait until a thread wakes up. */
@@ -59,10 +59,10 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const s
 	return __real_pthread_cond_timedwait(c, m, ts);
 }
 
-/* After waits the copying thread naps. A program that polls does not depend on the end of the nap. */
+/* After waits the copying thread naps. If a program polls for the end of a batch, the nap ends. */
 TEST(who_polls_wakes_the_copying_thread)
 {
-	const size_t len = 64 * KIB + 1; /* which a thread that submits does not copy */
+	const size_t len = 64 * KIB + 1; /* too long for the submitting thread to copy */
 
 	duo_open(&(struct duo_attr){.len = MIB});
 	__atomic_store_n(&endless, true, __ATOMIC_RELAXED);
@@ -85,7 +85,7 @@ TEST(who_polls_wakes_the_copying_thread)
 /* ---- a copy that is held ---- */
 
 static pthread_t submitter;
-static struct tent_batch *batch; /* of the thread */
+static struct tent_batch *batch; /* of this thread */
 
 /* @arg: the number of requests. The copy of the first one is held. */
 static void *submit_thread(void *arg)
@@ -149,7 +149,7 @@ TEST(the_peer_waits_for_the_copy)
 			.remote = d.at,
 			.len = 1},
 		1, &other))
-		duo_end(other); /* until this side knows */
+		duo_end(other); /* until this side knows that the registration has ended */
 	for (int i = 0; i < 200; i++)
 		CHECK_EQ(duo_ask('o'), 0);
 	await_held();
@@ -195,7 +195,10 @@ int __wrap_munmap(void *at, size_t len)
 	return __real_munmap(at, len);
 }
 
-/* The engine goes on while memory is unmapped, which takes long on a GPU. The peer waits for it. */
+/*
+ * The engine goes on while memory is unmapped, which takes long on a GPU. The peer waits for the
+ * unmapping.
+ */
 TEST(a_mapping_ends_without_the_lock)
 {
 	struct pollfd p = {.events = POLLIN};

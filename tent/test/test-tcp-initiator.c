@@ -59,7 +59,7 @@ static void close_initiator(void)
 	close_port();
 }
 
-/* Makes a link to the test, whose connections are it.fds in the order of their frames. */
+/* Makes a link to the test. Frames are sent over its connections in the order of it.fds. */
 static void open_initiator(void)
 {
 	struct desc peer = {.port = 0};
@@ -109,7 +109,7 @@ static void post(bool write, uint64_t at, uint64_t len, uint64_t token)
 	CHECK_EQ(it.link->ops->post(it.link, &m), 0);
 }
 
-/* The connection whose frame comes next. The frame is read unless f is NULL. */
+/* Returns the connection on which the next frame arrives, and reads the frame unless @f is NULL. */
 static int spoken(struct frame *f)
 {
 	struct pollfd p[STREAMS];
@@ -202,7 +202,7 @@ TEST(bytes_of_a_read)
 	}
 	CHECK_EQ(it.ended, 0);
 	answer(fd, TCP_MAGIC, 0, 3);
-	answer(fd, TCP_MAGIC, 0, 99); /* nobody has asked for that */
+	answer(fd, TCP_MAGIC, 0, 99); /* no call has this token */
 	ends(1);
 	CHECK_EQ(it.status, 0);
 	test_filled(memory, PAGE, 'm');
@@ -321,8 +321,8 @@ static void sockets_are(uint16_t to, bool alive)
 }
 
 /*
- * TCP_USER_TIMEOUT would end the connection to a process that is stopped. The kernel asks a peer
- * that owes a reply for a sign of life.
+ * TCP_USER_TIMEOUT would end the connection to a process that is stopped, so it is not set. While a
+ * reply is awaited, keep-alive is on.
  */
 TEST(options_of_sockets)
 {
@@ -380,7 +380,7 @@ static void is_noticed(void)
 	CHECK(it.status == -EREMOTEIO || it.status == -ECANCELED);
 }
 
-/* The kernel's timers cannot be hurried, so only the long form has the time. */
+/* The kernel's timers cannot be accelerated, so only the long form of the test runs this case. */
 TEST(hosts_that_are_lost)
 {
 	struct frame f;

@@ -78,7 +78,7 @@ TEST(lengths_without_end)
 	test_filled(memory, 4 * PAGE, 'm');
 }
 
-/* The rest of a write arrives when the registration has ended. */
+/* The rest of a write arrives after the registration has ended. */
 TEST(a_registration_ends_in_the_middle)
 {
 	uint64_t until = clock_ns() + GUARD_NS;
@@ -121,7 +121,7 @@ TEST(memory_that_was_unmapped)
 	is_well(fd);
 }
 
-/* The registration ends when a part of a read has been sent. */
+/* The registration ends after a part of a read has been sent. */
 TEST(a_registration_ends_during_a_read)
 {
 	const size_t len = 64u << 20; /* more than the sockets hold */

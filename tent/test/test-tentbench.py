@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tentbench as a user runs it: what it prints, as JSON and as a table, and its status."""
+"""tentbench as a user runs it: its output, as JSON and as a table, and its status."""
 import json
 import pathlib
 import subprocess

@@ -20,7 +20,7 @@
 #include "host.h"
 
 #define PEER_MS 5000 /* how long tent_unregister() waits for a silent peer */
-#define HELD 76543 /* a copy of this many bytes is held; the caller copies less itself */
+#define HELD 76543 /* a copy of so many bytes is held; the submitting thread copies less */
 #define TEXT_MAX 65536
 
 static uint64_t seed;
@@ -75,7 +75,7 @@ static struct tent_batch *start_held(void)
 	return b;
 }
 
-/* A thread that joins another one, as an engine does that closes a link, is counted. */
+/* Counts calls of pthread_join(): an engine that closes a link joins the link's thread. */
 static sem_t joins;
 
 int __real_pthread_join(pthread_t thread, void **result_p);
@@ -89,7 +89,7 @@ int __wrap_pthread_join(pthread_t thread, void **result_p)
 
 /* ---- a clock that jumps ---- */
 
-#define HURRY_NS (20 * NSEC_PER_MSEC) /* of a sleep, before the clock jumps to its end */
+#define HURRY_NS (20 * NSEC_PER_MSEC) /* real time of a sleep, before the clock jumps to its end */
 
 /* Accessed by builtins: any thread may let the clock jump. */
 static struct {
@@ -219,7 +219,10 @@ TEST(a_peer_uses_it_no_more)
 	test_filled(d.theirs, d.len, 'P');
 	test_filled(d.mine, d.len, 'A');
 	all_are_up();
-	/* The same memory once more is another registration, of which the peer learns. */
+	/*
+	 * The same memory is registered again: this is another registration, of which the peer
+	 * learns.
+	 */
 	duo_ask('r');
 	CHECK_EQ(tent_segment_await(d.s, 2, -1), 0);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
@@ -244,7 +247,7 @@ TEST(an_old_description)
 	all_are_up();
 }
 
-/* A thread that waits copies what waits behind a copy, which is held here. */
+/* A thread in tent_wait() performs moves that wait behind a copy. That copy is held here. */
 TEST(who_waits_copies)
 {
 	struct tent_batch *first, *b;
@@ -378,7 +381,7 @@ static int move_at(uint8_t *m, enum tent_op op, size_t at, size_t len)
 	return duo_end(duo_submit(&r, 1));
 }
 
-/* Requests over the second MiB fail, other ones do not, and no rail is excluded. */
+/* Requests that include the second MiB fail, other requests do not, and no rail is excluded. */
 static void only_the_second_fails(uint8_t *m)
 {
 	for (int i = 0; i < 100; i++) {
@@ -458,11 +461,11 @@ TEST(each_peer_confirms)
 	m.rail = id;
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(ctl_send(&a, &m), 0);
-	CHECK(!tells(&a, id)); /* all of that has been heard */
+	CHECK(!tells(&a, id)); /* the engine has handled all of these */
 	CHECK(!tells(&b, id));
 	ctl_close(&c); /* a peer that disconnects need not confirm */
 	for (int i = 0; i < 2; i++)
-		CHECK(!tells(&a, id)); /* now that has been noticed */
+		CHECK(!tells(&a, id)); /* the engine has noticed that now */
 	for (int i = 0; i < 1000; i++) {
 		/* b has not confirmed this one */
 		CHECK(!end_is_over());
@@ -546,7 +549,7 @@ TEST(a_silent_peer)
 	if (shm)
 		host_disconnects(&a);
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
-	test_now(host_close); /* which does not wait for it for ever */
+	test_now(host_close); /* it does not wait for the silent peer for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
 }
 
@@ -594,7 +597,10 @@ static void importers_leave(void)
 	host_close();
 }
 
-/* As many peers as an engine accepts have imported. Both ends of their connections are here. */
+/*
+ * Connects as many importers as an engine accepts. Both ends of the connections are in this
+ * process.
+ */
 static void importers_come(void)
 {
 	struct rlimit files;
@@ -634,7 +640,9 @@ TEST(importers_have_a_limit)
 	tent_destroy(t);
 }
 
-/* The importers that are silent cost those that are not nothing. All learn of a registration's end. */
+/*
+ * Silent importers do not slow down the others. All importers learn of the end of a registration.
+ */
 TEST(importers_are_many)
 {
 	struct ctl_msg m = {.type = CTL_FENCE};
@@ -700,7 +708,7 @@ TEST(the_dead_free_their_places)
 		return;
 	}
 	ctl_close(&a);
-	/* The kernel's timers act; the first is shorter than what was checked. */
+	/* The kernel's timers end the connection. The first one is made shorter, to save time. */
 	CHECK_EQ(setsockopt(p.fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){1}, sizeof(int)), 0);
 	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
 	while (served(&p.fd))

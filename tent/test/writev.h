@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The program's own process_vm_writev(): the kernel's copies call on_writev() of the test first. */
+/* The program's own process_vm_writev(): calls on_writev() of the test, then that of libc. */
 #ifndef TENT_TEST_WRITEV_H
 #define TENT_TEST_WRITEV_H
 

@@ -52,7 +52,7 @@ static void pair(const struct desc *d)
 		must(pairs[i].local < 2 && pairs[i].remote < d->n_rails);
 }
 
-/* The memory alone comes back as well, and can be taken out buffer by buffer. */
+/* Writes and reads a description of the memory alone, and removes its buffers one by one. */
 static void check_memory(const struct desc *d)
 {
 	struct desc e;

@@ -22,7 +22,7 @@ static void must_be_name(const char *name)
 	must(len && len < TENT_NAME_LEN);
 }
 
-/* One line that is not empty. */
+/* The message must be one line that is not empty. */
 static void must_say(const char *why)
 {
 	must(why[0] && !strchr(why, '\n'));
@@ -41,7 +41,7 @@ static void check_config(const struct tent_config *c)
 	must((!c->rail_map || c->rail_map[0]) && (!c->topology || c->topology[0]));
 }
 
-/* The text alone, and the file with it, are read in the same way. */
+/* Reading the text, and reading a file with this text, must have the same result. */
 static void read_config(const char *path, const uint8_t *data, size_t size)
 {
 	struct tent_why why = {""}, again = {""};
@@ -74,7 +74,7 @@ static void read_topology(const char *path)
 	must(t.n_locations && t.n_locations <= TOPO_MAX_LOCATIONS);
 	for (uint32_t r = 0; r < t.n_rails; r++) {
 		must_be_name(t.rails[r]);
-		must(topo_rail(&t, t.rails[r]) == (int)r); /* no name stands twice */
+		must(topo_rail(&t, t.rails[r]) == (int)r); /* no two rails have the same name */
 		for (uint32_t l = 0; l < t.n_locations; l++)
 			must(t.tiers[l][r] < TENT_TIERS);
 	}

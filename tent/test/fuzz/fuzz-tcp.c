@@ -80,7 +80,7 @@ int fuzz_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return 0;
 }
 
-/* Sockets that are not TCP's do not discard bytes. */
+/* Discards bytes by reading them, because only TCP sockets can discard bytes. */
 ssize_t fuzz_recv(int fd, void *to, size_t len, int flags)
 {
 	uint8_t nowhere[4096];
@@ -105,7 +105,7 @@ int fuzz_accept4(int listener, struct sockaddr *from, socklen_t *len, int flags)
 	return it.coming;
 }
 
-/* ---- what both peers do ---- */
+/* ---- both peers ---- */
 
 static void say(uint8_t peer, const void *bytes, size_t len)
 {

@@ -279,7 +279,7 @@ int cuIpcCloseMemHandle(uint64_t at)
 	return finish(result);
 }
 
-/* A dma-buf of whole pages; the software HCA takes the descriptor of any mappable memory. */
+/* A dma-buf of whole pages; the software HCA accepts a descriptor of any mappable memory. */
 int cuMemGetHandleForAddressRange(void *handle_p, uint64_t at, size_t len, int type,
 	unsigned long long flags)
 {

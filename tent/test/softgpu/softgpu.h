@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A software GPU for tests: a libcuda.so.1 with the driver's functions that tent and its tests use.
- * It is stricter than a GPU where a program could go wrong unnoticed:
+ * It is stricter than a GPU, so that errors of a program are noticed:
  *
  * - A device pointer is an address of a PROT_NONE mapping, so the program that touches it gets a
  *   SIGSEGV. The software GPU reaches the same bytes by a second mapping.
@@ -37,8 +37,8 @@ void softgpu_fail_copy(unsigned nth, int error);
 void softgpu_fail_call(const char *name, int error);
 
 /*
- * Undoes the errors of all contexts, which a real GPU does only at the end of the process. Work that
- * was given to a context before is not done.
+ * Clears the errors of all contexts, which a real GPU does only at the end of the process. Drops
+ * the work that a context has received before.
  */
 void softgpu_heal(void);
 

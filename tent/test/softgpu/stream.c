@@ -178,7 +178,7 @@ int cuStreamCreate(struct cu_stream **s_p, unsigned flags)
 	return finish(result);
 }
 
-/* Executes what the stream still has. */
+/* Executes the remaining work of the stream first. */
 int cuStreamDestroy_v2(struct cu_stream *s)
 {
 	int result = begin("cuStreamDestroy_v2");
@@ -313,7 +313,7 @@ static bool is_pageable(uint64_t at, size_t len)
 	return !memory_at(at) && !pinned_at(at, len);
 }
 
-/* A copy of memory that is not registered ends before the function returns, as the driver's. */
+/* As with the driver, a copy of memory that is not registered ends before the function returns. */
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 {
 	int result = begin_current("cuMemcpyAsync");
@@ -335,7 +335,10 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 	return finish(0);
 }
 
-/* Does not wait for other streams, as a synchronous function if these are non-blocking. */
+/*
+ * Does not wait for other streams, like a synchronous function of the driver if these are
+ * non-blocking.
+ */
 int cuMemcpy(uint64_t to, uint64_t from, size_t len)
 {
 	int result = begin_current("cuMemcpy");
