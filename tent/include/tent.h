@@ -311,8 +311,9 @@ struct tent_request {
 	uint16_t notify; /* not 0: the peer's tent_notice() returns this value when all bytes are
 			    in place (of a read: when all have been read): exactly once if the
 			    request ends with status 0, at most once if it ends with an error */
-	uint8_t priority; /* 0 goes first; less than `priorities` of the configuration (default
-			     1). tent(7) describes how the classes share the rails */
+	uint8_t priority; /* 0: the most urgent class; less than `priorities` of the
+			     configuration (default 1). tent(7) describes how the classes share
+			     the rails */
 	void *stream; /* a CUstream: the request begins when the stream has done the work that
 			 was in it at the submission. NULL: the request begins at once. Pass
 			 CUDA's default stream as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. If

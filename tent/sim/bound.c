@@ -36,8 +36,8 @@ static double add_load(const struct load *l, double most, double *remote_p)
 }
 
 /*
- * The total rate at time @at of the rails that can complete by @until the bytes that they send at
- * @at.
+ * The total rate at time @at, without rails on which bytes that are sent at @at complete after
+ * @until.
  */
 static double rate_of_all(const struct bound *b, double at, double until, double *remote_p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cases of the simulator by name. A case becomes rails, changes of
- * their rates, and faults, all drawn from a seed.
+ * The cases of the simulator by name. A scene is a case with the values that are drawn from a seed:
+ * rails, changes of their rates, and faults.
  */
 #ifndef TENT_CASE_H
 #define TENT_CASE_H
@@ -41,8 +41,8 @@ struct sim_case {
 			    of the last class; 0: all requests are of one class */
 	uint32_t isolated; /* number of requests, submitted one by one; 0: a stream instead */
 	uint32_t local, remote; /* number of rails */
-	double slow; /* rate of one local rail as a part of its link's; 1: as the others */
-	double remote_rate; /* rate of remote rails as a part of their links' */
+	double slow; /* rate of one local rail, as a fraction of its link's rate */
+	double remote_rate; /* rate of the remote rails, as a fraction of their links' rate */
 	enum case_change change;
 	enum case_fault fault;
 	double outage_ns; /* 0: the rail does not come back */
@@ -53,7 +53,7 @@ extern const size_t n_sim_cases;
 
 const struct sim_case *case_find(const char *name);
 
-/* The assumptions of the cases, which options vary. */
+/* The assumptions of all cases, which options of tentbench sim change. */
 struct sim_assume {
 	enum net_sharing sharing;
 	double jitter; /* each latency is multiplied by a random factor of 1 to 1 + jitter */
@@ -61,17 +61,17 @@ struct sim_assume {
 	bool told_links; /* the scheduler's attributes contain the rates of shared links */
 	double cost_ns; /* time for which each slice occupies its rail, in addition to its bytes */
 	uint64_t bytes; /* of a stream */
-	FILE *trace; /* for the bytes that each rail has sent over time; may be NULL */
+	FILE *trace; /* receives the bytes that each rail has sent over time; may be NULL */
 };
 
 /* A case and all its random values. */
 struct scene {
-	struct bound bound; /* has the rails */
+	struct bound bound; /* contains the rails */
 	uint32_t victim;
 	double told_latency[NET_RAILS];
 	struct bound_step steps[NET_RAILS][CASE_STEPS]; /* of the rails */
 	struct {
-		double from, to; /* INFINITY: for good */
+		double from, to; /* `to` is INFINITY if the rail does not come back */
 	} outages[CASE_OUTAGES];
 	uint32_t n_outages;
 	double changes[2]; /* the times at which a rail's rate has fallen and is back; 0: never */

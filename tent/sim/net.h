@@ -33,9 +33,9 @@ struct net_item {
 };
 
 struct net_rail {
-	double rate; /* now */
-	double line_rate; /* for the cost per slice */
-	double latency, jitter; /* jitter: most random extra latencies per slice */
+	double rate; /* at the current time */
+	double line_rate; /* rate that converts the cost per slice to bytes */
+	double latency, jitter; /* jitter: largest random delay of a slice, in units of `latency` */
 	double cost_ns;
 	uint32_t group; /* or BOUND_NO_GROUP */
 	enum net_fault fault;

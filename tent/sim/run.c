@@ -39,7 +39,7 @@ struct sim {
 	double *bins; /* bytes sent */
 	size_t n_bins;
 	uint64_t sent[NET_RAILS], traced; /* traced: number of times for which rows were written */
-	double submitted_at[2 * REQUESTS]; /* the second half: urgent ones */
+	double submitted_at[2 * REQUESTS]; /* the second half is for urgent requests */
 	uint64_t length[2 * REQUESTS];
 	uint64_t urgent; /* requests */
 	double repost_due, outage_from; /* repost_due: the next post ends the recovery */
@@ -282,7 +282,9 @@ static void come_back(struct sim *m, const struct event *e)
 		after(m, PORT_EVENT_NS, EV_PORT_UP, e->rail, 0);
 }
 
-/* The bound after a fault: the bytes that were on the rail can be sent from now on. */
+/*
+ * Computes the bound after a fault: the bytes that were on the rail can be sent again from now on.
+ */
 static void bound_after(struct sim *m)
 {
 	double at = m->net.now;

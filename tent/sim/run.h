@@ -15,8 +15,8 @@ struct samples {
 struct run_result {
 	double makespan; /* ns */
 	double bound; /* the clairvoyant bound; includes the time to detect a fault */
-	double single; /* isolated or urgent requests: the worst quotient of the time and the
-			  earliest-finish bound, which assumes that there are no other requests */
+	double single; /* isolated or urgent requests: the highest ratio of the time to the
+		          earliest-finish bound, which assumes that there are no other requests */
 	double adapt; /* ns until 95 % of the ideal, for the slowest change; NAN: no change */
 	double remote_share, least_remote_share;
 	double recovery; /* ns from a fault to the first slice that is sent again; NAN: no fault */

@@ -36,7 +36,7 @@ static uint32_t next_in_turn(struct sched *s, uint32_t location, uint8_t tier)
 	return NO_RAIL;
 }
 
-/* Finds the best tier with a usable rail, and takes its rails in turn. */
+/* Finds the best tier with a usable rail. Returns the rails of this tier in turn. */
 static uint32_t baseline_pick(struct sched *s, uint32_t location)
 {
 	uint8_t best = TENT_TIERS;

@@ -198,7 +198,7 @@ static int read_object(struct reader *r, const json_t *object)
 	return check_together(r);
 }
 
-/* Returns the only member of an object, NULL if it has others. */
+/* Returns the member @key if it is an object and the only member of @object, else NULL. */
 static const json_t *only_member(const json_t *object, const char *key)
 {
 	const json_t *v = json_object_get(object, key);

@@ -4,9 +4,8 @@
  *
  *	{ "transports": { "rdma": { "numa_penalties": [1, 5, 10] } } }
  *
- * The wrapper `transports.rdma` may be left out. A key that is not listed here, a value
- * of another type and a value out of range are errors, which name the key and what is
- * accepted.
+ * The wrapper `transports.rdma` may be left out. A key that is not listed here, a value of another
+ * type and a value out of range are errors. The message names the key and the accepted values.
  */
 #ifndef TENT_CONFIG_H
 #define TENT_CONFIG_H

@@ -13,7 +13,7 @@
  *	                                   TAKEN mark: the program can take the notice
  *	SKIP mark: the request of the notice has failed
  *	UNREGISTERED registration       <- UNREGISTER registration
- *	STAGE op, chunk, ...            -> STAGED chunk, status, see stage.h; none after STAGE_FREE
+ *	STAGE op, chunk, ...            -> STAGED chunk, status, see stage.c; none after STAGE_FREE
  *	                                   RAIL_DOWN rail, RAIL_UP rail
  */
 #ifndef TENT_CTL_H

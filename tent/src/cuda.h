@@ -43,9 +43,10 @@ enum cu_error {
 };
 
 enum cu_pointer_attribute {
-	CU_POINTER_CONTEXT = 1, /* struct cu_context *; NULL: of no context */
+	CU_POINTER_CONTEXT = 1, /* struct cu_context *; NULL: the memory has no context */
 	CU_POINTER_MEMORY_TYPE = 2, /* unsigned: enum cu_memory_type */
-	CU_POINTER_SYNC_MEMOPS = 6, /* unsigned: 1: synchronous functions wait for this memory */
+	CU_POINTER_SYNC_MEMOPS = 6, /* unsigned: 1: synchronous functions return after their
+				       copies */
 	CU_POINTER_DEVICE = 9, /* int */
 };
 
@@ -118,13 +119,13 @@ const struct cuda *cuda_open(struct tent_why *why);
 /* The driver, if this process uses it already; else NULL. */
 const struct cuda *cuda_used(void);
 
-/* The meaning of a result of the driver: 0 or -errno. */
+/* Converts a result of the driver to 0 or -errno. */
 int cuda_errno(int result);
 /* Writes an error of the driver with its text. Returns cuda_errno(@result). */
 int cuda_why(const char *what, int result, struct tent_why *why);
 
 /*
- * Makes the context current in this thread until cuda_pop(). NULL: the primary one of @device.
+ * Makes a context current in this thread until cuda_pop(). @c NULL: the primary context of @device.
  * 0 or -errno.
  */
 int cuda_push(const struct cuda *cu, struct cu_context *c, int device);

@@ -97,7 +97,7 @@ static json_t *write_stage(const struct desc *d)
 	return d->stage ? write_buffer(d->stage, d->n_rails) : NULL;
 }
 
-/* Frees @root, which may be NULL: no memory. */
+/* Writes @root as a text, and frees @root. @root NULL: no memory was left for it. */
 static int to_text(json_t *root, char **text_p)
 {
 	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
@@ -477,7 +477,7 @@ int desc_insert(struct desc *d, struct desc_buffer *b)
 	if ((at && b->addr - d->buffers[at - 1]->addr < d->buffers[at - 1]->len) ||
 		(at < n && d->buffers[at]->addr - b->addr < b->len))
 		return -EEXIST;
-	/* The array has room for a power of two. */
+	/* The capacity is a power of two, so the array is full if n is a power of two. */
 	if (!(n & (n - 1))) {
 		all = realloc(d->buffers, (n ? 2 * n : 1) * sizeof(*all));
 		if (!all)

@@ -22,8 +22,8 @@
 /* The importer's state of memory of the peer, see lent.c. It is not part of the text. */
 struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
-	uint8_t *at; /* where this process sees the memory; NULL: it does not */
-	uint32_t set; /* of tiers, see places.h */
+	uint8_t *at; /* address of the memory in this process; NULL: it is not mapped here */
+	uint32_t set; /* number of the set of its tiers, see places.h */
 	struct desc_buffer *next; /* in the list of the buffers that the peer has unregistered */
 };
 

@@ -40,11 +40,11 @@
 #include "topo.h"
 #include "transport.h"
 
-#define MAX_MOVING 256 /* requests of a segment and a priority in the scheduler */
-#define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
+#define MAX_MOVING 256 /* most requests in the scheduler, per segment and priority */
+#define MAX_SLICES 4096 /* most slices of a segment, posted or bound to rails */
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
-#define MAX_IMPORTERS 4096 /* peers that have imported our segment; a multiple of 64 */
-#define MAX_STRANGERS 256 /* connections that have not presented the key yet */
+#define MAX_IMPORTERS 4096 /* most peers that have imported our segment; a multiple of 64 */
+#define MAX_STRANGERS 256 /* most connections that have not presented the key yet */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
 #define NOTICES 4096 /* peers wait while so many notices have not been taken */
 #define NOTICE_RING (2 * NOTICES) /* has room for the last marks of links; a power of two */
@@ -68,7 +68,7 @@ struct buffer {
 	uint32_t n_parts;
 	uint32_t location;
 	uint32_t uses; /* requests that have not ended */
-	uint32_t id; /* of the registration, when it is ready; never used again */
+	uint32_t id; /* of the registration, from BUFFER_READY on; never used again */
 	int fd; /* of memory that tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
@@ -97,8 +97,7 @@ static inline uint64_t token_probe(uint32_t high)
 struct pair {
 	uint32_t local, remote; /* numbers of the two rails */
 	struct link *link; /* NULL: the rail is down */
-	struct link
-		*closed; /* the previous link, which is idle, until there is time to destroy it */
+	struct link *closed; /* the previous link, which is idle and will be destroyed */
 	bool answered; /* the peer has confirmed the fence, or the probe has ended */
 	int status; /* of the probe or the open; 0 although the open failed: it took too long */
 	uint64_t deadline; /* of the fence */
@@ -135,7 +134,7 @@ struct tent_segment {
 	uint32_t number; /* in the order of imports */
 	struct desc desc;
 	struct ctl ctl;
-	int lost; /* -errno: the reason why the peer is gone; 0: it is there */
+	int lost; /* -errno: the reason why the peer is gone; 0: it is not gone */
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
 	uint32_t n_closed; /* pairs that have a closed link */
@@ -147,7 +146,8 @@ struct tent_segment {
 	struct growth growth;
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
-	uint64_t reported_at; /* of a failure whose slices have not been sent again; 0: none */
+	uint64_t reported_at; /* report of a failure whose slices were not sent again yet; 0:
+			         none */
 	struct latrec_hist *resend_ns; /* from reported_at to the first slice that is sent again */
 	/* The posted slices, indexed by the low bits of their tokens. */
 	struct {
@@ -219,17 +219,17 @@ struct tent_batch {
 /* A chunk of a request, which rails move between the stages of both sides, see stage.c. */
 struct chunk {
 	struct tent_segment *s;
-	uint32_t parent; /* task */
+	uint32_t parent; /* number of the request's task */
 	uint64_t at, len; /* in the request */
 	uint32_t mine, theirs; /* slots; NO_SLOT: none */
 	uint32_t state;
 	int err;
 };
 
-/* A slot for the bytes of a peer's chunk. It is free if it has no conn and is not being copied. */
+/* A slot for the bytes of a peer's chunk. It is free if conn is NULL and no copy is under way. */
 struct landing {
 	struct conn *conn; /* NULL: the peer is gone */
-	struct buffer *buffer; /* being copied from or to */
+	struct buffer *buffer; /* the copy under way is from or to it */
 	uint32_t chunk; /* of the peer */
 	bool copying, fetched;
 };
@@ -237,7 +237,7 @@ struct landing {
 /* A peer's request for a slot. */
 struct stage_ask {
 	struct stage_msg msg;
-	uint64_t order; /* of all requests */
+	uint64_t order; /* number in the order of all such requests */
 };
 
 /* A peer that uses our memory. */
@@ -258,8 +258,8 @@ struct conn {
 	struct stage_ask asks[STAGE_SLOTS]; /* from ask_head to ask_tail: without a slot */
 	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
 	uint32_t slots; /* that the peer has */
-	bool told; /* CTL_GREW was sent, and the peer has not asked since */
-	char *text; /* of registrations, that the peer gets in parts; NULL: none */
+	bool told; /* CTL_GREW was sent, and the peer has not sent CTL_MORE since */
+	char *text; /* describes registrations; the peer gets it in parts; NULL: none */
 	size_t at, len; /* bytes of the text: those sent, and all */
 	uint32_t covers; /* the version that the peer will know */
 };
@@ -281,8 +281,7 @@ struct tent {
 	struct topo topo;
 	struct rail_map *map; /* NULL: none */
 	const struct transport *transport; /* of the first port */
-	int (*check)(uint64_t addr, uint64_t len); /* that of a transport; NULL: no transport has
-						      it */
+	int (*check)(uint64_t addr, uint64_t len); /* of a transport; NULL: there is none */
 	uint32_t n_ports;
 	struct port *ports[TENT_MAX_RAILS];
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
@@ -310,7 +309,7 @@ struct tent {
 	struct conn *conns;
 	uint32_t n_conns; /* including the importers */
 	int ctls; /* an epoll set of the listener and of conns */
-	uint64_t conns_due; /* when the first of conns has to be ended */
+	uint64_t conns_due; /* the earliest deadline of conns */
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
 	struct slab task_ids;
@@ -334,9 +333,9 @@ struct tent {
 };
 
 /* loop.c */
-/* Runs the engine's progress() in the calling thread, and wakes the thread if there was work. */
+/* Runs progress() in the calling thread, and wakes the engine's thread if there was work. */
 void loop_help(struct tent *t);
-/* Wakes the thread if it would sleep longer than @until. */
+/* Wakes the engine's thread if it would sleep longer than @until. */
 void loop_wake(struct tent *t, uint64_t until);
 void loop_watch(struct tent *t, int fd);
 void loop_watch_link(struct tent *t, const struct link *l);
@@ -449,7 +448,7 @@ void order_fini(struct tent *t);
 
 /* move.c */
 int move_create(struct tent_segment *s);
-/* @all: with the peer's messages. Returns whether there was work. */
+/* @all: also handles the peer's messages. Returns whether there was work. */
 bool move_progress(struct tent_segment *s, uint64_t now, bool all);
 /*
  * Moves all bytes of a new request in the calling thread, if a rail is idle; releases the lock

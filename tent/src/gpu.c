@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The transport of GPUs between two processes of one host. A link is a queue of copies: the GPUs'
- * engines copy between memory that this process reaches on both sides. It opens the peer's memory of
- * a GPU by its handle, and maps memory of the host from tent_alloc(). Own memory of the host is
- * pinned when it is registered. The target has no end of a link.
+ * engines copy between memory that this process reaches on both sides. This process opens the
+ * peer's memory of a GPU by its handle, and maps the peer's memory of the host if that is from
+ * tent_alloc(). Own memory of the host is pinned when it is registered. The target has no end of a
+ * link.
  */
 #include <errno.h>
 #include <stdio.h>

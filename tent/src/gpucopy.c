@@ -99,7 +99,7 @@ static int stream_of(struct gpu_copies *q, const struct gpu_memory *m)
 	return err ? err : i;
 }
 
-/* Starts a copy. Memory of the host only is copied at once. */
+/* Starts a copy. If it is between memory of the host, copies at once. */
 static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 {
 	const struct gpu_copy *c = &it->copy;
@@ -218,8 +218,7 @@ static void cancel(struct gpu_copies *q)
 static void *copier(void *arg)
 {
 	struct gpu_copies *q = arg;
-	uint32_t begun = 0, over = 0, ends[BURSTS]; /* numbers of bursts, and the item at which
-						       each ends */
+	uint32_t begun = 0, over = 0, ends[BURSTS]; /* numbers of bursts; their ends */
 
 	pthread_mutex_lock(&q->mutex);
 	while (!q->ending || begun != over) {

@@ -36,7 +36,7 @@ int gpu_memory_node(int device);
 int gpu_memory_dmabuf(const struct gpu_memory *m, uint64_t addr, uint64_t len, uint64_t *offset_p);
 
 /*
- * Opens memory of another process, with @len bytes behind @offset. NULL: the driver refuses that, or
+ * Opens memory of another process, with @len bytes after @offset. NULL: the driver refuses that, or
  * there are fewer bytes. The caller must close it with gpu_memory_close().
  */
 void *gpu_memory_open(const struct cu_ipc *handle, uint64_t offset, uint64_t len, int device);

@@ -11,9 +11,9 @@
 
 #define BACKOFF_MIN_NS 1000000ull
 #define BACKOFF_MAX_NS 1000000000ull
-#define STALL_TIMES 16 /* times the expected time of the first posted slice */
+#define STALL_TIMES 16 /* a rail may be silent for so many times the expected time of a slice */
 
-/* Binds the rail's slices that are not posted to other rails. These slices need no fence. */
+/* Binds slices of the rail to other rails. These slices were not posted, so they need no fence. */
 static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 {
 	struct list *bound = sched_bound(s, rail, priority);
@@ -26,7 +26,7 @@ static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 	}
 }
 
-/* Gives a slice of a failed rail to another rail. slice_unpost() must have been called for it. */
+/* Gives a slice of a failed rail to another rail. The caller must have called slice_unpost(). */
 static void slice_again(struct sched *s, uint32_t id)
 {
 	struct slice *sl = &s->slices[id];

@@ -76,7 +76,7 @@ static int take_all(struct tent_segment *s, struct desc *more, uint32_t version)
 	return err == -ENOMEM ? err : err ? -EPROTO : 0;
 }
 
-/* The text is complete, and covers the registrations up to this version. */
+/* Reads the text, which is complete, and covers the registrations up to this version. */
 static int read_text(struct tent_segment *s, uint32_t version)
 {
 	struct growth *g = &s->growth;

@@ -24,7 +24,10 @@ void loop_watch(struct tent *t, int fd)
 {
 	struct epoll_event e = {.events = EPOLLIN};
 
-	/* If epoll_ctl() has no memory, the thread handles events of @fd when it wakes up later. */
+	/*
+	 * If epoll_ctl() fails with -ENOMEM, the thread handles events of @fd when it wakes up
+	 * later.
+	 */
 	epoll_ctl(t->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 

@@ -176,7 +176,9 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	return 0;
 }
 
-/* @gpu: NULL: memory of the host. @fd: of the memory; -1: none. NULL: no memory is left. */
+/*
+ * @gpu: NULL: memory of the host. @fd: of the memory; -1: none. Returns NULL if no memory is left.
+ */
 static struct buffer *new_buffer(struct tent *t, uint64_t addr, uint64_t len, uint32_t location,
 	const struct gpu_memory *gpu, int fd)
 {
@@ -282,7 +284,7 @@ static int make_slots(struct tent *t, struct buffer **b_p)
 		return -ENOMEM;
 	}
 	b->state = BUFFER_READY;
-	b->id = UINT32_MAX; /* it is no registration */
+	b->id = UINT32_MAX; /* the stage is no registration */
 	err = gpu_memory_pin(at, len);
 	b->pinned = !err;
 	if (!err)

@@ -422,7 +422,7 @@ bool move_now(struct tent_segment *s, uint32_t id)
 	if (!l || l->posted)
 		return false;
 	place_slice(s, &s->pairs[pair], k, &(struct sched_slice){.length = moved.length}, &m);
-	/* The request's counts keep the memory and the segment until it ends. */
+	/* The request is counted in its memory and its segment, so both exist until it ends. */
 	s->movers++;
 	moved.from = clock_ns();
 	err = l->ops->now(l, &m, &s->t->lock);

@@ -126,7 +126,7 @@ static inline void notice_skip(struct notice_counter *c, const struct notice_mar
 		u->over = true;
 }
 
-/* The slot's first notice, counted over all slots, that may still come. */
+/* The number, counted over all slots, of the slot's first notice that may still come. */
 static inline uint64_t notice_awaited(const struct notice_counter *c, uint32_t slot)
 {
 	const struct notice_use *u = &c->slots[slot];

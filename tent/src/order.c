@@ -99,8 +99,8 @@ static void stop_waiting(struct tent *t, uint32_t id, int err)
 }
 
 /*
- * A default stream belongs to a context: if our memory is memory of a GPU, to the GPU's primary
- * context.
+ * A default stream is that of the current context. If our memory is memory of a GPU, this must be
+ * the GPU's primary context.
  */
 static int call_back(const struct cuda *cu, const struct task *k, struct order *w)
 {

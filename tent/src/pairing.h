@@ -3,8 +3,8 @@
  * Pairing: decides which rail here is connected with which rail of the peer. The functions use only
  * names and addresses, no devices.
  *
- * With a rail map it makes exactly the pairs that the map names. Without one each rail here gets
- * one partner of its own subnet: the rail of the same name, else the first of those with the fewest
+ * With a rail map, exactly the pairs in the map are made. Without a map, each rail here gets one
+ * partner of its own subnet: the rail of the same name, else the first of those with the fewest
  * partners. A rail without a partner is an error: leaving it out, or crossing subnets, would reduce
  * the bandwidth without a message.
  *

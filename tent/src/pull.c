@@ -22,7 +22,7 @@ struct view {
 	uint64_t now;
 	bool stale; /* a rail has been woken, or has failed */
 	uint32_t n,
-		rails[SCHED_MAX_RAILS]; /* those that may be used; the arrays below are of them */
+		rails[SCHED_MAX_RAILS]; /* those that may be used; only they have values below */
 	double rate[SCHED_MAX_RAILS];
 	double cost[SCHED_MAX_RAILS]; /* ns for the location's memory; negative: not usable */
 	double fastest, all; /* the highest rate, and the sum of the rates */
@@ -209,7 +209,10 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 		uint64_t length;
 		double at;
 
-		/* Most rails without room fail already with the longest slice, which is cheaper. */
+		/*
+		 * Checks the longest slice first, which takes little time. Most rails without room
+		 * fail here.
+		 */
 		if (v->cost[r] < 0 || !has_room(s, v, r, h->block + PLAN_TAIL))
 			continue;
 		length = length_for(s, v, h, r);
@@ -316,7 +319,9 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 		}
 		if (others_sooner(s, v, &h, rail, at)) {
 			leave_room(v, &h);
-			/* Decide again then: the others may be slower than estimated. */
+			/*
+			 * Decide again at that time: the other rails may be slower than estimated.
+			 */
 			if ((uint64_t)at < s->wake_at)
 				s->wake_at = (uint64_t)at + 1;
 			return true;

@@ -92,12 +92,12 @@ struct rail_ops {
 	int (*post)(void *arg, uint32_t rail, const struct sched_slice *slice);
 	/*
 	 * Must begin a fence, after which nothing posted on the rail can arrive any more: the peer
-	 * moves its queue pair to the error state. The user must call sched_fenced() once with the
-	 * same epoch, with an error if the peer is lost.
+	 * moves its queue pair to the error state. The caller must call sched_fenced() once with
+	 * the same epoch, with an error if the peer is lost.
 	 */
 	void (*fence)(void *arg, uint32_t rail, uint32_t epoch);
 	/*
-	 * Makes the rail's link, and requests the other end from the peer. The user must call
+	 * Makes the rail's link, and requests the other end from the peer. The caller must call
 	 * sched_connected() once with the same epoch, then send a message without data over the
 	 * link, and call sched_probed() with the result. 0, or -errno: there is no link.
 	 */
@@ -139,8 +139,8 @@ struct sched_attr {
 	 */
 	uint64_t wake_ns;
 	uint32_t most_awake;
-	uint32_t max_requests; /* 0: 64 */
-	uint32_t max_slices; /* bound to rails at a time, in all requests; 0: 4096 */
+	uint32_t max_requests; /* most open requests; 0: 64 */
+	uint32_t max_slices; /* most slices bound to rails at a time; 0: 4096 */
 	uint64_t probe_timeout_ns; /* most time of an open, including its probe; 0: 2 ms */
 	uint64_t first_open_ns; /* the same for a rail's first open: rails begin closed, and the
 				  first sched_run() opens them. 0: rails begin in use */
@@ -156,7 +156,8 @@ struct sched_request {
 	const uint64_t *cuts; /* see plan.h; valid until rail_ops.done */
 	uint32_t n_cuts;
 	uint32_t location;
-	uint32_t priority; /* 0 goes first; less than `priorities` of the configuration */
+	uint32_t priority; /* 0: the most urgent class; less than `priorities` of the
+			      configuration */
 	bool write;
 };
 

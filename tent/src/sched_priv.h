@@ -38,7 +38,7 @@ struct slice {
 	uint32_t errors;
 	bool posted;
 	bool again; /* a rail that had the slice has failed */
-	bool alone; /* nothing else was posted on the rail when this slice was */
+	bool alone; /* nothing else was posted on the rail when this slice was posted */
 	int status; /* of a mark: the last error */
 };
 
@@ -182,13 +182,16 @@ static inline uint32_t slice_take(struct sched *s, const struct slice *values)
 
 /* ---- turns.c: classes ---- */
 
-/* class_grow(): @n more units wait. class_shrink(): @n fewer. class_serve(): @bytes are posted. */
+/*
+ * class_grow(): @n more bytes or slices wait. class_shrink(): @n fewer. class_serve(): @bytes were
+ * posted.
+ */
 void class_grow(struct sched *s, uint32_t priority, uint64_t n);
 void class_shrink(struct sched *s, uint32_t priority, uint64_t n);
 void class_serve(struct sched *s, uint32_t priority, uint64_t bytes);
 /*
- * The class whose turn it is, of the classes in which something waits and whose bit is not set in
- * @without. SCHED_PRIORITIES: there is no such class.
+ * The class that is served next, of the classes with waiting bytes or slices whose bit in @without
+ * is not set. SCHED_PRIORITIES: there is no such class.
  */
 uint32_t class_next(const struct sched *s, uint32_t without);
 

@@ -25,7 +25,7 @@ void serve_watch(struct tent *t, int fd, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
-	/* If epoll_ctl() has no memory, the peer gets no answer. */
+	/* If epoll_ctl() fails with -ENOMEM, the peer gets no answer. */
 	epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e);
 }
 
@@ -108,11 +108,11 @@ static void count_mark(void *arg, const struct notice_mark *mark)
 		give_notices(c, NOTICES, false);
 }
 
-/* Handles the bytes of a notice, and if links carry no marks, the notice. */
+/* Handles a message with the bytes of a notice. If links carry no marks, it is also the mark. */
 static int on_notice(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	if (t->transport->marks && !msg->mark.len)
-		return -EPROTO; /* the queues of links limit the number of marks */
+		return -EPROTO; /* marks must come over links, whose queues limit their number */
 	if (notice_note(&c->counter, &msg->mark, msg->note))
 		give_notices(c, NOTICES, false);
 	if (!t->transport->marks)
@@ -375,9 +375,9 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 }
 
 /*
- * Accepts connections. With MAX_STRANGERS connections that have not presented the key, or without a
- * free descriptor, the oldest of them is closed. Each connection is read at least once before it is
- * closed.
+ * Accepts connections. If MAX_STRANGERS connections have not presented the key, or there is no free
+ * descriptor, closes the oldest of these connections. Each connection is read at least once before
+ * it is closed.
  */
 static bool accept_some(struct tent *t, uint64_t now)
 {

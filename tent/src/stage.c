@@ -5,7 +5,7 @@
  * the slot and the memory. Many chunks are under way, so copies and rails work at the same time.
  *
  *	a write	LOADING		our GPU copies to our slot
- *		ASKING		STAGE_TAKE: the peer gives a slot
+ *		ASKING		STAGE_TAKE: the peer reserves a slot
  *		MOVING		over rails, as a request of its own
  *		LANDING		STAGE_LAND: the peer's GPU copies from its slot
  *	a read	ASKING		STAGE_FETCH: the peer's GPU copies to a slot of the peer
@@ -31,7 +31,7 @@ enum {
 	CHUNK_ENDED,
 };
 
-#define OF_LANDING (1ull << 32) /* bit of a copy's token: the rest is a slot, else a chunk */
+#define OF_LANDING (1ull << 32) /* in a copy's token: the other bits are a slot, else a chunk */
 
 static uint64_t slot_at(const struct buffer *stage, uint32_t slot)
 {

@@ -63,7 +63,7 @@ static struct tcp_region *with_key(struct tcp_rail *p, uint32_t key)
 	return r;
 }
 
-/* The memory of a frame; NULL: its key is not that of a registration with all of the bytes. */
+/* The memory of a frame; NULL: no registration with the frame's key contains all of its bytes. */
 static void *memory_of(struct tcp_rail *p, const struct frame *f)
 {
 	const struct tcp_region *r = with_key(p, f->key);

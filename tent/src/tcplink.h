@@ -2,8 +2,8 @@
 /*
  * The protocol of the transport over TCP, and the connections of its links. A link is STREAMS
  * connections from the initiator to the target. The initiator sends frames, and the target's engine
- * copies between the connections and its memory. It replies to the frames of a connection in their
- * order, when the bytes of the frame are in place:
+ * copies between the connections and its memory. The engine replies to the frames of a connection
+ * in their order, when the bytes of the frame are in place:
  *
  *	PROBE					-> reply
  *	WRITE key, addr, len; then len bytes	-> reply
