@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 
 #define HEAD 4096u /* bytes read at the start of a mapped file, for its program headers */
-#define NOTES 4096u /* bytes of a segment of notes that are read */
+#define NOTES 4096u /* most bytes that are read of a segment of notes */
 #define ELEMENTS 4096u /* most elements of an array that is summed up */
 #define READS (1u << 20) /* most reads of a process; full tables of five libraries need half */
 

@@ -13,7 +13,7 @@
 #include "base/live.h"
 
 struct live_value {
-	char name[13], word[16]; /* "": the value is none of the words */
+	char name[13], word[16]; /* word: "" if the value has no word */
 	bool known; /* the memory could be read */
 	enum live_form form;
 	uint64_t value; /* LIVE_SIGNED: sign-extended */
@@ -22,7 +22,7 @@ struct live_value {
 struct live_object {
 	char layer[12], kind[12], name[LIVE_NAME];
 	uint64_t address;
-	uint32_t tid; /* the thread that waits, in the innermost pid namespace; 0: none does */
+	uint32_t tid; /* the thread that waits, in the innermost pid namespace; 0: there is none */
 	uint64_t since; /* CLOCK_MONOTONIC, ns */
 	uint32_t n_values;
 	struct live_value value[LIVE_FIELDS];

@@ -122,7 +122,8 @@ static const char *live_why(int err)
 	case -ESRCH:
 		return "no such process";
 	case -EPERM:
-		return "may not be read: be its user, and root where kernel.yama.ptrace_scope is not 0";
+		return "may not be read: run shmls as its user, or as root if "
+		       "kernel.yama.ptrace_scope is not 0";
 	case -E2BIG:
 		return "its tables are forged";
 	default:

@@ -135,7 +135,7 @@ static void print_header(const struct row_peers *p)
 {
 	printf("%12s %12s", "size, B", "tent, GB/s");
 	for (int i = 1; i < p->n; i++)
-		printf(" %11s, GB/s %14s %12s", p->movers[i].name, "tent to that", "by CPU time");
+		printf(" %11s, GB/s %14s %12s", p->movers[i].name, "tent / peer", "by CPU time");
 	printf("\n");
 }
 

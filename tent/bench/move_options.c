@@ -68,8 +68,7 @@ static const struct arg_row rows[] = {
 	{"location", 0, "WHERE", ARG_TEXT, AT(location),
 		.help = "location of the memory: cpu:N, or cuda:N for memory of a GPU"},
 	{"alloc", 0, NULL, ARG_FLAG, AT(alloc),
-		.help = "memory from tent_alloc(): with that on both sides copying threads need no "
-			"kernel"},
+		.help = "memory from tent_alloc(): if both sides use it, copying threads need no kernel"},
 	{"memory", 0, "N", ARG_SIZE, AT(memory), .min = 4096, .max = 1ull << 40,
 		.unset = "256M; with --fork: what the requests need",
 		.help = "of a server, or with --fork: bytes that clients may use"},
@@ -100,13 +99,13 @@ static const struct arg_row rows[] = {
 		.help = "compare every byte; the bandwidth then includes the comparing"},
 	{"peer", 0, "NAME,...", ARG_CALL, .read = read_peers, .sets = CLIENT, .with = "fork",
 		.not_with = "op batch threads priority count check stats prometheus trace",
-		.help = "instead of the rows: one write at a time, beside memcpy in this process, cma "
+		.help = "compare one write at a time with memcpy in this process, cma "
 			"(process_vm_writev) or ucx (put: over posix with --alloc, else over its cma) "
 			"(built in: " PEERS ")"},
 	{"stats", 0, NULL, ARG_FLAG, AT(stats), .sets = CLIENT,
 		.help = "print at the end how much each rail carried"},
 	{"prometheus", 0, "FILE", ARG_TEXT, AT(prometheus), .sets = CLIENT,
-		.help = "the same as text for Prometheus; - is standard output"},
+		.help = "write the statistics as text for Prometheus; - is standard output"},
 	{"trace", 0, "FILE", ARG_TEXT, AT(trace), .sets = CLIENT,
 		.help = "bytes that each rail has carried over time, CSV, a row per rail and 10 ms"},
 	{"json", 0, "FILE", ARG_TEXT, AT(json), .sets = CLIENT,

@@ -16,7 +16,7 @@ struct ucx;
  * returns 0, or 1 after it has printed why.
  */
 int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p);
-/* Serves until the client, after its first put, sends a byte, which arrives at @fd. */
+/* Serves until a byte arrives at @fd. The client sends the byte after its first put. */
 void ucx_serve(struct ucx *u, int fd);
 
 /* @remote: address of the server's memory, for puts over cma. */
@@ -27,7 +27,7 @@ int ucx_put(void *u, const uint8_t *from, uint64_t len);
 /* NULL is allowed. */
 void ucx_close(struct ucx *u);
 
-#else /* no option asks for it */
+#else /* never called: without UCX no option requests it */
 
 static inline int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p)
 {

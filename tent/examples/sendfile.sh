@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Moves a file of 100 MB, in two pieces, and an empty one, and compares them; then one that cannot be read.
+# Moves a file of 100 MB in two pieces, and an empty file, and compares them. Then tries a file that cannot be read.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -r "$dir"' EXIT

@@ -35,7 +35,7 @@ int revoke_begin(struct tent *t, struct buffer *b)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
 		b->n_awaits++;
-		ctl_send(&c->ctl, &msg); /* if this fails, the peer does not confirm */
+		ctl_send(&c->ctl, &msg); /* without the message there is no confirmation */
 	}
 	return 0;
 }

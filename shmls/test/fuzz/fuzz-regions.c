@@ -38,7 +38,7 @@
 #include "support/fuzz.h"
 
 #define PAGE ((size_t)4096)
-#define CALLS 256 /* made for one input */
+#define CALLS 256 /* most calls of one input */
 #define PAYLOAD 256
 
 enum { LAYER = 1, SERVED = 2, GROUP = 4, DEAD = 8, EVENTS = 16 };
