@@ -115,8 +115,8 @@ static const struct rail_ops fake_ops = {
 
 /*
  * Sets the attributes of a scheduler of this mode, which the caller may change before
- * fake_create(). There are two local and two remote rails; for location 1 it is the other way
- * round.
+ * fake_create(). For location 0, rails 0 and 1 are local and rails 2 and 3 remote; for location 1,
+ * rails 2 and 3 are local.
  */
 static inline void fake_init(enum tent_mode mode)
 {

@@ -4,8 +4,8 @@
  * test, which reads and writes it. Only the driver reaches the memory of a GPU, so the child itself
  * fills and compares its memory.
  *
- * TENT_RAILS=gpu:N, shm:N or tcp:N names the rails, mix:N adds N over TCP to the adapters; without it
- * they are adapters.
+ * TENT_RAILS=gpu:N, shm:N or tcp:N: N rails of this kind; mix:N: the adapters and N rails over TCP;
+ * otherwise the adapters.
  */
 #ifndef TENT_TEST_GPUDUO_H
 #define TENT_TEST_GPUDUO_H

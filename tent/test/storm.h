@@ -57,15 +57,18 @@ struct plan {
 	atomic_uint news; /* +1 at each notice that the engine takes, and when it may die */
 	int process;
 	enum storm_rails kind;
-	uint32_t rails; /* a bit per adapter; of SHM: the number of rails */
+	uint32_t rails; /* a bit per adapter; with SHM: the number of rails */
 	uint32_t tcp; /* the number of rails over TCP */
 	uint32_t threads, priorities, max_tasks;
-	uint32_t rounds; /* minimum */
+	uint32_t rounds; /* minimum number of rounds */
 	int rail_wait_ms;
 	uint64_t parts;
 	const char *mode; /* of the configuration */
 	uint32_t imports; /* a bit per engine */
-	/* Destinations of the visitors of all engines, then sources of this visitor for all. */
+	/*
+	 * First the destinations of the visitors of all engines, then this visitor's sources for
+	 * all engines.
+	 */
 	uint8_t *visits;
 	uint8_t *remote, *local, *briefs[BRIEFS];
 	atomic_bool gone[BRIEFS]; /* unregistered */
@@ -80,7 +83,7 @@ struct world {
 	bool hca;
 	/* +1 when exported, imported, finished or over changes, and when a process ends */
 	atomic_uint news;
-	uint32_t cancels, notifies; /* percent of batches, of requests */
+	uint32_t cancels, notifies; /* percent of the batches, percent of the requests */
 	atomic_uint exported, imported; /* processes */
 	atomic_uint finished; /* a bit per process */
 	atomic_bool over; /* all live processes have finished */
@@ -168,7 +171,7 @@ struct engine {
 	struct tent *t;
 	struct tent_segment *segments[ENGINES];
 	atomic_uint values[ENGINES]; /* number of notice values in use, per peer */
-	atomic_uint freed; /* batches; workers wait for a free task until it grows */
+	atomic_uint freed; /* number of freed batches; workers without a free task wait for more */
 	int ending; /* an eventfd: readable when the taker and visitor must end */
 	pthread_t taker, visitor;
 	struct worker {

@@ -136,7 +136,7 @@ TEST(it_is_mapped_and_unmapped)
 	duo_import(d.text);
 	CHECK(!copies('b'));
 	duo_ask('u');
-	CHECK_EQ(mappings(), OWN); /* the confirmation came after that */
+	CHECK_EQ(mappings(), OWN); /* the memory was unmapped before the confirmation */
 	CHECK(duo_move(TENT_WRITE, 0, 1, 0));
 	test_filled(d.theirs, LEN, 'b');
 }

@@ -274,7 +274,7 @@ TEST(shared_links_are_shared)
 	/* Both rails send at 6 bytes per ns. */
 	CHECK(near(e.at[0], 1000 / 6. + 100) && near(e.at[1], 1000 / 6. + 100));
 	/*
-	 * First come: rail 0 sends at 10 bytes per ns until 100 ns; rail 1 at 2 until then, then at
+	 * In order: rail 0 sends at 10 bytes per ns until 100 ns; rail 1 at 2 until then, then at
 	 * 10.
 	 */
 	n = net_of(&e, 2, 12);

@@ -29,7 +29,10 @@ static double ratio(const char *name)
 	return mean;
 }
 
-/* Because of empty slices and charges that are not released, one rail after the other is unused. */
+/*
+ * Because of empty slices and charges that are not released, one rail after the other is not used
+ * any more.
+ */
 TEST(ledger_drift)
 {
 	CHECK(ratio("healthy-33x64k") > 4);

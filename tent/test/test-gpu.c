@@ -188,14 +188,14 @@ SOFT_TEST(a_request_after_work_of_a_stream)
 	part_fill(&d.mine, 0, LEN, 1);
 	s = stream_that_fills(2);
 	b = start_after(s);
-	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0); /* this one does not wait */
+	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0); /* a request without the stream does not wait */
 	CHECK_EQ(duo_ask(HAS, 0, LEN, 1), 1);
 	CHECK_EQ(state_of(b), TENT_WAITING);
 	CHECK_EQ(tent_batch_free(b), -EBUSY);
 	gpu.softgpu_hold_stream(NULL);
 	CHECK_EQ(duo_end(b), 0);
 	CHECK_EQ(duo_ask(HAS, 0, LEN, 2), 1);
-	CHECK_EQ(duo_end(start_after(s)), 0); /* which has no more work */
+	CHECK_EQ(duo_end(start_after(s)), 0); /* the stream has no more work */
 	CHECK_EQ(gpu.cu.stream_destroy(s), 0);
 }
 
@@ -465,7 +465,7 @@ GPU_TEST(the_peer_dies)
 GPU_TEST(the_gpu_of_the_peer_fails)
 {
 	if (duo_rails("gpu:"))
-		return; /* the GPU of this side copies */
+		return; /* only the GPU of this side copies */
 	duo_open(&(struct duo_attr){.len = LEN});
 	if (!gpu_is_soft())
 		return;
@@ -553,7 +553,7 @@ GPU_TEST(cancelled_requests_end)
 	b = duo_start(TENT_WRITE, 0, 32 * MIB);
 	tent_cancel(b);
 	if (gpu.softgpu_hold) {
-		CHECK_EQ(tent_wait(b, 0), -ETIMEDOUT); /* its copies under way */
+		CHECK_EQ(tent_wait(b, 0), -ETIMEDOUT); /* its copies are under way */
 		gpu.softgpu_hold(0);
 	}
 	CHECK_EQ(tent_wait(b, -1), -ECANCELED);

@@ -146,12 +146,12 @@ TEST(memory_comes_and_goes)
 }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define MANY 1000 /* they take ten times as long there */
+#define MANY 1000 /* with a sanitizer each takes ten times as long */
 #else
 #define MANY 10000
 #endif
 
-/* Two importers learn of most of them after their import. */
+/* Two importers learn of most of these registrations after their import. */
 TEST(many_registrations)
 {
 	const uint32_t n = MANY, before = 100, len = 64;
@@ -224,7 +224,7 @@ TEST(nobody_registers_more)
 	CHECK_EQ(tent_segment_await(d.s, duo_ask('r'), -1), 0);
 	duo_kill();
 	CHECK_EQ(tent_segment_await(d.s, 3, -1), -ECONNRESET);
-	CHECK_EQ(tent_segment_await(d.s, 2, -1), 0); /* it has been reached */
+	CHECK_EQ(tent_segment_await(d.s, 2, -1), 0); /* version 2 has been reached before */
 	CHECK_EQ(duo_move(TENT_WRITE, LATER, PIECE, 0), -ECONNRESET);
 }
 

@@ -29,7 +29,7 @@ TEST(one_outage_is_one_exclusion)
 	CHECK_EQ(fake_rail(0).exclusions, 1);
 }
 
-/* Excludes rail 0. Its link is closed, and no other has been opened. */
+/* Excludes rail 0. Its link is closed, and no other link has been opened. */
 static void exclude(void)
 {
 	sched_rail_down(f.s, f.now, 0);
@@ -204,7 +204,7 @@ TEST(rails_may_begin_closed)
 	f.now++;
 	fake_run();
 	CHECK_EQ(fake_rail(3).state, RAIL_DOWN);
-	CHECK(f.wake <= f.now + 1000000); /* it is tried again */
+	CHECK(f.wake <= f.now + 1000000); /* the rail is tried again */
 	CHECK_EQ(fake_submit(64 * SLICE), 0);
 	fake_finish(1, 0);
 }
@@ -298,7 +298,7 @@ TEST(a_mark_that_is_silent_has_a_deadline)
 	CHECK(sched_idle(f.s));
 }
 
-/* Missing memory ends its request; the rail carries the next ones. */
+/* If a slice's memory is missing, its request ends; the rail carries the next requests. */
 TEST(a_slice_that_no_rail_can_carry)
 {
 	for (size_t i = 0; fake_each(i); i++) {

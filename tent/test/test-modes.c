@@ -195,7 +195,7 @@ TEST(pull_leaves_the_tail_to_the_fast)
 	fake_finish(2, 0);
 }
 
-/* Idle rails do not leave a slice to each other, whatever their rates and its length. */
+/* An idle rail does not leave a slice to another idle rail, whatever the rates and the length. */
 TEST(pull_leaves_nothing_to_idle_rails)
 {
 	uint64_t seed = test_seed();
@@ -416,7 +416,7 @@ TEST(pull_offers_an_idle_rail_of_the_best_tier)
 	CHECK_EQ(sched_idle_rail(f.s, 1), SCHED_NO_RAIL);
 	fake_end(0, 0, 0);
 	CHECK_EQ(sched_idle_rail(f.s, 1), 2);
-	CHECK_EQ(fake_submit(64 * MIB), 0); /* some of it waits */
+	CHECK_EQ(fake_submit(64 * MIB), 0); /* a part of the request waits */
 	CHECK_EQ(sched_idle_rail(f.s, 1), SCHED_NO_RAIL);
 	fake_start(TENT_BASELINE);
 	CHECK_EQ(sched_idle_rail(f.s, 0), SCHED_NO_RAIL);
@@ -475,7 +475,7 @@ TEST(moves_beside_others_are_no_samples)
 	CHECK(fake_rail(m.rail).rate < rate);
 }
 
-/* The rail that is awake gets the slices, and others if it fails. */
+/* The rail that is awake gets the slices. If it fails, another rail is woken. */
 TEST(pull_wakes_another_for_a_failed_rail)
 {
 	fake_init(TENT_PULL);

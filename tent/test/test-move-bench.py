@@ -35,7 +35,7 @@ def refused(*args, words="give"):
 
 
 def from_server(*args):
-    """Runs a client of a server in another process, which ends when the client does."""
+    """Runs a server in another process, and a client. The server ends when the client does."""
     port = str(free_port())
     with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
         for _ in range(1000):

@@ -196,7 +196,7 @@ TEST(who_dies_has_no_gaps)
 	next_is(15);
 }
 
-/* The bytes of a notice are bounded, and come once. */
+/* The number of bytes of a notice is limited, and the bytes come once. */
 TEST(notes_are_checked)
 {
 	struct tent_note note;

@@ -26,7 +26,7 @@ static void await_return(uint32_t i)
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
 }
 
-/* The end of a case with one outage of rail @i, which carries slices again. */
+/* Ends a case: checks that rail @i had one outage, and carries slices again. */
 static void ends_well(uint32_t i)
 {
 	CHECK_EQ(outage_rail(i).exclusions, 1);
@@ -226,7 +226,7 @@ TEST(notices_after_some_that_failed)
 	duo_ask('e');
 }
 
-/* Each rail has an outage at the same time: the request waits for one of them. */
+/* All rails have an outage at the same time: the request waits until one is up again. */
 TEST(all_rails_fail_and_come_back)
 {
 	open_well();

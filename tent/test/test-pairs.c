@@ -33,7 +33,7 @@ static void check_pair(uint32_t i, const char *local, const char *remote)
 	CHECK(!strcmp(r.name, local) && !strcmp(r.remote, remote));
 }
 
-/* The import fails with this error and these words, and then nothing is left of it. */
+/* Checks that the import fails with this error and a message that contains @words. */
 static void refused(const struct duo_attr *a, int err, const char *words)
 {
 	struct duo_attr attr = *a;

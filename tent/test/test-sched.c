@@ -85,7 +85,7 @@ TEST(refuses_bad_requests)
 	}
 }
 
-/* Checks the bytes that rails have been given and not ended: posted, and bound for later. */
+/* Checks that each ledger is the sum of the slices that are posted on the rail or bound to it. */
 static void check_ledger(void)
 {
 	uint64_t posted[FAKE_RAILS] = {0};

@@ -18,7 +18,10 @@ static uint64_t bytes_of(const char *name)
 	return 0;
 }
 
-/* A stream of requests; the slow rail carries what it can in the time of the others. */
+/*
+ * A stream of requests. While the other rails are busy, the slow rail carries as much as its rate
+ * permits.
+ */
 static bool bytes_follow(void)
 {
 	double fast, slow, remote;
@@ -48,7 +51,7 @@ TEST(bytes_follow_the_rates)
 
 /*
  * A stream over adapters and a rail over TCP, which is much faster here. All rails are busy all the
- * time, so each carries what it can.
+ * time, so each carries as much as its rate permits.
  */
 static bool bytes_follow_beside(void)
 {

@@ -154,7 +154,7 @@ GPU_TEST(copies_are_waited_for)
 	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = host_await(&c, CTL_UNREGISTER).rail};
 	CHECK_EQ(ctl_send(&c, &m), 0);
-	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* so it was read */
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* so m was read */
 	for (int i = 0; i < 1000; i++) {
 		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
 		sched_yield();
@@ -183,7 +183,10 @@ static int answered(struct tent *t, struct tent_segment *s, uint32_t chunk, uint
 	return err;
 }
 
-/* The host, and an engine with memory for the request. Returns the engine; NULL: the GPU is a real one. */
+/*
+ * Opens the host, and an engine with memory for the request. Returns the engine; NULL: the GPU is a
+ * real one.
+ */
 static struct tent *open_both(struct tent_request *r, char **text_p)
 {
 	struct tent *t;

@@ -54,7 +54,7 @@ static uint32_t draw_rails(uint64_t *seed, uint32_t kinds)
 
 		while (!some)
 			some = (uint32_t)test_rand(seed) & half;
-		/* With few rails there is often none left. */
+		/* One rail only, in half of the cases, so that faults often leave no rail. */
 		if (storm_chance(seed, 50))
 			some &= -some;
 		if (kinds >> kind & 1)

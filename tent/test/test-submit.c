@@ -183,7 +183,7 @@ TEST(an_engine_ends_after_the_copy)
 
 /* ---- the end of a mapping ---- */
 
-#define MAPPED (320 * KIB) /* unmapping so many bytes is held, but not in the child */
+#define MAPPED (320 * KIB) /* munmap() of so many bytes is held, but not in the child */
 
 int __real_munmap(void *at, size_t len);
 int __wrap_munmap(void *at, size_t len);
@@ -225,7 +225,10 @@ TEST(a_mapping_ends_without_the_lock)
 
 #define THREADS 8
 
-/* @arg: the thread's place in the memory. Writes and reads until the peer has ended it. */
+/*
+ * @arg: the thread's place in the memory. Writes and reads until the peer has ended the
+ * registration.
+ */
 static void *until_refused(void *arg)
 {
 	size_t at = *(const size_t *)arg;

@@ -78,7 +78,7 @@ static void open_initiator(void)
 	CHECK_EQ(tcp_transport.link(port, &peer, &it.link), 0);
 	CHECK_EQ(it.link->ops->connect(it.link, &theirs), 0);
 	CHECK_EQ(it.link->ops->post_probe(it.link, 5), 0);
-	CHECK_EQ(it.link->ops->post_probe(it.link, 6), -ENOTCONN); /* one at a time */
+	CHECK_EQ(it.link->ops->post_probe(it.link, 6), -ENOTCONN); /* only one probe at a time */
 	for (int i = 0; i < STREAMS; i++) {
 		struct greeting g;
 		struct frame f;
@@ -183,7 +183,7 @@ TEST(replies_of_a_stranger)
 	}
 }
 
-/* A read gets its own bytes, however they come, and no others. */
+/* A read gets exactly its own bytes, in whatever portions they come. */
 TEST(bytes_of_a_read)
 {
 	uint8_t bytes[PAGE];
@@ -210,7 +210,7 @@ TEST(bytes_of_a_read)
 	test_filled(memory + 2 * PAGE, 2 * PAGE, 'm');
 }
 
-/* One connection fails: all that is posted ends. */
+/* One connection fails: all posted moves end. */
 TEST(a_link_fails_as_a_whole)
 {
 	int fd;

@@ -427,7 +427,7 @@ static void is_told(struct ctl *c, uint32_t id)
 	CHECK_EQ(host_await(c, CTL_UNREGISTER).rail, id);
 }
 
-/* True: the engine tells a peer of this registration. */
+/* True: the engine describes this registration to a peer. */
 static bool tells(struct ctl *c, uint32_t id)
 {
 	AT_END(end_free) char *text = host_memory(c, 0);
@@ -668,7 +668,7 @@ TEST(importers_are_many)
 	munmap(more, HOST_LEN);
 }
 
-/* The number of the engine's sockets, which are in this process; and one of them. */
+/* Returns the number of the engine's sockets, which are in this process. Writes one of them. */
 static uint32_t served(int *fd_p)
 {
 	uint32_t n = 0;

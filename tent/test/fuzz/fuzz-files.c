@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: the files that a user names. Each input is read as a configuration, as a topology and
- * as a rail map. An accepted file has values within their limits. A refused file has an error of
- * one line, and changes nothing.
+ * as a rail map. An accepted file has values within their limits. A refused file causes an error
+ * message of one line, and changes nothing.
  */
 #include <math.h>
 #include <stdio.h>

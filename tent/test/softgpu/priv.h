@@ -67,7 +67,7 @@ struct cu_stream {
 struct cu_event {
 	struct cu_context *context;
 	uint64_t recorded; /* the number of cuEventRecord calls */
-	uint64_t reached; /* how many of them streams have executed */
+	uint64_t reached; /* the number of these calls that streams have executed */
 };
 
 struct gpu {
