@@ -91,7 +91,7 @@ struct tent_attr {
 	size_t size; /* sizeof(struct tent_attr). 0: the struct ends with rail_wait_ms, the last
 			field of the first version */
 	const char *config; /* configuration: JSON text, see tent(7). NULL: the defaults */
-	const char *config_file; /* the name of a file with that text; only one of the two */
+	const char *config_file; /* the name of a file with that text; set only one of the two */
 	const char *address; /* where peers reach this engine by TCP: a host name or address of
 				this host. NULL: 127.0.0.1, peers on this host only */
 	uint16_t port; /* the TCP port at that address; 0: any free port */
@@ -287,8 +287,8 @@ struct tent_remote {
 };
 
 /*
- * Writes number @i of the registrations that exist now, counted from 0 in the order of their
- * addresses. -ENOENT: there is no such registration.
+ * Writes registration number @i. The registrations that exist now are counted from 0, in the order
+ * of their addresses. -ENOENT: there is no such registration.
  */
 int tent_segment_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p,
 	size_t size);
@@ -415,8 +415,8 @@ struct tent_note {
 /*
  * Takes a notice: the values `notify` and `note` of a peer's request that has ended, see struct
  * tent_request. The notices of one peer come in the order in which the bytes of its requests were
- * in place. -EAGAIN: there is none. While 4,096 notices have not been taken, further requests with
- * a notice wait at the peers.
+ * in place. While 4,096 notices have not been taken, further requests with a notice wait at the
+ * peers. -EAGAIN: there is no notice.
  */
 int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 
@@ -461,10 +461,10 @@ struct tent_rail_stats {
 };
 
 /*
- * Writes the statistics of pair of rails number @i of a segment, counted from 0. -ENOENT: there is
- * no such pair. A program that wants to know when a rail is lost or comes back must call this
- * function regularly, for example each time that tent_wait() returns -ETIMEDOUT. After each loss,
- * even a short one, `exclusions` is higher; `up` then tells whether the rail is back.
+ * Writes the statistics of the segment's pair of rails with number @i, counted from 0. A program
+ * that wants to know when a rail is lost or comes back must call this function regularly, for
+ * example each time that tent_wait() returns -ETIMEDOUT. After each loss, even a short one,
+ * `exclusions` is higher; `up` then tells whether the rail is back. -ENOENT: there is no such pair.
  */
 int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p,
 	size_t size);
