@@ -425,9 +425,9 @@ int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /*
- * Returns a descriptor that is readable while there is a notice. The engine owns it. If a peer has
- * died, its notice never comes. The program must detect the death of a peer by its own means, such
- * as the connection over which it has sent the description.
+ * Returns a descriptor that is readable while there is a notice. The engine owns the descriptor. If
+ * a peer has died, its notice never comes. The program must detect the death of a peer by its own
+ * means, such as the connection over which it has sent the description.
  */
 int tent_notice_fd(struct tent *t);
 
