@@ -21,7 +21,7 @@ struct options {
 	uint32_t port, size, allowance, endpoints, ring_size;
 	struct arg_list depths;
 	uint32_t max_depth;
-	uint32_t rate; /* calls per second; 0: as fast as they end */
+	uint32_t rate; /* calls per second; 0: no limit */
 	double duration; /* s */
 	bool both;
 	bool events; /* sleep instead of polling */
@@ -29,8 +29,8 @@ struct options {
 	FILE *json; /* NULL: none */
 };
 
-/* Both sides use the same values. The struct is sent as it is, because both machines must be of the
- * same type. */
+/* Both sides use the same values. The struct is sent without conversion: both machines must be of
+ * the same type. */
 struct plan {
 	uint32_t size, allowance, endpoints, ring_size, max_depth, events;
 };
@@ -50,7 +50,7 @@ struct result {
 };
 
 /*
- * An implementation of calls: copyrpc or UCX. A slot is a place for a pending call, and belongs to
+ * An implementation of calls: copyrpc or UCX. A slot has room for one pending call, which uses
  * endpoint slot / depth.
  */
 struct client;
@@ -63,8 +63,8 @@ struct impl {
 	/* Polls, and calls slot_ended(c, slot) for each answer. Returns 0 if there was nothing to
 	 * do. */
 	int (*poll)(void *self, struct client *c);
-	/* Sleeps until poll has work, @fd (-1: none) is readable, or @ms are over (-1: no limit).
-	 * NULL: not possible. */
+	/* Sleeps until poll has work, @fd (-1: none) is readable, or @ms milliseconds have passed
+	 * (-1: no limit). NULL: this implementation cannot sleep. */
 	void (*sleep)(void *self, int fd, int ms);
 	struct counts (*counts)(void *self);
 	void (*close)(void *self);
@@ -85,8 +85,8 @@ void get(int fd, void *data, size_t len);
 /* Ends the program with one line about the wrong option, and status 2. */
 _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...);
 
-/* Ends the program if there is no such mlx5 device, without opening any. If there is none at all,
- * and none is named, executes the program again under the software HCA. */
+/* Ends the program if there is no such mlx5 device; opens none. If @device is NULL and there is no
+ * mlx5 device at all, executes the program again under the software HCA. */
 void hca_check(const char *device, char **argv);
 
 /* Reads the counts of the software HCA for this process. Returns false, with *c unchanged, if there
@@ -96,7 +96,7 @@ bool hca_counts(struct counts *c);
 /* True if the rings of the endpoints (two per endpoint, at @ends ends) fit into the memory. */
 bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends);
 
-/* Ends the program when there is nothing to run: 0 after --help, else 2. */
+/* Ends the program after --help, with status 0, and after a wrong option, with status 2. */
 void options_parse(struct options *o, int argc, char **argv);
 
 void report_begin(const struct options *o);

@@ -22,11 +22,11 @@ _Noreturn void fail(const char *what, int err)
 
 uint8_t payload[PAYLOAD_MAX];
 
-#define CONNECT_MS 3000 /* the server may start with the client */
+#define CONNECT_MS 3000 /* the server may be started at the same time as the client */
 #define GUESTS 64 /* connections that have not sent their hello */
-#define END UINT32_MAX /* instead of an implementation: the client has finished */
+#define END UINT32_MAX /* sent in place of an implementation's number: the client has finished */
 
-/* ------------------------------------------------------------ the control line */
+/* ------------------------------------------------------------ the control connection */
 
 void put(int fd, const void *data, size_t len)
 {
@@ -125,10 +125,11 @@ static _Noreturn void client_left(const struct options *o)
 {
 	if (o->both)
 		exit(1);
-	fail("the client left before the end, see what it says", ECONNRESET);
+	fail("the client ended early, see its error message", ECONNRESET);
 }
 
-/* 's' on the control line asks for the counts, 'n' for the next implementation. */
+/* On the control connection the client sends 's' to get the counts, and 'n' to continue with the
+ * next implementation. */
 static void serve_one(const struct options *o, const struct impl *impl, const struct plan *p,
 	int fd)
 {
@@ -189,7 +190,8 @@ static void serve(const struct options *o, int fd)
 		get(fd, &p, sizeof(p));
 		if (p.allowance > PAYLOAD_MAX || p.endpoints > ENDPOINTS_MAX ||
 			which >= ARRAY_SIZE(impls) || !rings_fit(p.endpoints, p.ring_size, 1))
-			fail("the client's options, or its --peer", EINVAL);
+			fail("the client's options are out of range, or its --peer is unknown here",
+				EINVAL);
 		serve_one(o, impls[which], &p, fd);
 	}
 }
@@ -277,7 +279,7 @@ static void run_until(struct client *c, uint64_t end)
 		round_of_calls(c, true, &w);
 }
 
-/* One queue depth: a tenth of the time to warm up, then the measured part. */
+/* Measures one queue depth: the first tenth of the time is a warm-up. */
 static struct result measure(const struct options *o, struct client *c, const struct plan *p,
 	int fd)
 {

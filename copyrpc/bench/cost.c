@@ -4,12 +4,13 @@
  *
  *	cost ENDPOINTS RING PENDING [DEPTH ROUNDS]
  *
- * Phases of calls and their replies, whose names are printed: "depth 32" and "depth 1" (calls per
- * flush) over one endpoint while the others are idle, "in turn" over all endpoints, one call per
- * flush, and "pending", as "depth 1" while PENDING other calls have no reply. With DEPTH and ROUNDS
- * it makes that many rounds of DEPTH calls instead, for the tests of the trace points. Needs
- * SOFTHCA_MODE=step. The clock is stopped meanwhile, because valgrind is slow and the machine may
- * be busy: otherwise actions that are due at a time would be too large a part of the count.
+ * The program makes calls and their replies in phases, and prints the name of each: "depth 32" and
+ * "depth 1" (calls per flush) over one endpoint while the others are idle; "in turn" over all
+ * endpoints, one call per flush; and "pending", like "depth 1" while PENDING other calls have no
+ * reply. With DEPTH and ROUNDS it makes ROUNDS rounds of DEPTH calls instead, for the tests of the
+ * trace points. It needs SOFTHCA_MODE=step. The clock is stopped during the phases: valgrind is
+ * slow and the machine may be busy, so timed actions such as probes would otherwise be too large a
+ * part of the count.
  */
 #include <dlfcn.h>
 #include <sys/syscall.h>
@@ -55,8 +56,8 @@ static void serve(struct copyrpc_ctx *ctx, uint64_t *served)
 	copyrpc_flush(ctx);
 }
 
-#define CALLS 2720 /* of a phase: whole laps of a ring of 16 KiB at depth 1 */
-#define WARM_UP 1280 /* calls before them that are not counted */
+#define CALLS 2720 /* per phase: whole laps of a ring of 16 KiB at depth 1 */
+#define WARM_UP 1280 /* calls before a phase, which are not counted */
 
 static struct copyrpc_ctx *ctx[2];
 static struct copyrpc_ep **eps;
@@ -113,7 +114,7 @@ static void phase(const char *name, uint32_t n, uint32_t calls_per_flush)
 	CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* Makes calls whose requests the server holds. */
+/* Makes calls to which the server does not reply: it holds the requests. */
 static void leave_pending(uint32_t calls)
 {
 	struct copyrpc_req *req;

@@ -5,10 +5,11 @@
     cost.py [--check] SOFTHCA-RUN COST-PROGRAM [ENDPOINTS]
 
 The HCA runs in step mode, because traps do not work under valgrind. --check fails if a round trip
-takes more instructions than LIMITS allows, or over 5 % more with ENDPOINTS - 1 idle endpoints (default 1,024 - 1)
-or with 1,023 other pending calls, or over 25 % more when all endpoints are used in turn (each endpoint is then
-used too rarely for the shortest path). The program stops the clock, so that no action is due. The reads of the stopped clock,
-whose number depends on the CPU's counter, are only printed.
+takes more instructions than LIMITS allows; or over 5 % more with ENDPOINTS - 1 (default 1,023) idle
+endpoints or with 1,023 other pending calls; or over 25 % more when all endpoints are used in turn,
+because each is then used too rarely for the fastest path. The program stops the clock, so that no
+timed action is due. The functions that read the clock are printed, but not counted, because how
+often they run depends on the CPU's counter.
 """
 import os
 import pathlib
@@ -19,7 +20,7 @@ import tempfile
 
 LIMITS = {"depth 32": 300, "depth 1": 700}  # instructions per round trip
 BY_CLOCK = ("poll_rest", "copyrpc_poll_recv.cold", "ctx_look", "clock_ns")
-CALLS = 2720  # of a phase
+CALLS = 2720  # per phase
 LIBRARIES = ("libcopyrpc", "libmlx5dv-lite")
 
 
@@ -42,7 +43,7 @@ def costs(dump):
 
 
 def count(run, program, *args):
-    """costs() by phase."""
+    """Returns costs() for each phase."""
     with tempfile.TemporaryDirectory() as tmp:
         out = pathlib.Path(tmp) / "out"
         cmd = [run, "--fabric", f"copyrpc-cost-{os.getpid()}", "valgrind", "--tool=callgrind", "--compress-strings=no",

@@ -4,12 +4,13 @@
  *
  *	delays PROCESSES SECONDS LATE_MS [rt]
  *
- * A client calls a server, one call at a time. PROCESSES others connect to the server and to each other,
- * destroy their contexts when all connections are up, and begin again. A line for each call that takes
- * LATE_MS or longer says where both sides were meanwhile. The time of polls has three parts: the thread's own CPU
- * time, its time in the run queue of the scheduler, and the rest, in which it was blocked, by a lock of the
- * software HCA, for example. With "rt" the client and the server have a real-time priority, so they have no time in
- * the run queue that matters, and are preempted by nobody else.
+ * A client calls a server, one call at a time. PROCESSES other processes connect to the server and
+ * to each other, destroy their contexts when all connections are up, and begin again. For each call
+ * that takes LATE_MS or longer, a line shows how both sides spent that time. The time of polls has
+ * three parts: the thread's CPU time, its time in the run queue of the scheduler, and the rest, in
+ * which it was blocked, for example by a lock of the software HCA. With "rt" the client and the
+ * server have a real-time priority, so they spend hardly any time in the run queue, and the other
+ * processes do not preempt them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ struct side {
 
 static struct shared {
 	uint16_t port[MOST + 1]; /* of the processes; then of the server */
-	atomic_bool stop; /* read and written relaxed: it stands for nothing else */
+	atomic_bool stop; /* relaxed: it orders no other data */
 	atomic_uint rounds; /* the same */
 	struct side server;
 } * shared;
@@ -87,7 +88,7 @@ static struct spent between(struct spent from, struct spent to)
 	return (struct spent){to.wall - from.wall, to.cpu - from.cpu, to.queued - from.queued};
 }
 
-/* The client reads the server's numbers while they change, which may mix two polls. */
+/* The client may read the server's numbers during an update, and so mix the numbers of two polls. */
 static void add(uint64_t *to, uint64_t n)
 {
 	__atomic_store_n(to, *to + n, __ATOMIC_RELAXED);
@@ -267,7 +268,7 @@ static void measure(uint32_t seconds, uint64_t late_ns)
 		late += ns >= late_ns;
 		most = ns > most ? ns : most;
 	}
-	printf("%llu calls, %llu late, the longest %.1f ms; %u times %u connections\n",
+	printf("%llu calls, %llu late, the longest %.1f ms; %u times a process made %u connections\n",
 		(unsigned long long)calls, (unsigned long long)late, MS(most),
 		atomic_load_explicit(&shared->rounds, memory_order_relaxed), processes);
 	say_spent("the poll with the most CPU time: client", own.longest);
@@ -293,7 +294,7 @@ int main(int argc, char **argv)
 	int listener[MOST + 1];
 
 	if (argc != 4 && !rt)
-		fail("PROCESSES SECONDS LATE_MS [rt]", -EINVAL);
+		fail("give PROCESSES SECONDS LATE_MS [rt]", -EINVAL);
 	processes = (uint32_t)atoi(argv[1]);
 	if (!processes || processes > MOST)
 		fail("PROCESSES", -ERANGE);

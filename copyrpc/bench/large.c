@@ -115,8 +115,8 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	r->ended++;
 }
 
-/* Whole pages, as ib_write_bw has. Memory of malloc() begins in the middle of a cache line, and then the
- * software HCA copies each page in two pieces. */
+/* Returns whole pages, as ib_write_bw uses. Memory from malloc() begins in the middle of a cache
+ * line, and then the software HCA copies each page in two pieces. */
 static uint8_t *buffer(size_t len, uint8_t value)
 {
 	size_t size = align_up(len, PAGE);
@@ -127,7 +127,7 @@ static uint8_t *buffer(size_t len, uint8_t value)
 	return memset(at, value, size);
 }
 
-/* The calls use the same request, as ib_write_bw does; each has memory for its response. */
+/* All calls send the same buffer, as ib_write_bw does. Each has its own memory for the response. */
 static double measure(struct run *r, struct copyrpc_ctx *ctx, struct copyrpc_ep *ep, uint8_t *from,
 	uint8_t *to)
 {
@@ -167,7 +167,7 @@ static void call(struct run *r, int fd)
 
 	must("bulk", copyrpc_bulk_create(ctx, from, r->request, COPYRPC_REMOTE_READ, &bulk));
 	must("bulk", copyrpc_bulk_create(ctx, to, resp_len, COPYRPC_REMOTE_WRITE, &bulk));
-	r->calls = r->depth + 1; /* in these calls the server allocates its memory */
+	r->calls = r->depth + 1; /* a warm-up, in which the server allocates its memory */
 	measure(r, ctx, ep, from, to);
 	r->calls = calls;
 	printf("%.1f\n", measure(r, ctx, ep, from, to));
@@ -183,14 +183,14 @@ int main(int argc, char **argv)
 	int fd[2];
 
 	if (argc != 5 && argc != 6)
-		fail("REQUEST RESPONSE CALLS DEPTH [DEVICE]", -EINVAL);
+		fail("give REQUEST RESPONSE CALLS DEPTH [DEVICE]", -EINVAL);
 	r = (struct run){.request = (uint32_t)atoi(argv[1]),
 		.response = (uint32_t)atoi(argv[2]),
 		.calls = (uint32_t)atoi(argv[3]),
 		.depth = (uint32_t)atoi(argv[4]),
 		.device = argv[5]};
 	if (!r.request || !r.response || !r.calls || !r.depth)
-		fail("a number of at least 1", -EINVAL);
+		fail("REQUEST, RESPONSE, CALLS and DEPTH must be at least 1", -EINVAL);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
 		fail("socketpair", -errno);
 	parent = getpid();

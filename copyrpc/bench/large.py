@@ -4,11 +4,12 @@
 
     large.py [--check] SOFTHCA-RUN LARGE [ROUNDS]
 
-Prints the throughput, the median and the best round, and the CPU time of both processes without their start and end, each with
-its ratio to ib_write_bw: for requests, which the server pulls, for responses, which it pushes, and for ib_write_bw with as many
-buffers as calls are pending (-q), because ib_write_bw writes one buffer again and again, which stays in the cache. On a machine
-with other programs the best round says more than the median. --check only shows that the program works: with one size, few
-calls, and without ib_write_bw.
+Prints the throughput (the median and the best round) and the CPU time of both processes without
+their start and end, each with its ratio to ib_write_bw. It does so for requests, which the server
+pulls; for responses, which the server pushes; and for ib_write_bw with as many buffers as calls are
+pending (-q). Plain ib_write_bw writes one buffer again and again, which stays in the cache. On a
+machine with other programs the best round is more reliable than the median. --check only shows that
+the program works: with one size, few calls, and without ib_write_bw.
 """
 import os
 import resource
@@ -69,7 +70,8 @@ def ib_write_bw(size, count, depth, qps):
 
 
 def measure(move, size, count):
-    """Returns the MiB/s and the ms of CPU time for a GiB. A run with few messages takes the time of the start and the end."""
+    """Returns the MiB/s and the ms of CPU time for a GiB. A run with few messages measures the time
+    of the start and the end."""
     few = move(FEW)[1]
     rate, seconds = move(count)
     return rate, (seconds - few) * 1e3 / (size * (count - FEW) / 2**30)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * echo-server [PORT]: answers each request with its own bytes, the shorter ones of a round
- * first, until the client has left. Prints the port that it listens on.
+ * echo-server [PORT]: answers each request with the request's own bytes, until the client has left.
+ * Of the requests that one poll finds, the shorter ones are answered first. Prints the port on
+ * which it listens.
  */
 #include <sched.h>
 
@@ -17,7 +18,7 @@ static int shorter(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The end of the call that the client does not answer: the client has left. */
+/* Called at the end of the call that the client does not answer: the client has left. */
 static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
 	uint32_t len)
 {
@@ -44,8 +45,8 @@ static int serve(struct copyrpc_ctx *ctx, int *ended_p)
 	return (int)n;
 }
 
-/* Returns the next client's endpoint. An error of a connection is ignored, an error of this side
- * ends the program. */
+/* Returns the next client's endpoint. An error of a connection is reported and ignored, an error of
+ * this side ends the program. */
 static struct copyrpc_ep *next_client(struct copyrpc_ctx *ctx, int listener)
 {
 	struct copyrpc_ep *ep;

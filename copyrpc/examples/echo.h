@@ -18,7 +18,7 @@ static inline void check(int rc, const char *what)
 	}
 }
 
-/* Why no connection was made. */
+/* Returns the reason why no connection was made. */
 static inline const char *reason(const struct copyrpc_ctx *ctx, int rc)
 {
 	static char line[128];

@@ -19,7 +19,7 @@ def start(*args):
 
 
 def wait_for(process, end):
-    """Returns the first line that ends so."""
+    """Returns the first line that has this end."""
     for line in process.stdout:
         if line.strip().endswith(end):
             return line

@@ -6,8 +6,8 @@
  *	copyrpc-files get PORT NAME [HOST]	writes the file to its standard output
  *
  * The server maps the file and answers with a descriptor of the mapping. The client pulls: its adapter
- * reads the pages of the server, whose processor has nothing to do. Then it tells the server that it has
- * finished.
+ * reads the pages of the server, without work for the server's CPU. Then the client tells the
+ * server that it has finished.
  */
 #include <copyrpc_bulk.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void sleep_until_work(struct copyrpc_ctx *ctx)
 
 /* ------------------------------------------------------------------ the server */
 
-/* The file that a client reads. A client has one at a time. */
+/* The file that a client reads. Each client reads one file at a time. */
 struct file {
 	struct file *next;
 	struct copyrpc_ep *ep;
@@ -73,7 +73,7 @@ static int map_file(int dir, const char *name, struct file *f)
 	return rc;
 }
 
-/* The name is a peer's: no path, no zero byte. */
+/* The name comes from a peer: it must contain neither a slash nor a zero byte. */
 static int read_name(const struct copyrpc_req *req, char name[NAME_MAX_LEN + 1])
 {
 	uint32_t len = copyrpc_req_len(req);
@@ -111,8 +111,8 @@ free:
 	return rc;
 }
 
-/* A request has the name of a file, or is empty: the client has read the file. The response is a
- * descriptor, or empty. */
+/* A request contains the name of a file; an empty request reports that the client has read its
+ * file. The response is a descriptor, or empty. */
 static void answer(struct copyrpc_ctx *ctx, int dir, struct copyrpc_req *req)
 {
 	uint8_t desc[COPYRPC_BULK_SIZE];

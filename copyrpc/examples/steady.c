@@ -22,7 +22,7 @@
 
 struct state {
 	struct copyrpc_ctx *ctx;
-	struct copyrpc_ep *ep; /* of the client; NULL: not yet connected */
+	struct copyrpc_ep *ep; /* used by the client; NULL: not yet connected */
 	uint64_t made, ended, executed;
 };
 
@@ -32,8 +32,8 @@ static void say(const char *what)
 	fflush(stdout);
 }
 
-/* reconnect_ms is all that both sides need for connections that return. The time-outs of the
- * transport are short here: the adapter reports an unplugged cable after half a second. */
+/* Both sides set reconnect_ms, so that connections return. The time-outs of the transport are short
+ * here: the adapter reports an unplugged cable after half a second. */
 static struct copyrpc_ctx *open_steady(void)
 {
 	static const struct copyrpc_path quick = {.timeout = 14, .retry_cnt = 3};
@@ -46,7 +46,8 @@ static struct copyrpc_ctx *open_steady(void)
 	return ctx;
 }
 
-/* Calls need no action: those that are lost with the connection are repeated by the library. */
+/* Prints the events. The program need not repeat calls: the library repeats those that were lost
+ * with the connection. */
 static void handle_events(struct state *s)
 {
 	struct copyrpc_event e;
@@ -68,7 +69,7 @@ static void handle_events(struct state *s)
 	}
 }
 
-/* Sleeps until there is something to poll for, or @fd has something. */
+/* Sleeps until there is something to poll for, or @fd is readable. */
 static void sleep_until_work(struct state *s, int fd)
 {
 	struct pollfd p[] = {{.fd = copyrpc_ctx_fd(s->ctx), .events = POLLIN},
