@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * echo-server [PORT]: answers each request with the request's own bytes, until the client has left.
- * Of the requests that one poll finds, the shorter ones are answered first. Prints the port on
- * which it listens.
+ * Among the requests of one poll, the shorter ones are answered first. Prints the port on which it
+ * listens.
  */
 #include <sched.h>
 

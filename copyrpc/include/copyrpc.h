@@ -27,36 +27,36 @@
  * same time must each create a context. Contexts share nothing.
  *
  * Sizes: a later version may add fields to the end of the attribute structs, of struct copyrpc_path
- * and of the structs with counters. A program that sets such an attribute or field must also set
- * `size` to the size of its struct. Fields beyond `size` count as 0, the default, so a program that
- * was compiled for an older version passes the fields that it knows. If a program sets an
- * attribute, a field or a bit of `set` that an older library does not know, the function returns
- * -E2BIG. Functions that return counters write at most as many bytes as the program's struct has;
- * counters that an older library does not have stay unchanged.
+ * and of the structs with counters. A program that sets an added field must also set `size` to the
+ * size of its struct. Fields beyond `size` count as 0, the default, so a program that was compiled
+ * for an older version passes the fields that it knows. If a program sets an attribute, a field or
+ * a bit of `set` that an older library does not know, the function returns -E2BIG. Functions that
+ * return counters write at most as many bytes as the program's struct has; counters that an older
+ * library does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
- * background thread. No function of this header waits. Unless something fails, only functions that
- * create, connect, destroy, register or deregister make system calls, and polls while connections
- * over TCP are made or expected (copyrpc_tcp.h): a few each millisecond. copyrpc_req_detach(), and
- * the first raw operation of an endpoint, allocate memory. Flushes that make a ring larger do so,
- * too: they map and register it, which takes up to some hundred microseconds. Polls read the clock
- * through the vDSO, at intervals from ten microseconds to some milliseconds.
+ * background thread. No function of this header waits. Unless something fails, the only system
+ * calls are those of functions that create, connect, destroy, register or deregister, and a few per
+ * millisecond in polls while connections over TCP are made or expected (copyrpc_tcp.h).
+ * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. A flush that
+ * makes a ring larger maps and registers memory, which takes up to some hundred microseconds. Polls
+ * read the clock through the vDSO, at intervals from ten microseconds to some milliseconds.
  *
  * An endpoint that is destroyed or has failed says goodbye to its peer, also when its context is
- * destroyed: the peer's endpoint fails with -ECONNRESET in the next poll, after it has received all
- * that was sent, whether or not it has calls pending. Nothing waits for the goodbye. If it is lost,
- * or the process was killed, the peer goes on as follows.
+ * destroyed: the peer's endpoint fails with -ECONNRESET in the next poll, after it has received
+ * everything that was sent before, even if it has no calls pending. No function waits for the
+ * goodbye. If the goodbye is lost, or the process was killed, the peer detects the end as follows.
  *
  * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
  * peer has not consumed all messages (replies, for example), and nothing else arrives, the library
  * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
  * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending
  * calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time
- * only delays the calls. If struct copyrpc_path lets the HCA give up earlier than that (the
- * default, COPYRPC_ANSWER_NS, is later), the calls end with -ECONNRESET. If one of the two HCAs
- * stops completing requests, the other side's calls end with -ECONNRESET. A peer that is stopped
- * while it has receives left is not detected, because its HCA answers: use a time limit for calls
- * (copyrpc_call_timed()).
+ * only delays the calls. If the time-outs in struct copyrpc_path are shorter than probe_ms (by
+ * default, with COPYRPC_ANSWER_NS, they are longer), the HCA gives up earlier, and the calls end
+ * with -ECONNRESET. If one of the two HCAs stops completing requests, the other side's calls end
+ * with -ECONNRESET. A peer that is stopped while it has receives left is not detected, because its
+ * HCA answers: use a time limit for calls (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
@@ -65,10 +65,10 @@
  *
  * Memory: an endpoint starts with rings of 8 KiB, which grow up to ring_size when calls or traffic
  * need it. A call for which there is no room yet returns -EAGAIN or -ENOBUFS; if the peer polls,
- * the larger ring is there after one round trip. Rings do not shrink, because a peer that has
+ * the larger ring is ready after one round trip. Rings do not shrink, because a peer that has
  * needed room will need it again; destroying the endpoint frees them. With the default attributes,
  * 1,024 idle endpoints take about 50 MiB with all queues. If there is no memory for a larger ring,
- * the endpoint goes on with the present one, and tries again after some milliseconds.
+ * the endpoint keeps the present one, and tries again after some milliseconds.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
  * received it, and nothing else. The payload of a request or response is in memory that the peer
@@ -85,10 +85,9 @@
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
  *	a poll: the peer said goodbye (-ECONNRESET), or broke the protocol (-EPROTO); a probe got no
- *		answer for probe_ms
- *		(-ETIMEDOUT); the device reported that the other side stopped the queue pair
- *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, for all
- *		endpoints)
+ *		answer for probe_ms (-ETIMEDOUT); the device reported that the other side stopped the
+ *		queue pair (-ECONNRESET), or that the device or a queue of the context has failed
+ *		(-EIO, for all endpoints)
  *	a flush: the queue pair accepts no request (-ECONNRESET)
  *
  * After a completion with an error no command is needed: the device has stopped the queue pair by
@@ -134,7 +133,8 @@ struct copyrpc_req;
  * Defaults for retransmission: the time that the HCA waits for an acknowledgement before it repeats
  * a message (as an exponent), and the number of repetitions. Together they give COPYRPC_ANSWER_NS,
  * 7.5 s: if a message is not acknowledged for that long, its endpoint may fail. An HCA may wait up
- * to four times longer. Where a message is pending, the probes end the endpoint before.
+ * to four times longer. While a message is pending, an unanswered probe fails the endpoint earlier
+ * (attribute probe_ms).
  */
 #define COPYRPC_TIMEOUT 18 /* 4.096 us * 2^18 = 1.07 s */
 #define COPYRPC_RETRIES 7
@@ -224,9 +224,9 @@ struct copyrpc_ctx_attr {
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
  * that the device does not have, event_count > 1 without a period, or a depth, or a period of
  * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
- * too few free descriptors; a context takes seven, and an eighth for its endpoints if one is free.
- * -ENOMEM or -EPERM: the limit of locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an
- * error of the driver.
+ * too few free descriptors; a context needs seven, and uses an eighth for its endpoints if one is
+ * free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or there
+ * is no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -257,8 +257,8 @@ struct copyrpc_ep_attr {
 /*
  * Creates an endpoint (two rings and an RC queue pair) that is not yet connected. @attr may be
  * NULL. An endpoint takes memory for its two rings, and about a third of the size of a ring for
- * requests and calls; with rings of 8 KiB, these are about 20 KiB, and the send queue takes as
- * much.
+ * requests and calls; with rings of 8 KiB, this is about 20 KiB, and the send queue takes as much
+ * again.
  *
  * -E2BIG: as copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
  * exist. (A destroyed endpoint counts until the next poll, even if requests of it are still held,
@@ -274,17 +274,17 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
  * Requests that copyrpc_recv() has not returned are dropped. Requests that the caller holds stay
  * readable until copyrpc_reply(), which releases them and returns the status; the first poll after
  * the last release frees the endpoint's memory. Raw operations that have not completed, or were not
- * returned by copyrpc_raw_recv(), are dropped. The peer's endpoint fails with -ECONNRESET in its next
- * poll; if the goodbye is lost, after the time for the death of a process. NULL is allowed. The
- * function may be called inside a callback.
+ * returned by copyrpc_raw_recv(), are dropped. The peer's endpoint fails with -ECONNRESET in its
+ * next poll; if the goodbye is lost, the peer detects the end later, like the death of a process.
+ * NULL is allowed. The function may be called inside a callback.
  */
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
 /*
  * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs. Any channel may
- * carry them to the peer, but they contain a key with which its holder can write into the ring: do
- * not let them leave the job. Each entry below starts with the offset and the length in bytes; all
- * numbers are little-endian:
+ * carry them to the peer, but they contain a key, and every process that has the key can write into
+ * the ring: do not send the bytes outside the job. Each entry below starts with the offset and the
+ * length in bytes; all numbers are little-endian:
  *
  *	 0  8  "CPRPCINF"                 40 16  GID; all zero: addressed by LID
  *	 8  2  version: 5                 56  8  address of the receive ring
@@ -318,45 +318,45 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  */
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 
-/* Size in bytes of what copyrpc_ep_again_info() writes. */
+/* Size in bytes of the message of copyrpc_ep_again_info(). */
 #define COPYRPC_AGAIN_SIZE 144
 
 /*
  * Connect an endpoint again, for programs that connect by their own channel. If both endpoints have
  * the attribute `by_hand`, and both contexts reconnect_ms, an endpoint does not fail when its
- * connection is lost: copyrpc_event_recv() (copyrpc_tcp.h) returns COPYRPC_DOWN with -EAGAIN, and
- * what copyrpc_tcp.h says about coming back holds, except that the two programs exchange the
+ * connection is lost: copyrpc_event_recv() (copyrpc_tcp.h) returns COPYRPC_DOWN with -EAGAIN. The
+ * endpoint then comes back as copyrpc_tcp.h describes, except that the two programs exchange the
  * messages:
  *
  *	// at DOWN with -EAGAIN, and in the cases below: after each poll until it returns 0
  *	if (!copyrpc_ep_again_info(ep, mine))
  *		...                                      // send the bytes to the peer
- *	// when bytes of the peer have come
+ *	// when bytes of the peer have arrived
  *	rc = copyrpc_ep_again(ep, theirs, COPYRPC_AGAIN_SIZE);
  *	                                                 // 0: connected; BACK follows
  *	                                                 // -ESTALE: send mine (again)
  *	                                                 // -EAGAIN: send mine, then call this again
  *
- * Either side, or both, may begin. Messages may overtake each other and may come twice. If the
- * channel can lose messages, a side whose endpoint is away sends its message again from time to
- * time. The messages contain keys of the ring, as the blob does.
+ * Either side, or both, may begin. Messages may overtake each other and may arrive twice. If the
+ * channel can lose messages, a side whose endpoint is not connected sends its message again from
+ * time to time. The messages contain keys of the ring, as the blob does.
  *
  * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint
  * has lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the
  * former queue pair. -EISCONN: the endpoint has never lost its connection. -ENETDOWN: the port is
  * not active; after its event a later call succeeds. -EMFILE, -ENOSPC: there is no room for a queue
- * pair now, call again later, as after another error of the driver.
+ * pair now. After these and other errors of the driver, call again later.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
  * attempt of this side, or is not connected by it. -ENOENT: a message for another endpoint, for
- * example of a process before it was restarted. -EINVAL: not such a message. -EPROTO: it
+ * example of a process before it was restarted. -EINVAL: not such a message. -EPROTO: the message
  * contradicts the connection; the endpoint has failed. Another error of copyrpc_ep_connect(): the
  * attempt has failed, for example because the port has no address; begin the next one as after
  * DOWN.
  *
- * Both: -EOPNOTSUPP: one of the two sides has not asked for it by the attributes. Otherwise the
- * endpoint is not connected yet or has failed, and its status is returned.
+ * Both: -EOPNOTSUPP: one of the two sides does not have these attributes. Otherwise the endpoint is
+ * not connected yet or has failed, and its status is returned.
  */
 int copyrpc_ep_again_info(struct copyrpc_ep *ep, void *again);
 int copyrpc_ep_again(struct copyrpc_ep *ep, const void *again, size_t len);
@@ -409,7 +409,7 @@ struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
  *
  * The callback may use every function except copyrpc_poll*() and copyrpc_ctx_destroy(); it may
  * call, reply, receive, detach, destroy endpoints and flush. A flush inside the callback sends the
- * collected messages immediately. It does not release the batch that contains the response: its
+ * collected messages immediately. The batch that contains the response is not released: its
  * messages stay unchanged until the next flush outside a callback.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
@@ -421,21 +421,21 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * return; @data may be NULL if @len is 0. @token is passed to the callback.
  *
  * -EAGAIN: no room in the ring, or the rings have not grown yet to the size that the call needs, or
- * max_pending calls are pending; -ENOBUFS: the peer has granted no
- * more credit for responses (it holds many requests). In both cases nothing has changed; poll, then
- * call again. Never wait for room or credit inside a callback: if the peer does the same, both wait
- * for ever. -EMSGSIZE: @len or @resp_max is larger than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet
- * connected. Otherwise the endpoint has failed, and its status is returned.
+ * max_pending calls are pending. -ENOBUFS: the peer has granted no more credit for responses (it
+ * holds many requests). In both cases nothing has changed; poll, then call again. Never wait for
+ * room or credit inside a callback: if the peer does the same, both wait for ever. -EMSGSIZE: @len
+ * or @resp_max is larger than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected. Otherwise the
+ * endpoint has failed, and its status is returned.
  */
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
 
 /*
- * Makes a nested call: the handler of a request makes it and replies to the request only after it
- * has ended. Both contexts must have the attribute `nested`. copyrpc_call() then always leaves
- * enough credit for one nested call, so that two sides that call each other cannot use up the
- * credit that their handlers need. The program must keep these rules: detach a request that is not
- * answered immediately; answer the request of a nested call without a further call; do not wait
+ * Makes a nested call: a call by the handler of a request, which replies to the request only after
+ * the call has ended. Both contexts must have the attribute `nested`. copyrpc_call() then always
+ * leaves enough credit for one nested call, so that two sides that call each other cannot use up
+ * the credit that their handlers need. The program must keep these rules: detach a request that is
+ * not answered immediately; answer the request of a nested call without a further call; do not wait
  * inside a callback, but poll, and retry after -EAGAIN and -ENOBUFS, which are then temporary.
  *
  * Returns as copyrpc_call(), or -EOPNOTSUPP: the context does not have `nested`.
@@ -458,12 +458,12 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
 
 /*
  * Cancels a pending call of this endpoint with this token, with or without a time limit: the call
- * ends with -ECANCELED in the next poll, even if its response arrives before. Its callback comes
- * once, as for every call. The peer is not told; its handler goes on and replies. The response is
- * dropped when it arrives. Until then the call counts in max_pending and keeps its credit, and no
- * other call takes its place, so no other call gets the response. If several pending calls have the
- * token, one of them is canceled. The function looks through all pending calls. It may be called
- * inside a callback.
+ * ends with -ECANCELED in the next poll, even if its response arrives before that. Its callback
+ * comes once, as for every call. The peer is not informed; its handler continues and replies. The
+ * response is dropped when it arrives. Until then the call counts in max_pending and keeps its
+ * credit, and no other call takes its place, so no other call gets the response. If several pending
+ * calls have the token, one of them is canceled. The function looks through all pending calls. It
+ * may be called inside a callback.
  *
  * Returns 0. -ENOENT: no such call is pending, it has ended or was canceled before. -ENOTCONN: not
  * yet connected. Otherwise the endpoint has failed, and its status is returned; a poll ends the
@@ -478,7 +478,7 @@ int copyrpc_cancel(struct copyrpc_ep *ep, uint64_t token);
  * the number of endpoints that have something to do. @fn may be NULL if no call was ever made.
  *
  * Returns the number of handled responses and requests, plus the number of calls that ended with an
- * error. The function never fails; errors belong to an endpoint.
+ * error. The function never fails; each error is that of an endpoint, see copyrpc_ep_status().
  */
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
@@ -492,10 +492,10 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 /*
  * Flushes the endpoints for which @go returns true. @go is called only for endpoints that have
  * messages to send (copyrpc_ep_get_load() returns how many). An endpoint that owes its peer credit
- * for a sixteenth of the ring is flushed with its messages without asking @go, because the peer may
- * need the credit to do what @go waits for. An endpoint that is not flushed is checked again the
- * next time. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user().
- * Returns the number of batches sent.
+ * for a sixteenth of the ring is flushed with its messages without asking @go, because @go may wait
+ * for an action for which the peer needs the credit. For an endpoint that is not flushed, the next
+ * call asks @go again. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and
+ * copyrpc_ep_user(). Returns the number of batches sent.
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
@@ -522,7 +522,7 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
  * Returns the descriptor of a context, which becomes readable when there is something to poll for,
  * so that a program can sleep in poll(2) or epoll, together with its other descriptors. To lose no
  * wake-up: empty copyrpc_recv(), copyrpc_raw_recv() and copyrpc_event_recv() (of copyrpc_tcp.h),
- * arm, and sleep only if that returned 0.
+ * arm, and sleep only if copyrpc_ctx_arm() returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -535,9 +535,9 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
  *	}
  *
  * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(), which reads
- * its events. It belongs to the context: neither read nor close it. A wake-up may find nothing,
- * if its cause was handled before. Programs that poll without sleeping do not need this, and it
- * costs them nothing.
+ * its events. It belongs to the context: neither read nor close it. A program may wake up and find
+ * nothing to do, if the cause was handled before. Programs that poll without sleeping do not need
+ * the descriptor, and it costs them nothing.
  */
 int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
 
@@ -548,18 +548,18 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
  * as work: the caller knows when to flush them. The context stays armed until a poll reads its
  * event; polls without an event do not disarm it.
  *
- * A loop that polls a bounded number of times must call this function before it sleeps. A context
+ * A loop that polls only a bounded number of times before it sleeps must arm each time. A context
  * whose last call has ended, and whose peers send nothing, has no next event: a loop that ends
- * after the last response must check that before it arms.
+ * after the last response must check before it arms whether that response has arrived.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
 /*
  * Returns the longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are
- * due by time, without an event: a probe of the peers of unanswered calls and of peers that have
- * not consumed all messages, every 100 ms while there are any; the end of calls with a time limit;
- * and a READ of the peer's consumer position, which a caller without room, or a server that owes
- * credit, repeats every millisecond. A longer sleep only delays these actions.
+ * due at a time, without an event: a probe, every 100 ms, of each peer that has not answered all
+ * calls or not consumed all messages; the end of calls with a time limit; and a READ of the peer's
+ * consumer position, which a caller without room, or a server that owes credit, repeats every
+ * millisecond. A longer sleep only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
@@ -569,10 +569,10 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
  * Takes the oldest request that has arrived, of any endpoint (per endpoint in the order of the
  * peer's calls). Returns 1 with *req_p, or 0 if there is none. The caller then holds the request
  * and must end it with copyrpc_reply(), even if the request cannot be served, because a request
- * without a reply uses the peer's credit for ever. While a request is held, or was not taken yet, its
- * bytes and the bytes of all later messages, responses too, occupy the ring: detach requests that are
- * held for long. A program that only makes calls must take the requests of a peer that calls it, or its
- * own calls get no room any more.
+ * without a reply uses the peer's credit for ever. Until a request is taken and answered, its bytes
+ * and the bytes of all later messages, including responses, occupy the ring: detach requests that
+ * are held for long. A program that only makes calls must take the requests of a peer that calls
+ * it, or there will be no room for its own calls.
  */
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
@@ -680,7 +680,8 @@ struct copyrpc_stats {
 	uint64_t port_downs; /* reports that the port went down: contexts only */
 	uint64_t
 		returns; /* of endpoints that were connected again (copyrpc_ctx_attr.reconnect_ms) */
-	uint64_t resent; /* batches that were then sent again; `bytes` and `wqes` include them */
+	uint64_t resent; /* batches that were sent again after that; `bytes` and `wqes` include
+			    them */
 	uint64_t grown; /* times that the send ring became larger */
 	uint64_t moved; /* bytes of READs and WRITEs between memory of both sides: raw operations,
 			   large calls and bulks */

@@ -27,7 +27,7 @@
  * The rules of copyrpc.h for threads, sizes of structs and progress hold here, too.
  *
  * A peer is trusted with the memory for which it has a descriptor or a large call, and with no
- * other memory: it can read that memory, or write it, at any time until it is deregistered.
+ * other memory: it can read or write that memory at any time until the memory is deregistered.
  */
 #ifndef COPYRPC_BULK_H
 #define COPYRPC_BULK_H
@@ -50,23 +50,24 @@ struct copyrpc_bulk;
 
 /*
  * Registers @len bytes, for operations of this side and, with COPYRPC_REMOTE_READ and
- * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the registration. A bulk
- * within this memory that needs no further access, and a large call from or to it, share the
- * registration. The memory belongs to the caller and must stay mapped until copyrpc_bulk_free() and
+ * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the registration. Other
+ * bulks within this memory that need no further access share it, and so do large calls from or to
+ * this memory. The memory belongs to the caller and must stay mapped until copyrpc_bulk_free() and
  * the end of the pulls, pushes and large calls that use it.
  *
  * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped.
- * -ENOMEM: the limit of locked memory, or no memory. Otherwise an error of the driver.
+ * -ENOMEM: the limit of locked memory is too low, or there is no memory. Otherwise an error of the
+ * driver.
  */
 int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_bulk **bulk_p);
 
 /*
- * Ends the use of the memory. The memory is deregistered at once, or at the end of the last pull,
- * push or large call of this side that uses it, or when the last of several bulks that share the
- * registration is freed. Afterwards its descriptors are invalid: an access of a peer breaks the
- * connection (-EACCES), so free the bulk when the peers have finished. NULL is allowed. The
- * destruction of the context frees its bulks.
+ * Frees a bulk. The memory is deregistered when no bulk that shares the registration exists any
+ * more, and the last pull, push or large call of this side that uses it has ended. Afterwards its
+ * descriptors are invalid: an access of a peer breaks the connection (-EACCES), so free the bulk
+ * only when the peers have finished. NULL is allowed. The destruction of the context frees its
+ * bulks.
  */
 void copyrpc_bulk_free(struct copyrpc_bulk *bulk);
 
@@ -88,7 +89,7 @@ int copyrpc_bulk_export(const struct copyrpc_bulk *bulk, const struct copyrpc_ep
 struct copyrpc_remote {
 	uint64_t addr, len; /* bytes */
 	uint32_t rkey;
-	int access; /* COPYRPC_REMOTE_READ: it may be pulled, COPYRPC_REMOTE_WRITE: pushed */
+	int access; /* COPYRPC_REMOTE_READ: pulls are allowed, COPYRPC_REMOTE_WRITE: pushes */
 };
 
 /*
@@ -102,21 +103,21 @@ int copyrpc_bulk_import(const struct copyrpc_ep *ep, const void *desc, size_t si
 
 /*
  * Reports the end of a pull or push, exactly once, inside a poll. @status is 0 if all bytes have
- * arrived in the local memory, or in the peer's; else it is that of copyrpc_ep_status(). The
- * callback may do what a copyrpc_response_fn may. It is not called if the context is destroyed.
+ * arrived in the local memory, or in the peer's; else @status is that of copyrpc_ep_status(). The
+ * callback may do what a copyrpc_response_fn may do. It is not called if the context is destroyed.
  */
 typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
 
 /*
  * Starts the transfer of @len bytes from the peer's memory into the bulk, or from the bulk into the
- * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If none
- * is under way, the next poll sends the messages that were collected before and the first bytes,
- * with one doorbell. A transfer is cut into parts of at most 1 MiB, of which two are under way at a
- * time; transfers of an endpoint take turns. While ordinary calls are made on the endpoint, one part
- * is under way at a time, so that a call or its response waits for one part at most; the first
- * after a while may wait for two. Pushed bytes arrive in no particular order, but before the
- * messages that are sent after the callback. Do not change memory that is read, nor use memory that
- * is written, before the callback.
+ * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If the
+ * endpoint has no transfer in progress, the next poll sends the collected messages and the first
+ * bytes with one doorbell. A transfer is cut into parts of at most 1 MiB, of which two are in
+ * progress at a time; transfers of an endpoint take turns. While ordinary calls are made on the
+ * endpoint, only one part is in progress at a time, so that a call or its response waits for one
+ * part at most; the first call after a pause may wait for two. Pushed bytes arrive in no particular
+ * order, but before the messages that are sent after the callback. Before the callback, do not
+ * change memory that is read, and do not use memory that is written.
  *
  * If the endpoint returns after a lost connection, the transfer continues: the parts that are not
  * known to have arrived are moved again.
@@ -164,12 +165,12 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
  * @resp with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time
  * of the call, which takes a system call. Up to 960 bytes are not registered but copied. Room,
  * credit and the callback are as for copyrpc_call(), and if the endpoint returns after a lost
- * connection (reconnect_ms), the call is executed once. The server receives the request when its
- * bytes are there: later calls whose bytes are there before overtake it.
+ * connection (reconnect_ms), the call is executed once. The server receives the request when all
+ * its bytes have arrived: later calls whose bytes arrive earlier overtake it.
  *
  * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
- * the server has no memory. copyrpc_cancel() sets its status to -ECANCELED, but it ends only with
- * its response, because the server may use the buffers until then.
+ * the server has no memory. copyrpc_cancel() sets the status of the call to -ECANCELED, but the
+ * call ends only when its response arrives, because the server may use the buffers until then.
  *
  * Returns as copyrpc_call(), or an error of copyrpc_bulk_create(). -EMSGSIZE: a length is larger
  * than COPYRPC_LARGE_MAX.
@@ -181,10 +182,10 @@ int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, vo
  * Returns the memory of a large request that copyrpc_recv() has returned, NULL for other requests.
  * It holds the request's payload, and has at least copyrpc_req_allowance() bytes, into which the
  * program may write. It is not in the ring, so the peer cannot change it, and copyrpc_req_detach()
- * has nothing to do. If the response of copyrpc_reply() begins at this address, it is not copied;
- * another one is copied to this memory. A response of up to 960 bytes is sent in the message, a
- * longer one is pushed to the caller. If this side has no memory for that, copyrpc_reply() returns
- * -ENOMEM, the request is released, and the call ends with -ENOMEM.
+ * has nothing to do. If the @data of copyrpc_reply() is this address, the response is not copied;
+ * other data is copied to this memory. A response of up to 960 bytes is sent in the message, a
+ * longer one is pushed to the caller. If this side has no memory for the push, copyrpc_reply()
+ * returns -ENOMEM, the request is released, and the call ends with -ENOMEM.
  */
 void *copyrpc_req_memory(const struct copyrpc_req *req);
 

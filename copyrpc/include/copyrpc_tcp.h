@@ -27,58 +27,57 @@
  *
  * Time limits are in milliseconds and hold for the whole function or dial; -1: none. The resolution
  * of a host's name is not limited; an address in numbers needs none. The functions that wait do not
- * poll the endpoints of the context, which make no progress meanwhile; but its other listeners and
- * dials do.
+ * poll the endpoints of the context, so these make no progress meanwhile; the context's other
+ * listeners and dials do.
  *
  * The other side is not trusted. Its messages are checked, and an endpoint is created for it only
- * after a valid greeting; before that it costs a descriptor and less than 4 KiB. All connections
- * are served in parallel. A poll handles a few dozen events of connections, creates, replaces and
- * connects at most eight queue pairs for them, and never waits; each of these takes some commands of
- * the device. The rest is left to the next polls.
- * But every host that reaches the port can connect, and the blobs are not encrypted: use these
- * functions only where the hosts of a job trust each other.
+ * after a valid greeting; before that, a connection costs a descriptor and less than 4 KiB. All
+ * connections are served in parallel. A poll never waits: it handles a few dozen events of
+ * connections, and at most eight times it creates, replaces or connects a queue pair, which takes
+ * some commands of the device. The rest is left to the next polls. But every host that reaches the
+ * port can connect, and the blobs are not encrypted: use these functions only where the hosts of a
+ * job trust each other.
  *
  * Both sides send the same two messages: a greeting with the addresses and keys of the ring, and,
- * when the endpoint is connected, the result. A side that accepts and refuses sends a greeting
- * whose blob is zero (if the version of the peer's blob is wrong, it has only the version), and then
- * the result. Each entry below starts with the offset and the length
- * in bytes; all numbers are little-endian:
+ * when the endpoint is connected, the result. An accepting side that refuses the connection sends a
+ * greeting whose blob is zero (or contains only the version, if the peer's blob has a wrong
+ * version), and then the result. Each entry below starts with the offset and the length in bytes;
+ * all numbers are little-endian:
  *
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
  *	 8  2  version: 2                        8  4  0, or the errno that ended the attempt
  *	10  2  length: 128                      12  4  zero
- *	12  4  bits: 1 `single`, 2 it can come back, 4 it comes back
+ *	12  4  bits: 1 `single`, 2 the endpoint can come back, 4 it comes back
  *	16  8  number of the endpoint's owner, the same after a reconnect
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
- * After the result, the program that has opened the connection may use it. If the TCP connection is
- * lost when one side may have got the result and the other has not, the endpoint is not lost if it
- * can come back, as below: the sides meet again, and each program then gets its event, or the
- * endpoint.
+ * After the result, the program that has opened the connection may use it. The TCP connection may
+ * be lost when one side has received the result, and the other side has not. If the endpoint can
+ * come back (see below), it is not lost: the sides connect again, and each program then gets its
+ * event, or the endpoint.
  *
  * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
  * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another
  * queue pair. As long as both processes live, each call is executed at most once and ends exactly
  * once, with its response if the endpoint returns within reconnect_ms. Meanwhile
  * copyrpc_ep_status() is 0; calls and replies are accepted while there is room, and sent later;
- * requests that are held stay in the ring; time limits of calls run on. Raw operations in progress
- * end with the status of the loss, because they cannot be repeated (they may have been executed);
- * others return -EAGAIN. The side that has dialed opens a connection to the same address; until
- * then it needs polls, as the listening side does, which must still listen there with
- * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
- * even without calls, and asks over TCP, once a second, whether the peer has the endpoint while a
- * probe has got no answer for 0.2 s: a process that was restarted is found out at once. If the peer
- * says goodbye, or does not have the endpoint any more (it was destroyed, has failed, or its
- * process was restarted), or the time is over, the endpoint fails as usual. The side that has not
- * dialed learns only by the end of that time that its peer was restarted. If the address of a port
- * is deleted or replaced, its endpoints return with the present address, as soon as the device
- * reports the change; while the port has none, attempts fail and are repeated, and
- * copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
- * tell it by copyrpc_redial(). While the port of a side is not active, nothing is connected: the
- * endpoint stays away, and returns when the device reports that the port is active.
- * copyrpc/docs/reconnect.md describes the protocol, in which both sides send this after a greeting
- * with the bit 4:
+ * requests that are held stay in the ring; time limits of calls continue to run. Raw operations in
+ * progress end with the status of the loss, because they cannot be repeated (they may have been
+ * executed); others return -EAGAIN. The side that has dialed opens another TCP connection to the
+ * same address, in its polls. The listening side must also poll, and must still listen there with
+ * copyrpc_listen(). Because only the side that has dialed can connect, it probes the peer every 0.1
+ * s even without calls. While a probe has got no answer for 0.2 s, it asks over TCP, once a second,
+ * whether the peer has the endpoint, and so detects at once that the peer's process was restarted.
+ * If the peer says goodbye, or does not have the endpoint any more (it was destroyed, has failed,
+ * or its process was restarted), or the time is over, the endpoint fails as usual. The listening
+ * side detects only when the time is over that its peer was restarted. If the address of a port is
+ * deleted or replaced, its endpoints return with the present address, as soon as the device reports
+ * the change; while the port has none, attempts fail and are repeated, and copyrpc_ep_describe()
+ * says why. If the address of the listening host has changed, the side that has dialed sets it with
+ * copyrpc_redial(). While the port of a side is not active, nothing is connected: the endpoint
+ * returns when the device reports that the port is active. copyrpc/docs/reconnect.md describes the
+ * protocol. After a greeting with the bit 4, each side also sends:
  *
  *	 0  8  "CPRPCPOS"
  *	 8  8  number of the owner of the other side's endpoint
@@ -123,12 +122,13 @@ struct copyrpc_listen_attr {
  * context: polls take the connections and create and connect an endpoint for each, and
  * copyrpc_event_recv() returns COPYRPC_UP with @token. The socket still belongs to the caller, who
  * must call copyrpc_unlisten() before closing it. With reconnect_ms no other context may listen at
- * the same address: it would refuse an endpoint that returns, or that asks for its peer.
+ * the same address: it would refuse the endpoints of this context that come back, and the peers
+ * that ask for them.
  *
- * -EBUSY: the context listens there already, or copyrpc_accept() was called for it. -E2BIG: as
- * copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that does not listen, a
- * wrong ring size or path, or an endpoint `by_hand`. -EMFILE: no free descriptor; a context with
- * listeners or dials takes one more. -ENOMEM.
+ * -EBUSY: the context listens on this socket already, or copyrpc_accept() was called for it.
+ * -E2BIG: as copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that does not
+ * listen, a wrong ring size or path, or an endpoint `by_hand`. -EMFILE: no free descriptor; a
+ * context with listeners or dials needs one more. -ENOMEM.
  */
 int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *attr, int listener,
 	uint64_t token);
@@ -147,21 +147,21 @@ struct copyrpc_dial_attr {
 };
 
 /*
- * Connects an endpoint to a side that listens. Only the resolution of the name happens in this
- * function; the rest happens in polls. The dial ends with exactly one event with @token: COPYRPC_UP
- * with the endpoint, or COPYRPC_GONE. Until the time is over it is tried again when no process
- * listens yet, when the other side has closed the connection without an answer or has no room for
- * another endpoint, and when this side has no room.
+ * Connects an endpoint to a side that listens. This function only resolves the name; the rest
+ * happens in polls. The dial ends with exactly one event with @token: COPYRPC_UP with the endpoint,
+ * or COPYRPC_GONE. Until the time is over, the dial tries again if no process listens yet, if the
+ * other side has closed the connection without an answer, or if one of the sides has no room for
+ * another endpoint.
  *
  * If two contexts dial each other with `single`, one connection results, even if they do so at the
  * same time. The context with the larger number decides: it keeps the connection whose greeting it
- * has received first, and refuses the other one as long as the first is not failed or destroyed. A
- * dial that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection
- * that was kept, whose own event came before. The refusing side probes the kept connection: if the
- * caller does not have its end any more, a later attempt succeeds, at once if it has said goodbye,
- * else after the time that copyrpc.h states for the death of a peer (5 s by default). While both
- * connections are made, an endpoint more is needed on both sides: max_endpoints should have room
- * for some more than there are peers.
+ * has received first, and refuses the other one until the first has failed or is destroyed. A dial
+ * that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection that
+ * was kept, whose own event came before. The refusing side probes the kept connection: if the
+ * dialing side does not have its end any more, a later attempt succeeds: at once if that end has
+ * said goodbye, else after the time that copyrpc.h states for the death of a peer (5 s by default).
+ * While both connections are being made, both sides need one more endpoint: max_endpoints should be
+ * somewhat larger than the number of peers.
  *
  * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size or path, or `by_hand`. -E2BIG, -EMFILE,
  * -ENOMEM: as copyrpc_listen().
@@ -188,8 +188,8 @@ enum copyrpc_event_kind {
  *	-ETIMEDOUT	the time is over
  *	-ECONNREFUSED	no process listened until then, or the other side refused
  *	-EPROTO		the other side is not copyrpc
- *	-EPROTONOSUPPORT	it has another version: copyrpc_ctx_versions()
- *	-ECONNRESET	it has closed the connection, or has no room
+ *	-EPROTONOSUPPORT	the other side has another version: copyrpc_ctx_versions()
+ *	-ECONNRESET	the other side has closed the connection, or has no room
  *	-EHOSTUNREACH, -ENETUNREACH	no route
  *
  * Otherwise it is an error of copyrpc_ep_create() or copyrpc_ep_connect().
@@ -203,18 +203,19 @@ struct copyrpc_event {
 
 /*
  * Takes the oldest event. Returns 1 with *event_p, or 0 if there is none. @size must be
- * sizeof(*event_p). Polls add events, so empty this, as copyrpc_recv(), before a sleep. A request
- * of an endpoint may arrive shortly before its UP. An endpoint that the program destroys has no
- * further events. Endpoints of other functions have none. Several losses and returns before the
- * program takes the events are reported as one. Endpoints with the attribute `by_hand` have the
- * events DOWN and BACK, with their event_token.
+ * sizeof(*event_p). Polls add events, so take all of them before a sleep, as with copyrpc_recv(). A
+ * request of an endpoint may arrive shortly before its UP. An endpoint that the program destroys
+ * has no further events. Endpoints of copyrpc_listen() and copyrpc_dial() have events. Endpoints
+ * with the attribute `by_hand` have the events DOWN and BACK, with their event_token. All other
+ * endpoints have none. Several losses and returns before the program takes the events are reported
+ * as one.
  */
 int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
 
 /*
- * Sets the address to which an endpoint of copyrpc_dial() returns after the loss of its connection:
- * for a peer whose host has got another one. An attempt starts within 0.1 s if the endpoint is
- * away.
+ * Sets the address at which an endpoint of copyrpc_dial() connects again after the loss of its
+ * connection, if the address of the peer's host has changed. If the endpoint has no connection now,
+ * an attempt starts within 0.1 s.
  *
  * -EADDRNOTAVAIL: no such host. -EOPNOTSUPP: the endpoint was not dialed, or does not return.
  * Otherwise the endpoint has failed, and its status is returned.
@@ -237,13 +238,13 @@ int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port);
  * copyrpc_accept() with this listener returns them. A connection that is kept does not make the
  * listener readable, so a program that waits for several things uses copyrpc_listen() instead.
  * copyrpc_unlisten() closes the connections that are kept. A program need not call it before it
- * closes the listener; then they last until the number of the socket is used again for a listener,
- * or the context ends.
+ * closes the listener; without it, these connections last until the number of the descriptor is
+ * used for another listener, or the context is destroyed.
  *
- * -EBUSY: copyrpc_listen() has that listener. -ETIMEDOUT: no connection was completed in time.
- * -ECONNRESET: the connection was closed. -EPROTO: the other side did not send a greeting of
- * copyrpc. -EPROTONOSUPPORT: it has another version. -ECONNREFUSED: the other side could not
- * connect its endpoint. Otherwise an error of copyrpc_listen(), copyrpc_ep_create() or
+ * -EBUSY: copyrpc_listen() was called for that listener. -ETIMEDOUT: no connection was completed in
+ * time. -ECONNRESET: the connection was closed. -EPROTO: the other side did not send a greeting of
+ * copyrpc. -EPROTONOSUPPORT: the other side has another version. -ECONNREFUSED: the other side
+ * could not connect its endpoint. Otherwise an error of copyrpc_listen(), copyrpc_ep_create() or
  * copyrpc_ep_connect(). After each error the listener can be used again, and no endpoint remains
  * (an endpoint that was connected already counts in max_endpoints until the next poll).
  */
@@ -261,7 +262,7 @@ int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
  * Replaces an endpoint, whether or not it has failed: connects a new endpoint with the attributes
  * of @old, and destroys @old (its pending calls end at the next poll). The accepting side
  * recognises the owner of @old, and fails its own old endpoint, too. Both endpoints count in
- * max_endpoints until then.
+ * max_endpoints until @old is destroyed.
  *
  * Returns as copyrpc_connect(). After an error @old is unchanged, and the function may be called
  * again.

@@ -11,8 +11,8 @@ int chan_resume(struct chan *ch, uint64_t pos)
 	return 0;
 }
 
-/* Adds the length of @count messages to that of the metadata, without the padding of the last one.
- * @left: blocks that follow the metadata. Returns 0 if there are fewer messages. */
+/* Returns the length of the metadata and the @count messages after it, without the padding of the
+ * last message. @left: blocks that follow the metadata. Returns 0 if the messages need more blocks. */
 static uint32_t measure(const uint8_t *at, uint32_t count, uint32_t left)
 {
 	uint32_t bytes = WIRE_BLOCK;

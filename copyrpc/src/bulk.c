@@ -34,7 +34,7 @@ int reg_get(struct copyrpc_ctx *ctx, const void *addr, size_t len, unsigned flag
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
-	/* Without a flag that permits writing, the HCA does not write. */
+	/* The cast removes const; without a flag that permits writing, the HCA does not write. */
 	rc = mlx5dvl_mr_reg(ctx->dev, (void *)(uintptr_t)addr, len, flags, &r->mr);
 	if (rc) {
 		free(r);

@@ -7,9 +7,9 @@
 #include "internal.h"
 
 /*
- * A registration. A bulk promises that its memory stays mapped, so others may use the registration
- * as well; without a bulk it serves only those who use it already, because other memory may be
- * mapped there meanwhile.
+ * A registration. The memory of a bulk must stay mapped, so transfers and calls may share its
+ * registration. When the bulk is freed, only those that use the registration already may go on to
+ * use it, because other memory may be mapped at that address later.
  */
 struct reg {
 	struct copyrpc_ctx *ctx;

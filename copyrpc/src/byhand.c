@@ -79,7 +79,7 @@ int copyrpc_ep_again_info(struct copyrpc_ep *ep, void *hello)
 	return 0;
 }
 
-/* This side is at the number of the hello. */
+/* Connects this side, which has offered a queue pair for the same attempt as the hello. */
 static int join(struct copyrpc_ep *ep, const struct hello *h)
 {
 	int err = ep_rejoin(ep, h->blob, sizeof(h->blob), le64toh(h->received));

@@ -137,7 +137,8 @@ struct growth {
 	uint32_t ask, asked; /* blocks to ask the peer for, 0: nothing; the most asked for so far */
 	struct ring_offer offered; /* by the peer, not in use yet */
 	uint8_t *next_send; /* memory of the same size on this side; NULL: not there yet */
-	uint8_t *old_send; /* has the batches before `moved`, which may be sent again; NULL: none */
+	uint8_t *old_send; /* contains the batches before `moved`, which may be sent again; NULL:
+			      none */
 	uint64_t moved;
 	uint32_t old_mask;
 	uint32_t laps; /* of the send ring, since the transport last set this to 0 */
@@ -146,7 +147,7 @@ struct growth {
 	bool tell; /* the offer is not in a batch yet */
 	struct ring_offer offer; /* to the peer, not in use yet */
 	uint8_t *next_recv;
-	const uint8_t *old_recv; /* has the requests before `left`; NULL: none */
+	const uint8_t *old_recv; /* contains the requests before `left`; NULL: none */
 	uint64_t left;
 };
 
@@ -162,9 +163,9 @@ struct chan {
 			uint8_t nclosed : 2;
 			bool away : 1; /* set by the transport: nothing can be sent */
 			bool again : 1; /* batches must be sent again before others are sent */
-			bool growing : 1; /* a flush has work with larger rings */
+			bool growing : 1; /* a flush must do work for larger rings */
 			bool unwatched; /* this and the next three are set by the transport: the
-					   endpoint is not in the list of those whose calls are
+					   endpoint is not in the list of endpoints whose calls are
 					   watched */
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
@@ -376,9 +377,9 @@ uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t
  */
 int chan_resume(struct chan *ch, uint64_t pos);
 
-/* Does the same as chan_seal() for the next batch to send again. The batch keeps its place, messages
- * and credit. Returns the immediate, or 0 if the position that the peer has sent is not the start of a
- * batch. */
+/* Does the same as chan_seal() for the next batch to send again. The batch keeps its position,
+ * messages and credit. Returns the immediate, or 0 if the position that the peer has sent is not
+ * the start of a batch. */
 uint32_t chan_seal_again(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
 /* Returns the number of messages that have been placed and not sealed. Sets *calls_p to the number
@@ -560,8 +561,8 @@ ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	return 0;
 }
 
-/* Does the same as copyrpc_reply(). Calls @changed (if not NULL) before it places a reply in the usual
- * way; in all other cases it calls @odd, which must call chan_reply_odd(). */
+/* Does the same as copyrpc_reply(). In the usual case, calls @changed (if not NULL) before it
+ * places the reply; in all other cases it calls @odd, which must call chan_reply_odd(). */
 ALWAYS_INLINE int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len,
 	void (*changed)(struct chan *ch),
 	int (*odd)(struct copyrpc_req *req, const void *data, uint32_t len))

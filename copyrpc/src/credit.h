@@ -5,15 +5,15 @@
  *
  * This side writes into the peer's ring of C blocks. in_flight = p - rc blocks have been placed and
  * are not known to be consumed. R blocks of credit have been granted to the peer and not been used
- * up by replies: the peer may still use them for calls, or requests that were not answered have
- * used them. At each step
+ * up by replies: the peer may still use them for calls, or has used them for requests that this
+ * side has not answered. At each step
  *
  *	in_flight + 2 R <= C
  *
  * so a reply always fits. The factor 2 covers the ring's end: a reply with the allowance
  * a = blocks + 1 wastes at most a - 1 blocks there and needs a blocks for metadata and message,
  * together 2 a - 1, while 2 R decreases by 2 a. This holds for every order of replies, and however
- * long requests are held, because rc does not pass them.
+ * long requests are held, because rc does not advance past a held request.
  *
  * A call is accepted only if R could still rise to its maximum after it, so that calls cannot use
  * the room for which the peer will need its next credit.
@@ -133,7 +133,7 @@ static inline bool credit_holds(const struct credit *cr)
 	       cr->p - cr->rc + 2ull * credit_out(cr) <= cr->c;
 }
 
-/* The place of a message. */
+/* The position at which a message is placed. */
 struct placement {
 	uint64_t end;
 	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */
@@ -146,7 +146,7 @@ static inline bool credit_joins(const struct credit *cr, uint32_t size)
 	return cr->p + size <= cr->edge;
 }
 
-/* Finds the place for a message without changing anything. */
+/* Computes where a message is placed. Changes nothing. */
 static inline struct placement credit_plan(const struct credit *cr, uint32_t size)
 {
 	uint32_t off = (uint32_t)cr->p & (cr->c - 1);
@@ -192,7 +192,7 @@ static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 
 	if (credit_grants_all(cr, p))
 		return cr->owed;
-	/* The room is less than twice what is owed. */
+	/* The room is less than twice the owed credit. */
 	return cr->c > taken ? (cr->c - taken) / 2 : 0;
 }
 
@@ -206,7 +206,7 @@ static inline uint32_t credit_grant(struct credit *cr)
 	return g;
 }
 
-/* credit_grant() if credit_grants_all(). */
+/* Does the same as credit_grant(). credit_grants_all() must be true. */
 static inline uint32_t credit_grant_all(struct credit *cr)
 {
 	uint32_t g = cr->owed;
@@ -238,7 +238,7 @@ static inline bool credit_batch_due(const struct credit *cr)
 	return credit_due(cr, cr->p + 1);
 }
 
-/* True if there is room for a batch without messages, also if no credit is due. */
+/* True if there is room for a batch without messages, even if no credit is due. */
 static inline bool credit_batch_fits(const struct credit *cr)
 {
 	return cr->p + 1 - cr->rc + 2ull * credit_out(cr) <= cr->c;

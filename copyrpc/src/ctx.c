@@ -62,8 +62,8 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 		raw_done(ep, error->token, ep->ch.status ? ep->ch.status : ep->away_why);
 }
 
-/* The default depth of a send queue. Many idle endpoints must not take much: a block of a send queue
- * and its entry of the send CQ take 128 bytes. */
+/* The default depth of a send queue. Many idle endpoints must not use much memory: a block of a
+ * send queue and its entry of the send CQ take 128 bytes. */
 static uint32_t default_sq(const struct copyrpc_ctx_attr *a)
 {
 	uint64_t each = SQ_ALL / pow2_ceil(a->max_endpoints);

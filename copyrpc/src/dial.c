@@ -33,7 +33,8 @@ struct dial {
 	struct news news; /* GONE */
 };
 
-/* Returns the single endpoint to the context @node if both sides are ready, else NULL. */
+/* Returns the endpoint that is the single connection to the context @node, if both sides are ready,
+ * else NULL. */
 static struct copyrpc_ep *single_up(const struct copyrpc_ctx *ctx, uint64_t node)
 {
 	struct copyrpc_ep *ep = ctx->eps;
@@ -229,7 +230,7 @@ static bool may_attempt(struct lobby *y, struct dial *d)
 	return !d->m.ep || ep_is_drained(d->m.ep);
 }
 
-/* The time at which the dial has to do something. */
+/* Returns the time of the dial's next action. */
 static uint64_t dial_due(const struct lobby *y, const struct dial *d)
 {
 	uint64_t due = d->state == PAUSED     ? d->again_at :

@@ -106,7 +106,7 @@ static void put_first(struct lobby *y, struct watch *w)
 	w->link_p = &y->watches;
 }
 
-/* A part of the step begins, which may handle @left events or actions. */
+/* Begins a part of the step, which may handle at most @left events or actions. */
 static void begin_part(struct lobby *y, uint32_t left)
 {
 	y->set_ups = y->ctx->set_ups;

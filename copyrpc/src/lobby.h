@@ -61,8 +61,9 @@ int lobby_watch(struct lobby *y, struct watch *w, short events);
 /* Closes the socket of a watch, if it has one. */
 void lobby_close(struct lobby *y, struct watch *w);
 void lobby_step(struct copyrpc_ctx *ctx);
-/* Returns true if this part of the step, its events or its actions, may go on. To create or to connect a queue
- * pair takes commands of the device, so a part ends after the first event or action that has done so. */
+/* Returns true if this part of the step (its events or its actions) may continue. Creating or
+ * connecting a queue pair takes commands of the device, so a part ends after the first event or
+ * action that has done it. */
 static inline bool lobby_may_take(const struct lobby *y)
 {
 	return y->left && y->ctx->set_ups == y->set_ups;
