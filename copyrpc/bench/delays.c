@@ -88,7 +88,7 @@ static struct spent between(struct spent from, struct spent to)
 	return (struct spent){to.wall - from.wall, to.cpu - from.cpu, to.queued - from.queued};
 }
 
-/* The client may read the server's numbers during an update, and so mix the numbers of two polls. */
+/* The client may read the server's numbers during an update, and so mix those of two polls. */
 static void add(uint64_t *to, uint64_t n)
 {
 	__atomic_store_n(to, *to + n, __ATOMIC_RELAXED);
@@ -268,7 +268,7 @@ static void measure(uint32_t seconds, uint64_t late_ns)
 		late += ns >= late_ns;
 		most = ns > most ? ns : most;
 	}
-	printf("%llu calls, %llu late, the longest %.1f ms; %u times a process made %u connections\n",
+	printf("%llu calls, %llu late, the longest %.1f ms; %u times %u connections\n",
 		(unsigned long long)calls, (unsigned long long)late, MS(most),
 		atomic_load_explicit(&shared->rounds, memory_order_relaxed), processes);
 	say_spent("the poll with the most CPU time: client", own.longest);

@@ -85,9 +85,9 @@
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
  *	a poll: the peer said goodbye (-ECONNRESET), or broke the protocol (-EPROTO); a probe got no
- *		answer for probe_ms (-ETIMEDOUT); the device reported that the other side stopped the
- *		queue pair (-ECONNRESET), or that the device or a queue of the context has failed
- *		(-EIO, for all endpoints)
+ *		answer for probe_ms (-ETIMEDOUT); the device reported that the other side stopped
+ *		the queue pair (-ECONNRESET), or that the device or a queue of the context has
+ *		failed (-EIO, for all endpoints)
  *	a flush: the queue pair accepts no request (-ECONNRESET)
  *
  * After a completion with an error no command is needed: the device has stopped the queue pair by

@@ -12,7 +12,7 @@ int chan_resume(struct chan *ch, uint64_t pos)
 }
 
 /* Returns the length of the metadata and the @count messages after it, without the padding of the
- * last message. @left: blocks that follow the metadata. Returns 0 if the messages need more blocks. */
+ * last message. @left: blocks that follow the metadata. Returns 0 if the messages need more. */
 static uint32_t measure(const uint8_t *at, uint32_t count, uint32_t left)
 {
 	uint32_t bytes = WIRE_BLOCK;

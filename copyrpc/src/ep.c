@@ -41,8 +41,9 @@ static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 	}};
 
 /*
- * Both ends know the consumer word and the first receive ring of each. No other endpoint has the same word at the
- * same time, and the next one at its place has another key of a ring.
+ * Returns the number of an endpoint's connection, from the address of its consumer word and the key
+ * of its first receive ring, which both ends know. No other endpoint uses the same word at the same
+ * time, and the next endpoint that uses it has a ring with another key.
  */
 static uint64_t number_of(uint64_t word, uint32_t ring_rkey)
 {
@@ -202,7 +203,7 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 	blob_encode(&b, bytes);
 }
 
-/* The programs of both sides want to connect the endpoint again. */
+/* Lets an endpoint with `by_hand` return, if the peer's endpoint has the attribute, too. */
 static void may_return(struct copyrpc_ep *ep, const struct blob *b)
 {
 	ep->peer_owner = b->number;
@@ -252,8 +253,8 @@ static bool leads_to(const struct route *r, const struct blob *b)
 	return b->ring_addr == r->peer && b->ring_rkey == r->rkey;
 }
 
-/* True if the blob has the memory that the endpoint knows already. The peer may not know yet that
- * this side has moved. */
+/* True if the blob describes the memory that the endpoint already knows. This may be its former
+ * ring: the peer may not know yet that this side has moved. */
 static bool same_memory(const struct copyrpc_ep *ep, const struct blob *b)
 {
 	return b->ring_size == ring_size(ep) && b->nested == ep->ctx->attr.nested &&
@@ -311,8 +312,9 @@ void ep_end(struct copyrpc_ep *ep)
 }
 
 /*
- * Tells the peer that this endpoint is over. Nothing waits for the message: if it is lost, or the send queue
- * is full, the peer's probes find the end. It comes after all messages that were sent.
+ * Tells the peer that this endpoint has ended. Nothing waits for the message: if it is lost, or the
+ * send queue is full, the peer detects the end by probes. It arrives after all messages that were
+ * sent before.
  */
 static void say_goodbye(struct copyrpc_ep *ep)
 {
@@ -378,7 +380,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep_end(ep);
 }
 
-/* Returns the end of the list. */
+/* Removes the endpoint from the list. Returns the address of the last link. */
 static struct copyrpc_ep **list_remove(struct copyrpc_ep **at, const struct copyrpc_ep *ep,
 	size_t link)
 {

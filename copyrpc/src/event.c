@@ -131,7 +131,7 @@ COLD void ctx_drain(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* The time of the earliest READ that flush has delayed. */
+/* Returns the time of the earliest READ that a flush has delayed. */
 static uint64_t next_read(const struct copyrpc_ctx *ctx)
 {
 	uint64_t at = NEVER;
@@ -142,7 +142,7 @@ static uint64_t next_read(const struct copyrpc_ctx *ctx)
 	return at;
 }
 
-/* Endpoints that await nothing leave the list at the next check. */
+/* True if a peer must be watched. Endpoints that await nothing leave the list at the next check. */
 static bool has_awaiting(const struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ep *ep = ctx->watched.head;

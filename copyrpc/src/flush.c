@@ -15,7 +15,7 @@ static inline uint64_t publish_consumer(struct copyrpc_ep *ep)
 }
 
 /*
- * The consumer position to report, in bytes. Inside a callback it is still the position of the last
+ * Returns the consumer position to report, in bytes. Inside a callback it is still that of the last
  * flush: the peer must not overwrite the messages of the batch that are not handled yet, nor the
  * response that the callback reads. The next flush outside a callback reports the new position.
  */
@@ -27,7 +27,8 @@ static uint64_t tell_consumer(struct copyrpc_ep *ep)
 	return le64toh(ep->words->consumer);
 }
 
-/* The completion of the last batch in an old ring is reported. */
+/* Posts the WRITE of a batch. The last batch in an old ring is signaled: its completion shows that
+ * the HCA does not read the ring any more. */
 static inline int post_write(struct copyrpc_ep *ep, uint64_t pos, uint32_t len, uint32_t imm)
 {
 	struct sent_ring r = chan_ring_of(&ep->ch, pos);
@@ -187,8 +188,8 @@ void ep_word_read(struct copyrpc_ep *ep)
 
 /*
  * True if @go of copyrpc_flush_if() decides whether the open batch is sent. If credit is due, the
- * batch is sent in any case, because the peer may need the credit to do what @go waits for. (A
- * batch without messages exists only if credit is due.)
+ * batch is sent in any case, because @go may wait for an action for which the peer needs the
+ * credit. (A batch without messages exists only if credit is due.)
  */
 static bool may_wait(const struct copyrpc_ep *ep)
 {
@@ -202,8 +203,8 @@ static inline void ring(struct copyrpc_ep *ep)
 	mlx5dvl_ring(ep->qp);
 }
 
-/* Flushes an endpoint by the general path. If @hold, the messages are kept. Returns the number of
- * batches sent. */
+/* Flushes an endpoint by the general path. If @hold is true, no new messages are sent. Returns the
+ * number of batches sent. */
 static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
@@ -291,7 +292,8 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 	return 1;
 }
 
-/* The known room may be less than the real room. No batch is open while the status is not 0. */
+/* Flushes an endpoint that is not usual. The known room in the rings may be less than the real
+ * room, so it is updated first. No batch is open while the status is not 0. */
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
 {
 	if (ep->ch.cr.edge) {

@@ -19,7 +19,7 @@ void chan_want(struct chan *ch, uint32_t send, uint32_t recv)
 	chan_set_growing(ch);
 }
 
-/* The smallest ring for a message. */
+/* Returns the blocks of the smallest ring for a message. */
 static uint32_t ring_for(const struct chan *ch, uint32_t len)
 {
 	return (uint32_t)pow2_ceil((uint64_t)wire_blocks(len) * (ch->nested ? 16 : 8));
@@ -60,7 +60,7 @@ bool chan_left_recv(const struct chan *ch)
 	return ch->grow.old_recv && chan_consumer(ch) >= ch->grow.left;
 }
 
-/* The batches from here on are in the memory that was offered. */
+/* Handles the peer's move: the next batches are in the memory that this side has offered. */
 static int take_move(struct chan *ch)
 {
 	struct growth *g = &ch->grow;
@@ -98,7 +98,7 @@ bool chan_left_send(const struct chan *ch)
 	return ch->grow.old_send && ch->cr.rc >= ch->grow.moved;
 }
 
-/* All batches are sealed. */
+/* Continues in the new send ring. All batches must be sealed. */
 static void move(struct chan *ch)
 {
 	struct growth *g = &ch->grow;

@@ -7,30 +7,30 @@
  * size (chan_accept_offer()), marks a batch as the last one in the old memory, and continues in the
  * new one. Each ring grows on its own, so the two may differ in size.
  *
- * The old send ring remains as the log of what the peer has not released, and the old receive ring
- * for the requests in it. A ring grows again only when the memory before is gone.
+ * The old send ring remains until the peer has released all batches in it, and the old receive ring
+ * until all requests in it are released. A ring grows again only when its old memory was freed.
  */
 #ifndef COPYRPC_GROW_H
 #define COPYRPC_GROW_H
 
 #include "chan.h"
 
-/* Size of a new endpoint's rings in bytes, if they may become as large. */
+/* Size of a new endpoint's rings in bytes, if the attributes permit that size. */
 #define RING_START 8192u
 
-/* A stalled call makes a ring so many times as large, and so does traffic: so many laps in less than
- * so much time for each byte of the ring. */
+/* A stalled call makes a ring RING_FACTOR times as large. Traffic does the same, if it fills the
+ * ring RING_LAPS times in less than RING_NS_PER_BYTE for each byte of the ring. */
 #define RING_FACTOR 4
 #define RING_LAPS 4
 #define RING_NS_PER_BYTE 256
 
-/* The first size of rings that may become so large. */
+/* Returns the first size of rings that may grow to @size bytes. */
 static inline uint32_t first_ring(uint32_t size)
 {
 	return size < RING_START ? size : RING_START;
 }
 
-/* The ring that has the batch at a position. */
+/* The ring that contains the batch at a position. */
 struct sent_ring {
 	uint8_t *at;
 	uint32_t mask;
@@ -55,24 +55,24 @@ static inline void chan_count_lap(struct chan *ch, uint64_t p)
 	ch->grow.laps += !(p & ch->mask);
 }
 
-/* Larger rings are wanted, in blocks, at most ch->most; 0: not this one. */
+/* Requests larger rings, of at most ch->most blocks; 0: no change of this ring. */
 void chan_want(struct chan *ch, uint32_t send, uint32_t recv);
 
-/* True if the present rings are too small for a call; it then wants larger ones. */
+/* True if the present rings are too small for a call. Then it also requests larger ones. */
 bool chan_outgrows(struct chan *ch, uint32_t len, uint32_t resp_max);
 
-/* True if the receive ring is to be larger, and memory of grow.need blocks can be offered. */
+/* True if the receive ring should become larger, and memory of grow.need blocks can be offered. */
 bool chan_offer_due(const struct chan *ch);
 
 /* Offers memory of grow.need blocks, which the peer can write with @key. It must begin at a multiple
  * of WIRE_RING_ALIGN. Returns 0 or -ENOMEM. */
 int chan_offer(struct chan *ch, uint8_t *memory, uint32_t key);
 
-/* True if the peer has offered memory of grow.offered.blocks blocks, and the send ring of the same
- * size can be set. */
+/* True if the peer has offered memory of grow.offered.blocks blocks, and this side can set a send
+ * ring of the same size. */
 bool chan_accept_due(const struct chan *ch);
 
-/* Sets that ring. Returns 0 or -ENOMEM. */
+/* Sets the new send ring. Returns 0 or -ENOMEM. */
 int chan_accept_offer(struct chan *ch, uint8_t *memory);
 
 /* True if nothing needs the old receive ring, or the old send ring, any more. They must not be
@@ -93,8 +93,8 @@ static inline bool chan_flow_batch(struct chan *ch)
 	return (ch->growing && chan_growth_batch(ch)) || chan_credit_batch(ch);
 }
 
-/* Part of chan_seal(): adds to the metadata @at what is to be told, and moves to the new send ring
- * if no batch waits. */
+/* Part of chan_seal(): adds the note, if there is one, to the metadata @at, and moves to the new
+ * send ring if no batch waits. */
 void chan_seal_growth(struct chan *ch, void *at, uint32_t count);
 
 /* Handles the flags in the count of a received batch. Returns 0 or -EPROTO. */

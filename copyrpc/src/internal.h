@@ -88,8 +88,9 @@ struct news_queue {
 };
 
 /*
- * Work that polls do beside that of the endpoints: connections over TCP. The context's descriptor
- * is also readable when step() has something to do. Polls call step() every millisecond, too.
+ * Work of polls that does not belong to an endpoint: connections over TCP. The context's descriptor
+ * is also readable when step() has something to do. In addition, polls call step() every
+ * millisecond.
  */
 struct ctx_side {
 	uint64_t due; /* time of the next step() if nothing happens before; NEVER */
@@ -140,7 +141,8 @@ struct copyrpc_ep {
 	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of route.rkey */
 	uint64_t peer_word;
 	uint32_t peer_word_rkey;
-	uint64_t number, peer_number; /* of the connection, on each side; descriptors have it */
+	uint64_t number, peer_number; /* number of the connection on each side; descriptors of
+					 memory contain it */
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the endpoint added
@@ -162,8 +164,9 @@ struct copyrpc_ep {
 	uint64_t bytes_wanted, bytes_posted; /* of transfers that have not ended */
 	uint64_t large; /* messages of large calls among the received ones */
 	uint64_t small_seen; /* other messages that were received before the last part was posted */
-	uint32_t beside; /* parts that are still posted one at a time because of them */
-	struct served_list due; /* large requests that wait for transfers of others */
+	uint32_t beside; /* number of parts that are still posted one at a time because of these
+			    messages */
+	struct served_list due; /* large requests that wait until other transfers end */
 	uint32_t moves; /* transfers of large calls */
 	struct copyrpc_ep *turns_next; /* in the list of the context */
 	bool in_turns;
@@ -184,17 +187,19 @@ struct copyrpc_ep {
 	struct news up, down, back; /* kind 0: the endpoint has no events */
 
 	/* Connecting again (renew.c). */
-	uint64_t reconnect_ms; /* 0: both ends have not agreed to it */
-	bool by_hand; /* the program exchanges what is needed for it (byhand.c) */
+	uint64_t reconnect_ms; /* 0: not agreed by both ends */
+	bool by_hand; /* the program exchanges the messages for it (byhand.c) */
 	uint64_t event_token; /* token of its events, if by_hand */
 	uint64_t attempt; /* number of the latest attempt; the side that dials chooses it */
 	uint64_t wanted; /* by hand: number of an attempt that the peer has begun */
-	uint64_t told; /* position in the message of the latest attempt */
-	struct copyrpc_ep **redial; /* on the side that dials: the pointer of its redial */
+	uint64_t told; /* position that the message of the latest attempt contains */
+	struct copyrpc_ep **redial; /* on the side that has dialed: the pointer to this endpoint in
+				       struct redial */
 	bool stopped, drained; /* state of a queue pair that is not replaced yet */
 	uint32_t handled_at; /* mlx5dvl_cq_count() of the receive CQ when it was drained */
-	uint64_t drain_by, away_since; /* times */
-	int away_why; /* while it is away: its status if it does not return; else 0 */
+	uint64_t drain_by, away_since; /* when the queue pair counts as drained; when `away` was
+					  set */
+	int away_why; /* while `away`: the endpoint's status if it does not return; else 0 */
 	int again_error; /* error of the last attempt; 0: none */
 	bool left; /* the peer has said goodbye */
 
@@ -205,8 +210,9 @@ struct copyrpc_ep {
 	struct piece next_send, next_recv; /* for a move */
 	struct piece old_send, old_recv; /* before the last move */
 	bool moving; /* the HCA may still read old_send */
-	uint64_t grow_at; /* time before which no memory is tried again; 0: none has failed */
-	uint64_t lap_at; /* time when the laps were last looked at */
+	uint64_t grow_at; /* time before which no larger memory is allocated; 0: no allocation has
+			     failed */
+	uint64_t lap_at; /* time when the laps were last counted */
 	struct live_record *live;
 };
 
@@ -241,14 +247,14 @@ struct copyrpc_ctx {
 	uint32_t message_max; /* of large calls; 0: refused */
 	struct pool pool;
 	struct served_list waiting; /* for memory */
-	struct copyrpc_ep *turns; /* whose requests have their turn in the next poll */
+	struct copyrpc_ep *turns; /* endpoints whose requests have their turn in the next poll */
 	bool serve_again; /* the next poll calls ctx_serve() */
-	bool work_due; /* the next poll can go on with a transfer in `work` */
+	bool work_due; /* the next poll can continue a transfer in `work` */
 	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last probe */
 	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */
 	uint32_t consumed; /* ctx_consumed() when poll last looked for events */
-	int fd; /* readable when a CQ has an event; -1 */
+	int fd; /* readable when a CQ has an event; -1: not created */
 
 	struct mlx5dvl_ctx *dev;
 	struct copyrpc_ep *eps; /* all endpoints */
@@ -258,7 +264,7 @@ struct copyrpc_ctx {
 	struct copyrpc_path path; /* of endpoints without a path of their own */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
-	bool port_down; /* by the device's events: nothing is connected meanwhile */
+	bool port_down; /* as the device has reported; nothing is connected while it is true */
 	uint32_t n_away; /* endpoints that are being connected again */
 	uint64_t no_receive; /* out_of_buffer when the context was created */
 	struct chunk *chunks; /* of the memory of the endpoints */
@@ -290,7 +296,7 @@ ALWAYS_INLINE void ep_list(struct copyrpc_ep *ep)
 	ep->ctx->dirty = ep;
 }
 
-/* The running flush has kept something of the endpoint for a later flush. */
+/* Keeps the endpoint on the list, because the running flush has left work for a later one. */
 static inline void ep_keep(struct copyrpc_ep *ep)
 {
 	if (ep->dirty != FLUSHED)
@@ -299,7 +305,7 @@ static inline void ep_keep(struct copyrpc_ep *ep)
 	ep->dirty = KEPT;
 }
 
-/* The next flush has to visit the endpoint. */
+/* Makes the next flush visit the endpoint. */
 static inline void ep_dirty(struct copyrpc_ep *ep)
 {
 	if (ep->dirty == FLUSHED)
@@ -371,11 +377,11 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 		to[i] += from[i];
 }
 
-/* Fails the endpoint, or makes it go away if it may return. */
+/* Fails the endpoint, or, if it may return, makes it `away` (renew.c). */
 void ep_fail(struct copyrpc_ep *ep, int status);
 /* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
 void ep_break(struct copyrpc_ep *ep, int status);
-/* The peer has said goodbye: its endpoint is over, and does not return. */
+/* Handles the peer's goodbye: fails the endpoint, which does not return. */
 void ep_hear_goodbye(struct copyrpc_ep *ep);
 /* Adds the endpoint to the list of those whose calls a poll ends. The poll then frees destroyed
  * endpoints. */
@@ -386,12 +392,13 @@ int path_read(struct copyrpc_path *path, const struct copyrpc_path *given);
 /* Removes a destroyed endpoint from the count, after the send CQ has been emptied: another endpoint
  * may then be created. */
 void ep_uncount(struct copyrpc_ep *ep);
-/* Ends the calls of the endpoints on that list; called by a poll. */
+/* Ends the calls of the endpoints on the list of ep_end(); called by a poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Does what is due by the clock, for example probes of silent peers. */
+/* Does the actions that are due at a time, for example probes of silent peers. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
-/* Takes note of a peer of another version. Blobs and greetings begin alike. */
+/* Records the version of a peer that has another one. Blobs and greetings have the version at the
+ * same offset. */
 void ctx_note_version(struct copyrpc_ctx *ctx, const char *of, const void *bytes, uint16_t ours);
 
 /* Returns as blob_decode(). */
@@ -403,24 +410,25 @@ int ctx_check_path(const struct copyrpc_ctx *ctx, const struct copyrpc_path *pat
 /* True if the endpoint, which was connected, can be connected again after a failure with this
  * status. The first meeting need not have ended, because the peer may be up already. */
 bool ep_may_return(const struct copyrpc_ep *ep, int status);
-/* The endpoint goes away, or an attempt to connect it again has failed: stops the queue pair. */
+/* Makes the endpoint `away`, if it is not yet, and stops its queue pair. Called after a lost
+ * connection and after each failed attempt. */
 void ep_leave(struct copyrpc_ep *ep, int status);
-/* The port's addresses have changed: endpoints whose address is gone leave, because nothing that the
- * peer sends there arrives. Others stay. */
+/* Called when the port's addresses have changed. Makes endpoints `away` whose address does not
+ * exist any more, because the peer's messages do not arrive there. */
 void ctx_leave_addresses(struct copyrpc_ctx *ctx);
-/* The device has reported that the queue pair is drained. */
+/* Called when the device has reported that the queue pair is drained. */
 void ep_note_drained(struct copyrpc_ep *ep);
 /* True if all completions of the stopped queue pair were handled, so that the position up to which
  * messages were received is final. */
 bool ep_is_drained(struct copyrpc_ep *ep);
 /* Replaces the drained queue pair by a new one. Ends raw operations. Returns 0 or -errno. */
 int ep_renew(struct copyrpc_ep *ep);
-/* Connects the new queue pair. The peer has received what is before @received, in bytes. Returns 0,
- * or -EPROTO after failing the endpoint, or an error of copyrpc_ep_connect(). */
+/* Connects the new queue pair. The peer has received all bytes before the position @received.
+ * Returns 0, or -EPROTO after failing the endpoint, or an error of copyrpc_ep_connect(). */
 int ep_rejoin(struct copyrpc_ep *ep, const void *blob, size_t len, uint64_t received);
-/* Both ends are connected again. */
+/* Ends `away`, because both ends are connected again. */
 void ep_return(struct copyrpc_ep *ep);
-/* The endpoint is no longer away, because it fails or is destroyed. */
+/* Ends `away`, because the endpoint fails or is destroyed. */
 void ep_not_away(struct copyrpc_ep *ep);
 /* Queues the event DOWN. */
 void ep_tell_down(struct copyrpc_ep *ep, int status);
@@ -446,17 +454,17 @@ int raw_open(struct copyrpc_ep *ep);
 int raw_post(struct copyrpc_ep *ep, const struct raw_move *m, uint64_t token,
 	struct raw_owner *owner);
 void raw_ring(struct copyrpc_ep *ep);
-/* The operations of owners are not reported any more. */
+/* Makes pending operations of the library end without a report to their owners. */
 void raw_disown(struct copyrpc_ep *ep);
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);
-/* Ends all operations whose completions have not come. */
+/* Ends all operations whose completions have not arrived. */
 void raw_end(struct copyrpc_ep *ep, int status);
 
 /* Posts the messages that an endpoint has collected, without a doorbell. Returns the number of requests. */
 int ep_post(struct copyrpc_ep *ep);
 
-/* Goes on with the transfers on ctx->work, and reports the ends. */
+/* Continues the transfers on ctx->work, and reports those that have ended. */
 void ctx_transfers(struct copyrpc_ctx *ctx);
 /* Ends the transfers of an endpoint that has failed or is destroyed. */
 void ep_end_transfers(struct copyrpc_ep *ep);
@@ -469,7 +477,7 @@ void ep_end_served(struct copyrpc_ep *ep);
 void ep_grow(struct copyrpc_ep *ep);
 /* Asks for a larger ring if the laps of the send ring are too fast. */
 void ep_count_laps(struct copyrpc_ep *ep);
-/* chan_seal() has moved to a larger send ring. */
+/* Called when chan_seal() has moved to a larger send ring. */
 void ep_moved(struct copyrpc_ep *ep);
 /* Sets the route of the batches. */
 void ep_set_route(struct copyrpc_ep *ep, struct route route);

@@ -32,12 +32,13 @@ static int status_of(uint32_t error)
 	}
 }
 
-/* A message takes at least a block, so the fields can be read; if it is shorter than they are, the
- * number of its other bytes is larger than any length. */
+/* A message occupies at least a block, so the fields can always be read. If the message is shorter
+ * than the fields, the subtraction below wraps around, and the result is larger than any valid
+ * length. */
 static_assert(sizeof(struct wire_header) + sizeof(struct wire_large_response) <= WIRE_BLOCK, "");
 
-/* Sets *len_p to the length of the response, whose bytes are in the message or in the caller's
- * memory already. Returns the status of the call. */
+/* Sets *len_p to the length of the response, whose bytes are in the message, or already in the
+ * caller's memory. Returns the status of the call. */
 static int take_response(struct large_call *c, const void *data, uint32_t len, uint32_t *len_p)
 {
 	struct wire_large_response r;
@@ -103,7 +104,8 @@ static uint32_t put_request(const struct large_call *c, const void *data, uint32
 	return (uint32_t)sizeof(w) + len;
 }
 
-/* Registers what is not copied into messages with at most @most bytes for the program. */
+/* Registers the buffers that are longer than @most bytes. Shorter ones are copied into the
+ * messages. */
 static int register_both(struct copyrpc_ctx *ctx, struct large_call *c, const void *data,
 	uint32_t len, uint32_t most)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists whose items can leave at any place: an item has the members `next` and `link_p`, the address of
- * the pointer to the item. */
+/* Lists from which any item can be removed: an item has the members `next` and `link_p`, the
+ * address of the pointer to the item. */
 #ifndef COPYRPC_LINKS_H
 #define COPYRPC_LINKS_H
 

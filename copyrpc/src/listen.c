@@ -12,7 +12,7 @@
 
 #define GUESTS 64 /* default of max_guests */
 #define PATIENCE_MS 5000 /* default of patience_ms */
-#define TAKE 4 /* connections that a step takes from a listener at most */
+#define TAKE 4 /* the most connections that a step takes from a listener */
 /* copyrpc_accept(): the longest times that a connection in progress delays the next one, and the
  * context's traffic. */
 #define YOUNG_NS (100 * NSEC_PER_MSEC)
@@ -26,22 +26,24 @@ struct guest {
 	struct listening *at;
 	uint64_t since_ns;
 	bool parked; /* the connection is lost, but the peer may have the endpoint */
-	int err; /* of one that has ended */
+	int err; /* the result, when the meeting has ended */
 	struct guest *next;
 };
 
 struct listening {
 	struct watch w; /* its socket belongs to the user */
 	struct copyrpc_ctx *ctx;
-	struct stat socket; /* its identity; another socket may get its number */
+	struct stat socket; /* identity of the socket, because its number may be used for another
+			       file later */
 	struct plan plan;
 	bool called; /* used by copyrpc_accept(), which takes the connections itself */
 	uint32_t most, n;
 	uint64_t patience_ns; /* a guest older than this is closed; NEVER: no limit */
 	uint64_t token;
-	uint64_t again_at; /* no descriptor was free: nothing is taken before; 0: not so */
+	uint64_t again_at; /* no descriptor was free: no connection is taken before this time; 0:
+			      none */
 	struct guest *guests, *parked; /* the oldest first */
-	struct guest *ended; /* of `called`: those that copyrpc_accept() has to return */
+	struct guest *ended; /* if `called`: guests that copyrpc_accept() must return */
 };
 
 /* ------------------------------------------------------------------ guests */
@@ -81,7 +83,8 @@ static void guest_close(struct lobby *y, struct watch *w)
 	guest_free(g);
 }
 
-/* The connection is lost, and the peer may have the endpoint, which waits for it. */
+/* Parks a guest whose connection is lost: the peer may have the endpoint, so the endpoint waits for
+ * the peer. */
 static void guest_park(struct lobby *y, struct guest *g)
 {
 	struct listening *l = g->at;
@@ -101,7 +104,7 @@ static void guest_park(struct lobby *y, struct guest *g)
 		ep_break(oldest, -ECONNRESET);
 }
 
-/* There is no time or room for the connection any more. */
+/* Ends a guest for which there is no time or no room any more. */
 static void guest_drop(struct lobby *y, struct guest *g)
 {
 	if (meet_is_open(&g->m))
@@ -110,14 +113,16 @@ static void guest_drop(struct lobby *y, struct guest *g)
 		guest_close(y, &g->w);
 }
 
-/* The program has to get the result of the meeting. */
+/* Gives the result of the meeting to the program. */
 static void guest_report(struct lobby *y, struct guest *g, int err)
 {
 	lobby_leave(y, &g->w);
 	g->err = err;
 	if (g->at->called) {
 		if (!err)
-			g->m.ep->held = &g->m.ep; /* the program may destroy it before it has it */
+			g->m.ep->held = &g->m.ep; /* a request of the endpoint can arrive earlier,
+						     and the program can then destroy the
+						     endpoint */
 		append(&g->at->ended, g);
 		return;
 	}
@@ -126,7 +131,7 @@ static void guest_report(struct lobby *y, struct guest *g, int err)
 	free(g);
 }
 
-/* The meeting has ended. */
+/* Handles the end of a meeting. */
 static void guest_end(struct lobby *y, struct guest *g, int err)
 {
 	if (err && meet_is_open(&g->m)) {
@@ -144,7 +149,8 @@ static void guest_end(struct lobby *y, struct guest *g, int err)
 	free(g);
 }
 
-/* A guest that is parked: the peer has returned, or something has come from it; or the time is over. */
+/* Checks a parked guest. It is reported when the peer has returned or has sent a message, and
+ * closed when the time is over. */
 static uint64_t parked_tick(struct lobby *y, struct guest *g, uint64_t now)
 {
 	struct copyrpc_ep *ep = g->m.ep;
@@ -306,7 +312,8 @@ static struct listening *listening_of(struct lobby *y, int fd)
 	return NULL;
 }
 
-/* Returns 0 if that is a socket that listens. Others have no event, so the program would wait for ever. */
+/* Returns 0 if the descriptor is a listening socket. Any other one has no event, so the program
+ * would wait for ever. */
 static int check_listener(int fd)
 {
 	socklen_t len = sizeof(int);

@@ -46,7 +46,8 @@ static void say(struct meeting *m, const void *bytes, size_t n)
 	m->out_len += n;
 }
 
-/* Prepares our greeting. Without an endpoint the blob is zero, or tells a peer of another version only ours. */
+/* Prepares our greeting. Without an endpoint the blob is zero, or contains only our version, if the
+ * peer has another one. */
 static void say_greeting(struct meeting *m, uint64_t node)
 {
 	struct greeting g = {.version = htole16(GREETING_VERSION),
@@ -91,7 +92,8 @@ int meet_begin(struct meeting *m, struct copyrpc_ep *ep)
 	return 0;
 }
 
-/* A side that has called and does not want to return gets no flag about that. */
+/* Returns the flags that a peer may set. A side that has called without reconnect_ms gets no flag
+ * about returning. */
 static uint32_t known_flags(const struct meeting *m)
 {
 	return m->ep && !m->ep->reconnect_ms ? FLAG_SINGLE :
@@ -160,9 +162,10 @@ static bool decides(const struct meeting *m, const struct copyrpc_ctx *ctx)
 	return m->single && ctx->node > meet_node(m);
 }
 
-/* True if this side has to refuse the connection, because there is another one. If the other one is
- * up, it is probed, because the peer may have destroyed its side before it called again. If it is
- * parked, a peer that has it would soon return. */
+/* True if this side must refuse the connection, because there is another one. If the other one is
+ * up, it is probed, because the peer may have destroyed its side before it called again. If the
+ * other one is parked, it fails after probe_ms, because a peer that still had it would have
+ * returned by then. */
 static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *other = decides(m, ctx) ? other_single(m, ctx) : NULL;
@@ -182,9 +185,9 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 }
 
 /*
- * The peer dials anew, so it does not have the endpoints of its earlier attempts, of which this side does
- * not know whether the peer has completed them. Returns -EALREADY if this is the earlier attempt: its
- * greeting may be read later than that of the next one.
+ * Ends the endpoints of the peer's earlier attempts for which this side does not know whether the
+ * peer has completed them. It has not, because it dials anew. Returns -EALREADY if this attempt is
+ * itself an earlier one: its greeting may be read later than that of the next attempt.
  */
 static int end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
 {
@@ -201,7 +204,7 @@ static int end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-/* The time for the endpoint to return; 0 if one side does not want that. */
+/* Returns the time within which the endpoint must return; 0 if it does not return. */
 static uint64_t reconnect_ms(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	return le32toh(m->greeting.flags) & FLAG_RETURNS ? ctx->attr.reconnect_ms : 0;
@@ -252,7 +255,8 @@ static int connect_ep(struct meeting *m)
 	return err;
 }
 
-/* True if the other side has no endpoint for this side that has called; its result says why. */
+/* True if this side has called, and the other side has no endpoint for it. The result contains the
+ * reason. */
 static bool is_refusal(const struct meeting *m)
 {
 	static const uint8_t none[COPYRPC_INFO_SIZE];
@@ -260,7 +264,7 @@ static bool is_refusal(const struct meeting *m)
 	return m->ep && !memcmp(m->greeting.blob, none, sizeof(none));
 }
 
-/* Decides about the peer's greeting, and prepares the answer. */
+/* Accepts or refuses the peer's greeting, and prepares the answer. */
 static void answer(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
 	int err = 0;
@@ -321,7 +325,8 @@ static int hear_place(struct meeting *m)
 	return !err && memcmp(m->place.magic, place_magic, sizeof(place_magic)) ? -EPROTO : err;
 }
 
-/* Returns the endpoint that is meant, whose peer must be the one that has called. */
+/* Returns the endpoint that the peer wants to connect again, or NULL if the peer has no such
+ * endpoint here. */
 static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	uint64_t whom = le64toh(m->place.whom), owner = le64toh(m->greeting.owner);
@@ -333,8 +338,9 @@ static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx
 	return ep;
 }
 
-/* True if the first meeting of the endpoint is in progress. The peer has lost its connection: closing it
- * here, too, ends the meeting, unless the peer's result has come. */
+/* True if the first meeting of the endpoint is in progress. The peer has lost the TCP connection,
+ * so this side shuts it down, too. The meeting then fails, unless the peer's result has already
+ * arrived. */
 static bool ends_first(const struct copyrpc_ep *ep)
 {
 	const struct meeting *m = ep->held ? container_of(ep->held, struct meeting, ep) : NULL;
@@ -345,8 +351,8 @@ static bool ends_first(const struct copyrpc_ep *ep)
 	return true;
 }
 
-/* The other side wants to connect an endpoint again. An older attempt in progress is given up. If the
- * first meeting has not ended here, -EAGAIN. */
+/* Begins the attempt of the other side to connect an endpoint again, and gives up an older attempt
+ * in progress. Returns -EAGAIN if the first meeting has not ended here. */
 static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep = find(m, ctx);
@@ -370,8 +376,8 @@ static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-/* If this side cannot connect now, for example because its port has no address, the other side tries
- * again. */
+/* Connects the new queue pair, and prepares the result. If this side cannot connect now, for
+ * example because its port has no address, the other side tries again. */
 static void say_rejoined(struct meeting *m)
 {
 	int err = ep_rejoin(m->ep, m->greeting.blob, sizeof(m->greeting.blob),
@@ -414,13 +420,13 @@ static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-/* The peer's greeting has come. Returns 0 if the place has come, too, where there is one, and this
- * side's answer is prepared. */
+/* Handles the greeting of a peer that connects an endpoint again. Returns 0 if the struct place
+ * that follows has arrived, too (a refusal has none), and this side's answer is prepared. */
 static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 {
 	int err;
 
-	if (m->ep && !m->again) /* not asked for */
+	if (m->ep && !m->again) /* this side has not asked for it */
 		return -EPROTO;
 	if (is_refusal(m)) {
 		m->greeted = true;
@@ -500,7 +506,7 @@ void meet_up(struct meeting *m)
 	m->ep->is_up = true;
 }
 
-/* Both sides have reported that they are connected. */
+/* Called when both sides have reported that they are connected. */
 static int complete(struct meeting *m)
 {
 	struct copyrpc_ep *ep = m->ep;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A meeting: the exchange of greetings and results over a stream socket, by which an endpoint is
- * connected. copyrpc_tcp.h describes the messages. A meeting never waits; what it belongs to (a
- * listener, a dial, a blocking call) waits for its events and steps it again.
+ * connected. copyrpc_tcp.h describes the messages. A meeting never waits: its user (a listener, a
+ * dial, a blocking call) waits for the events of the socket and calls meet_step() again.
  */
 #ifndef COPYRPC_MEET_H
 #define COPYRPC_MEET_H
@@ -51,7 +51,7 @@ struct meeting {
 	size_t out_len, sent;
 	uint64_t came; /* number of the connection among those that were accepted; 0: dialed */
 	bool greeted; /* the peer's greeting is valid */
-	bool single; /* the caller wants one connection between the two contexts */
+	bool single; /* the caller wants at most one connection between the two contexts */
 	bool again; /* an endpoint is connected again */
 	bool waits; /* until its queue pair is drained, its first meeting has ended, or the port is up;
 		       the socket has no event for that */
@@ -62,14 +62,15 @@ struct meeting {
  * side that accepts needs no start: it only sets m->fd and m->events. */
 int meet_begin(struct meeting *m, struct copyrpc_ep *ep);
 
-/* The same for the next attempt to connect an endpoint again, whose queue pair is drained. Returns 0, or
- * an error of ep_renew(). */
+/* Starts the next attempt to connect an endpoint again. Its queue pair must be drained. Returns 0,
+ * or an error of ep_renew(). */
 int meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
 
 /*
- * Asks whether the peer still has the endpoint, which is connected and stays so. The meeting ends with
- * -ECONNREFUSED if it has not, and with another error if it has, because the greeting has attempt 0, which is
- * never newer. ep->held is not set: the caller must not step the meeting after the endpoint has gone.
+ * Asks whether the peer still has the endpoint, which is connected and stays so. The meeting ends
+ * with -ECONNREFUSED if the peer does not have it, and with another error if it does, because the
+ * greeting has attempt 0, which is never newer. ep->held is not set: the caller must not step the
+ * meeting after the endpoint was destroyed.
  */
 void meet_begin_asking(struct meeting *m, struct copyrpc_ep *ep);
 
@@ -82,12 +83,12 @@ int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_e
 
 /*
  * True if the peer of this first meeting may have completed it, or may still do so: this side has sent
- * its result, and has not got the peer's. If the connection is lost then, the endpoint must not be lost:
- * the sides meet again with the same endpoints, as after any other loss.
+ * its result, and has not got the peer's. If the TCP connection is lost in this state, the endpoint
+ * must be kept: the sides connect the same endpoints again, as after any other loss.
  */
 bool meet_is_open(const struct meeting *m);
 
-/* Both sides have the endpoint. */
+/* Marks the endpoint as up: both sides have it. */
 void meet_up(struct meeting *m);
 
 /* The number of the context of the peer; 0: not known yet. */

@@ -213,7 +213,8 @@ void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 		return;
 	mlx5dvl_mr_dereg(&p->mr);
 	slab_put(&c->pieces, (uint32_t)((size_t)(p->at - c->at) / c->piece_len));
-	/* Clear the piece: a flush also sends gaps between messages, now to another peer. */
+	/* Clear the piece, which will serve another peer: a flush also sends the gaps between
+	 * messages. */
 	if (c->use == MEMORY_SEND && c->pieces.used)
 		memset(p->at, 0, c->piece_len);
 	*p = (struct piece){0};

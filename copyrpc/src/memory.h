@@ -2,8 +2,8 @@
 /*
  * Memory of the endpoints of a context: rings and words. Pieces of equal size and use are cut from
  * chunks. A chunk of send rings or words is registered as a whole. Each receive ring has a key of
- * its own: the HCA does not know which peer may use a key, so a shared one would let each peer write
- * into the rings of all.
+ * its own: the HCA does not know which peer may use a key, so a shared key would let each peer
+ * write into the rings of all.
  */
 #ifndef COPYRPC_MEMORY_H
 #define COPYRPC_MEMORY_H

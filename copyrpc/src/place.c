@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The entries of calls and requests, and the places of batches, for chan.c and grow.c. */
+/* The entries of calls and requests, and the positions of batches, for chan.c and grow.c. */
 #include "grow.h"
 
 #include <stdlib.h>

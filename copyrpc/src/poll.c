@@ -48,7 +48,8 @@ static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, 
 		ep_fail(ep, -EPROTO);
 }
 
-/* Handles a batch that is not expected: it has one block, or its place must be found first. */
+/* Handles a batch that is not expected: it has one block, or chan_look_ahead() must first find the
+ * room for it. */
 static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
 {
 	struct chan *ch = &ep->ch;
@@ -210,7 +211,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Does the work that few polls have. Returns as copyrpc_poll_recv(). */
+/* Does the work that is rarely necessary. Returns as copyrpc_poll_recv(). */
 static COLD int poll_rest(struct copyrpc_ctx *ctx)
 {
 	uint32_t consumed = ctx_consumed(ctx);

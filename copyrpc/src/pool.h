@@ -11,7 +11,7 @@ struct block {
 	struct mlx5dvl_mr mr; /* no peer has access */
 };
 
-/* The length of the block for @len bytes. */
+/* Returns the length of the block for @len bytes. */
 static inline uint64_t block_len(uint64_t len)
 {
 	return len ? align_up(len, (uint64_t)64 << 10) : (uint64_t)64 << 10;

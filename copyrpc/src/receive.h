@@ -37,8 +37,8 @@ static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 }
 
 /*
- * Adds a request: to the queue of copyrpc_recv(), or, if @large is true, to those that the context
- * receives first. @left: the number of blocks from its header to live.pos.
+ * Adds a request: to the queue of copyrpc_recv(), or, if @large is true, to the large requests
+ * (serve.c). @left: the number of blocks from its header to live.pos.
  */
 ALWAYS_INLINE int add_request(struct chan *ch, struct wire_header h, const void *payload,
 	uint32_t left, bool large)
@@ -89,7 +89,8 @@ static COLD int take_large(struct chan *ch, uint32_t id, uint32_t limit, const v
 /* Returned if the general path has to handle the message from its beginning. */
 #define TAKE_ODD 1
 
-/* As take_response(), @usual is a constant: then this function returns TAKE_ODD for a large request. */
+/* @usual is a constant, as in take_response(). If it is true, this function returns TAKE_ODD for a
+ * large request. */
 ALWAYS_INLINE int take_request(struct chan *ch, struct wire_header h, const void *payload,
 	uint32_t left, bool usual)
 {
@@ -100,9 +101,10 @@ ALWAYS_INLINE int take_request(struct chan *ch, struct wire_header h, const void
 
 /*
  * Handles a response. The callback comes last, so that few values must be kept across it. @usual is
- * a constant: true in chan_handle_one(), for a batch of one message. Then this function counts the
- * message before the callback and sets `handling`, which the caller does otherwise. It returns
- * TAKE_ODD for the response of a call that has one of the bits in resp_max.
+ * a constant. It is true in chan_handle_one(), for a batch of one message: then this function
+ * counts the message before the callback and sets `handling`, and returns TAKE_ODD for the response
+ * of a call that has one of the bits in resp_max. If it is false, the caller counts and sets
+ * `handling`.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)
@@ -147,8 +149,8 @@ struct incoming {
 	uint32_t count; /* number of messages as the peer states it */
 };
 
-/* As chan_handle(), for a batch of one message for which chan_expects() is true. Returns TAKE_ODD
- * if nothing was done and chan_handle() must be called. */
+/* Does the same as chan_handle() for a batch of one message for which chan_expects() is true.
+ * Returns TAKE_ODD if nothing was done and chan_handle() must be called. */
 static inline int chan_handle_one(struct chan *ch, struct incoming in, struct listener *to)
 {
 	const uint8_t *msg = in.batch + WIRE_BLOCK;
@@ -218,8 +220,8 @@ static inline bool chan_expects(const struct chan *ch, uint32_t n)
 	return (int64_t)(uint32_t)(n - 2) < (int64_t)(ch->recv_last - ch->live.pos);
 }
 
-/* Accepts the metadata of a batch whose place has been checked; the messages are not yet handled.
- * Returns 0 or -EPROTO. */
+/* Accepts the metadata of a batch whose position and length have been checked. Does not handle the
+ * messages. Returns 0 or -EPROTO. */
 static inline int chan_accept(struct chan *ch, uint32_t n, struct incoming *in_p)
 {
 	uint32_t off = (uint32_t)ch->live.pos & ch->recv_mask;

@@ -30,7 +30,7 @@ struct redial {
 	bool asks; /* the endpoint is connected; the attempt only asks whether the peer has it */
 };
 
-/* The attempt has ended. The next one starts after a pause. */
+/* Ends the attempt. The next one starts after a pause. */
 static void pause_redial(struct lobby *y, struct redial *r, uint64_t now)
 {
 	lobby_close(y, &r->w);
@@ -73,7 +73,8 @@ static void next_address(struct lobby *y, struct redial *r, uint64_t now)
 	attempt(y, r, now);
 }
 
-/* The TCP connection is open: tells the peer the new queue pair and the position, or asks. */
+/* Called when the TCP connection is open: tells the peer the new queue pair and the position, or
+ * only asks whether the peer has the endpoint. */
 static int begin(struct redial *r, uint64_t now)
 {
 	int err = 0;
@@ -119,7 +120,7 @@ static void redial_ready(struct lobby *y, struct watch *w, uint64_t now)
 	if (!r->ep->again_error)
 		r->ep->again_error = err;
 	pause_redial(y, r, now);
-	/* The peer does not have this endpoint, or not any more. */
+	/* The peer does not have this endpoint any more, or has another version. */
 	if (err == -ECONNREFUSED || err == -EPROTONOSUPPORT)
 		ep_break(r->ep, -ECONNRESET);
 }
@@ -205,7 +206,7 @@ int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port)
 	y = container_of(ep->ctx->side, struct lobby, side);
 	freeaddrinfo(r->addresses);
 	r->addresses = r->at = addresses;
-	if (r->state != MEETING) /* else it is tried if the meeting fails */
+	if (r->state != MEETING) /* else the address is used if the meeting fails */
 		pause_redial(y, r, ep->ctx->clock());
 	return 0;
 }

@@ -86,7 +86,7 @@ bool ep_may_return(const struct copyrpc_ep *ep, int status)
 	return ep->reconnect_ms && (status == -ECONNRESET || status == -ETIMEDOUT);
 }
 
-/* A queue pair that was not connected has received nothing. */
+/* Stops the queue pair. One that was never connected has received nothing and is drained. */
 static void stop_qp(struct copyrpc_ep *ep)
 {
 	int status = mlx5dvl_qp_status(ep->qp);
@@ -142,7 +142,8 @@ void ep_note_drained(struct copyrpc_ep *ep)
 	ep->handled_at = mlx5dvl_cq_count(ep->ctx->recv_cq);
 }
 
-/* The CQ holds the completions of other endpoints, too, and may never be empty. */
+/* The CQ also holds completions of other endpoints, and may never be empty. So it also suffices
+ * that as many completions as the CQ can hold were handled. */
 bool ep_is_drained(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;

@@ -10,7 +10,7 @@ void ep_set_route(struct copyrpc_ep *ep, struct route route)
 	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(route.rkey);
 }
 
-/* Gives back the rings that were left. */
+/* Frees the old rings that are not needed any more. */
 static void give_old(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
@@ -57,7 +57,7 @@ static int accept_offer(struct copyrpc_ep *ep)
 	return rc;
 }
 
-/* The peer has moved: the pieces follow. */
+/* Updates the pieces of the receive ring, if the peer has moved. */
 static void follow(struct copyrpc_ep *ep)
 {
 	if (ep_recv_piece(ep) != &ep->next_recv)

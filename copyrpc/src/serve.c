@@ -14,10 +14,11 @@
 #include "transfer.h"
 
 /*
- * An endpoint has this many pulls and pushes at a time, so that a short one does not wait for the end of
- * a long one: two if they are short enough that the link reaches the end of both soon. There are more
- * only until the link has enough to do. A request that would wait for the link gets its memory later:
- * a few blocks that are used again and again stay in the cache.
+ * The number of pulls and pushes that an endpoint makes at a time, so that a short one does not
+ * wait for the end of a long one. SHORT_MOVES_AT_A_TIME holds if all together have fewer than
+ * SHORT_MOVES_MAX bytes, because then both soon end. More are started only while all together have
+ * fewer bytes than can be posted at a time. A request that must wait gets its memory later: so a
+ * few blocks are used again and again, and stay in the cache.
  */
 #define MOVES_AT_A_TIME 3
 #define SHORT_MOVES_AT_A_TIME 2
@@ -26,16 +27,16 @@
 struct served {
 	struct transfer t;
 	struct copyrpc_req *req;
-	struct served *next; /* in the list of those that wait for the same */
-	struct block *block; /* NULL: it waits */
+	struct served *next; /* in the list of waiting requests */
+	struct block *block; /* NULL: the request waits */
 	struct wire_large w; /* in the byte order of the host */
 	uint32_t limit; /* of the response on the wire */
 	uint32_t copied; /* bytes of the request that came in the message: all or none */
 	uint8_t bytes[];
 };
 
-/* Sends the response: @len bytes, which the peer has already, or which are copied from @data. The
- * endpoint may have failed, or be destroyed. */
+/* Sends the response: @len bytes, which are copied from @data, or which the peer has already if
+ * @data is NULL. The endpoint may have failed, or be destroyed. */
 static void respond(struct copyrpc_req *req, uint32_t error, uint32_t len, const void *data)
 {
 	uint8_t payload[sizeof(struct wire_large_response) + WIRE_COPIED_MAX];
@@ -55,7 +56,7 @@ static void respond(struct copyrpc_req *req, uint32_t error, uint32_t len, const
 	chan_reply_odd(req, payload, (uint32_t)sizeof(r) + copied);
 }
 
-/* The connection is lost, and the response with it. */
+/* Drops a request, because its connection is lost. */
 static void drop(struct served *s)
 {
 	struct copyrpc_req *req = s->req;
@@ -66,7 +67,8 @@ static void drop(struct served *s)
 		ep_end(ep);
 }
 
-/* The bytes cannot be moved: the connection is lost, or there is no memory for that. */
+/* Called if the bytes cannot be moved: the connection is lost, or there is no memory for a
+ * transfer. */
 static void refuse(struct served *s)
 {
 	if (s->req->ch->status)
@@ -95,7 +97,7 @@ static void append(struct served_list *list, struct served *s)
 	list->tail_p = &s->next;
 }
 
-/* Takes the oldest one. */
+/* Removes and returns the oldest request. */
 static struct served *take(struct served_list *list)
 {
 	struct served *s = list->head;
@@ -111,7 +113,7 @@ static bool is_pulled(const struct served *s)
 	return s->w.len != s->copied;
 }
 
-/* A pull, or the push of a long response, is to be expected. */
+/* True if the request needs a pull, or its response may need a push. */
 static bool is_moved(const struct served *s)
 {
 	return is_pulled(s) || s->w.resp_max > WIRE_COPIED_MAX;
@@ -148,7 +150,7 @@ static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, u
 
 static void on_pulled(struct transfer *t, int status);
 
-/* The request has got its block. */
+/* Fills the block of a request, by a pull or by a copy. */
 static void receive(struct served *s)
 {
 	if (is_pulled(s)) {
@@ -207,9 +209,9 @@ static void serve_again(struct copyrpc_ctx *ctx)
 }
 
 /*
- * A transfer has ended: others have their turn in the next poll. Until then the program may have
- * answered the request that has been pulled, and then the next one gets the same memory. Meanwhile the
- * link has the other transfers.
+ * Called at the end of a transfer. The next requests have their turn in the next poll, not now: by
+ * then the program may have answered the request that was just pulled, so that the next one gets
+ * the same memory. Meanwhile the other transfers use the link.
  */
 static void end_move(struct copyrpc_ep *ep)
 {
@@ -250,8 +252,8 @@ static struct wire_large get_large(const void *data)
 	return w;
 }
 
-/* Takes the request out of the ring, and puts it at the end of those that wait for their turn or for
- * memory. */
+/* Releases the request's bytes in the ring, and puts the request at the end of the list of those
+ * that wait for their turn or for memory. */
 static int enqueue(struct copyrpc_req *req, const struct wire_large *w, uint32_t copied)
 {
 	struct copyrpc_ep *ep = ep_of(req->ch);
@@ -275,8 +277,8 @@ static int enqueue(struct copyrpc_req *req, const struct wire_large *w, uint32_t
 	return 0;
 }
 
-/* Checks what does not depend on this side's limits. A message that is too short has a number of
- * copied bytes that is no length. Returns 0 or -EPROTO. */
+/* Checks a large request, except against this side's limits. If the message is too short, `copied`
+ * wraps around and does not equal the length. Returns 0 or -EPROTO. */
 static int check_large(const struct copyrpc_req *req, const struct wire_large *w)
 {
 	uint32_t copied = req->len - (uint32_t)sizeof(*w);
@@ -318,7 +320,7 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
 		(a.message_max && a.memory_max < block_len(a.message_max)))
 		return -EINVAL;
 	ctx->message_max = a.message_max;
-	/* Requests that wait were accepted with the former limit. */
+	/* The limit is not lowered: requests that wait were accepted with the former limit. */
 	pool_limit(ctx, a.memory_max > ctx->pool.most ? a.memory_max : ctx->pool.most);
 	return 0;
 }
@@ -387,7 +389,7 @@ static bool leave(struct served_list *list, const struct served *s)
 	return true;
 }
 
-/* The next poll gives the memory to requests that wait. */
+/* Frees the memory of a large request. The next poll gives it to requests that wait. */
 void serve_release(struct copyrpc_req *req)
 {
 	struct copyrpc_ep *ep = ep_of(req->ch);

@@ -3,7 +3,8 @@
 
 #include "links.h"
 
-/* So many parts after a message of a small call are posted one at a time: the next one may follow. */
+/* After a message of a small call, this many parts are posted one at a time, because another
+ * message may follow. */
 #define PARTS_BESIDE 4
 
 static uint64_t part_at(const struct transfer *t, uint64_t off)
@@ -11,7 +12,7 @@ static uint64_t part_at(const struct transfer *t, uint64_t off)
 	return t->len - off < TRANSFER_PART ? t->len - off : TRANSFER_PART;
 }
 
-/* The next poll handles the transfer. */
+/* Makes the next poll handle the transfer. */
 static void queue(struct transfer *t)
 {
 	struct copyrpc_ctx *ctx = t->ep->ctx;
@@ -48,7 +49,7 @@ static void finish(struct transfer *t, int status)
 }
 
 /* A queue pair completes its requests in order. So the part that completes is the first one, unless
- * one was lost. */
+ * a part was lost. */
 static void part_done(struct raw_owner *owner, int status)
 {
 	struct transfer *t = container_of(owner, struct transfer, owner);
@@ -68,8 +69,8 @@ static void part_done(struct raw_owner *owner, int status)
 	queue(t);
 }
 
-/* If messages of small calls have come since the last part, they do not wait for more than one of the
- * next parts. */
+/* If messages of small calls have arrived since the last part, posts the next parts one at a time:
+ * more messages may follow, and then wait for one part at most. */
 static void look_beside(struct copyrpc_ep *ep)
 {
 	uint64_t small = ep->ch.stats.requests + ep->ch.stats.responses - ep->large;
@@ -88,8 +89,8 @@ static bool may_post(const struct transfer *t)
 	       t->ep->raw_owned < t->ep->ctx->attr.sq_depth / 2;
 }
 
-/* Posts parts without the doorbell, and returns their number. If none is under way, no completion tells
- * when to go on, so the next poll tries again. */
+/* Posts parts without the doorbell, and returns their number. If no part is in progress, no
+ * completion will continue the transfer, so the next poll tries again. */
 static int post_parts(struct transfer *t)
 {
 	int n = 0;
@@ -141,8 +142,8 @@ int transfer_start(struct transfer *t)
 }
 
 /* Posts the batches of the endpoint and the next parts, and returns their number. After a lost
- * connection everything from the first lost part on is posted again. The transfers of an endpoint that
- * has failed end with it. */
+ * connection everything from the first lost part on is posted again. The transfers of an endpoint
+ * that has failed end. */
 static int proceed(struct transfer *t)
 {
 	int n;
@@ -158,7 +159,7 @@ static int proceed(struct transfer *t)
 	return t->ep->ch.status ? n : n + post_parts(t);
 }
 
-/* Goes on with the transfers of a list. The requests of an endpoint get one doorbell. */
+/* Continues the transfers of a list, with one doorbell for each endpoint. */
 static void proceed_all(struct transfer *t)
 {
 	int n = 0;

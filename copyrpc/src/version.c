@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Takes note of peers of another version, and describes the last one in a line of text. */
+/* Records peers that have another version, and describes the last one in a line of text. */
 #include <endian.h>
 #include <stdio.h>
 

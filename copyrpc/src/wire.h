@@ -12,13 +12,13 @@
  * number of blocks up to the ring's end, but the WRITE has only the metadata. No batch crosses the
  * ring's end; after a batch that ends exactly there no marker is needed.
  *
- * A WRITE of no bytes whose immediate is WIRE_GOODBYE: the sender's endpoint is over, and all its messages
- * have come.
+ * A WRITE of 0 bytes with the immediate WIRE_GOODBYE: the sender's endpoint has ended, and all its
+ * messages have arrived.
  *
  * Rings grow. WIRE_NOTE in the count: the sender has other memory for its receive ring, which the
  * field `ring` describes, or asks for a larger ring at the peer, or both. WIRE_MOVE: the batches
- * after this one are in the memory that the receiver has told last. Without WIRE_NOTE the key and
- * the ring are zero.
+ * after this one are in the memory that the receiver has offered last. Without WIRE_NOTE the key
+ * and the ring are zero.
  */
 #ifndef COPYRPC_WIRE_H
 #define COPYRPC_WIRE_H
@@ -60,16 +60,17 @@ static_assert(offsetof(struct wire_meta, ring) == 24, "");
 
 struct wire_header {
 	uint32_t id;
-	uint32_t limit; /* in a request: largest payload of the response, and WIRE_LARGE; a
-			   response repeats the former */
+	uint32_t limit; /* in a request: largest payload of the response, and WIRE_LARGE; a response
+			   repeats the length */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
 
 /*
- * The payload of a large request (copyrpc_call_large()), followed by the bytes of the request if these are few; otherwise
- * the server pulls them. The payload of its response, followed by the bytes of the response if the
- * limit in the header permits that; otherwise the server has pushed them.
+ * The payload of a large request (copyrpc_call_large()), followed by the bytes of the request if
+ * there are at most WIRE_COPIED_MAX; otherwise the server pulls them. The payload of its response,
+ * followed by the bytes of the response if the limit in the header permits that; otherwise the
+ * server has pushed them.
  */
 struct wire_large {
 	uint64_t from, to; /* addresses of the request and of the memory for the response */
@@ -101,7 +102,7 @@ static inline uint32_t wire_blocks(uint32_t len)
 	return (len + (uint32_t)sizeof(struct wire_header) + WIRE_BLOCK - 1) >> WIRE_BLOCK_SHIFT;
 }
 
-/* The same for any length that a peer may claim. */
+/* Does the same for any length that a peer may claim. */
 static inline uint64_t wire_blocks64(uint32_t len)
 {
 	return ((uint64_t)len + sizeof(struct wire_header) + WIRE_BLOCK - 1) / WIRE_BLOCK;
@@ -138,7 +139,8 @@ static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, u
 	wire_put_word(at, 3, 0);
 }
 
-/* As wire_put_meta() without the consumer position: what a batch that is sent again repeats. */
+/* Does the same as wire_put_meta() without the consumer position. A batch that is sent again keeps
+ * these fields. */
 static inline void wire_keep_meta(void *at, uint64_t credit, uint32_t count)
 {
 	wire_put_word(at, 1, credit);
