@@ -28,16 +28,18 @@ struct node {
 	struct node *peer;
 	int side, listener;
 	uint32_t made, done, most, lazy;
-	uint32_t downs, backs, ends; /* events; `ends`: DOWN for ever */
+	uint32_t downs, backs, ends; /* numbers of events; `ends`: DOWN of an endpoint that does not
+					return */
 	int status; /* of the calls that have failed */
 	uint32_t failed;
-	uint8_t *executed, *ended; /* of the peer's calls, of its own */
+	uint8_t *executed, *ended; /* by number: calls of the peer; own calls */
 	struct copyrpc_req *held[HELD];
 };
 
-/* The clock of the test runs much faster than the timers of the HCA. */
+/* The HCA gives up soon, because the clock of the test runs much faster than the HCA's timers. */
 static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
-/* No queue pair fails on its own, even if the other side does not run for seconds. */
+/* With this path no queue pair fails on its own, even if the other side does not run for
+ * seconds. */
 static const struct copyrpc_path slow = {.timeout = 20, .retry_cnt = 7};
 
 static int (*fault_add)(const char *rule);
@@ -45,7 +47,7 @@ static long long (*fault_remove)(int number);
 static int (*link_set)(const char *device, bool up);
 static uint64_t seed;
 static const char *devices[2]; /* of the nodes; NULL: the first one */
-static void (*tend)(struct node *n); /* called after each turn; NULL: not so */
+static void (*tend)(struct node *n); /* called after each turn; NULL: none */
 static bool slow_path; /* the nodes that are opened next have the path `slow` */
 
 static inline uint32_t pick(uint32_t n)
@@ -155,7 +157,7 @@ static inline void close_nodes(struct node (*nodes)[2])
 	slow_path = false;
 }
 
-#define NODES AT_END(close_nodes) struct node /* closed with their block */
+#define NODES AT_END(close_nodes) struct node /* closed at the end of their block */
 
 static inline void take_events(struct node *n)
 {
@@ -193,7 +195,7 @@ static inline void answer(struct node *n, struct copyrpc_req *req)
 	CHECK(!rc || rc == copyrpc_ep_status(n->ep));
 }
 
-/* Takes the requests that have come; answers some of those that are held. */
+/* Takes the requests that have arrived, and answers some of the held ones. */
 static inline void serve(struct node *n)
 {
 	for (int i = 0; i < HELD; i++) {
@@ -219,7 +221,7 @@ static inline void serve(struct node *n)
 static inline void turn(struct node *n)
 {
 	now += NSEC_PER_MSEC;
-	/* Sometimes connections go on while completions are not handled. */
+	/* For some turns, handles only connections, and no completions. */
 	if (!n->lazy && pick(100) == 0)
 		n->lazy = pick(60);
 	if (n->lazy) {
@@ -285,8 +287,8 @@ static inline void lose(struct node n[2], int side)
 }
 
 /*
- * Side 0 makes a call, whose completion side 1 has, but has not handled. Needs slow_path. False: the
- * connection was lost before.
+ * Side 0 makes a call. In the end side 1 has its completion, but has not handled it. Needs
+ * slow_path. Returns false if the connection was lost before that.
  */
 static inline bool call_unhandled(struct node n[2])
 {

@@ -11,7 +11,7 @@
 
 #define SECOND NSEC_PER_SEC
 
-/* A context that listens, and what its events have said. */
+/* A context that listens, and the events that it has had. */
 struct node {
 	struct copyrpc_ctx *ctx;
 	int listener;
@@ -54,7 +54,7 @@ static inline void close_nodes(struct node (*n)[2])
 	close_node(&(*n)[1]);
 }
 
-#define NODES AT_END(close_nodes) struct node /* closed with their block */
+#define NODES AT_END(close_nodes) struct node /* closed at the end of their block */
 
 /* Polls once, a millisecond later, and takes all events and requests. */
 static inline void turn(struct node *n)
@@ -89,7 +89,7 @@ static inline void dial(struct node *from, uint16_t port, bool single, uint64_t 
 	CHECK_EQ(copyrpc_dial(from->ctx, &a, "127.0.0.1", port, FAR_MS, token), 0);
 }
 
-/* Endpoints that can be used. */
+/* Returns the number of endpoints that exist and have not failed. */
 static inline uint32_t alive(const struct node *n)
 {
 	uint32_t count = 0;
@@ -99,7 +99,7 @@ static inline uint32_t alive(const struct node *n)
 	return count;
 }
 
-/* A call in each direction over the only connection. */
+/* Makes a call in each direction over the only connection. */
 static inline void call_both(struct node n[2])
 {
 	for (int i = 0; i < 2; i++) {

@@ -102,8 +102,8 @@ static inline void pair_settle(struct pair *p)
 	} while (sent != before);
 }
 
-/* Lets all rings grow to their largest size, whose largest payload is @most, by a call of each side
- * and its response. */
+/* Lets all rings grow to their largest size, by a call of each side and its response. @most: the
+ * largest payload in such a ring. */
 static inline void pair_grow(struct pair *p, uint32_t most)
 {
 	void *payload = calloc(1, most);

@@ -23,7 +23,7 @@ static inline pid_t start_process(void (*run)(uint32_t arg), uint32_t arg, unsig
 	exit(0);
 }
 
-/* Waits for its end: by the signal, or with status 0 if @signal is 0. */
+/* Waits for the end of the process: by the signal, or with status 0 if @signal is 0. */
 static inline void end_process(pid_t pid, int signal)
 {
 	int status;

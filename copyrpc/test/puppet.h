@@ -43,7 +43,7 @@ static inline void puppet_result(const struct puppet *p)
 	stranger_say(p->fd, &r, sizeof(r));
 }
 
-/* The server has sent its greeting and result. */
+/* Connects the client's endpoint. The server must have sent its greeting and result. */
 static inline void puppet_connect(struct puppet *p)
 {
 	struct greeting g;

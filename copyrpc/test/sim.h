@@ -3,7 +3,7 @@
  * Two endpoints in memory, with all of copyrpc except the device. A posted batch stays in the
  * sender's ring until it is delivered, as with a real device. A READ returns a position that the
  * peer had at some time between the start and the end of the READ. Each payload contains the token
- * of its call, and every byte is compared. Rings that were left are overwritten.
+ * of its call, and every byte is compared. Rings that are not used any more are overwritten.
  */
 #ifndef COPYRPC_TEST_SIM_H
 #define COPYRPC_TEST_SIM_H
@@ -78,7 +78,7 @@ static inline uint8_t *sim_ring(struct side *s, uint32_t blocks)
 	return at;
 }
 
-/* A ring is not used any more. */
+/* Overwrites a ring that is not used any more. */
 static inline void sim_scrap(struct side *s, const void *ring)
 {
 	uint32_t i = 0;
@@ -227,7 +227,7 @@ static inline void sim_deliver(struct side *from)
 	CHECK(receive(&to->ch, w->imm, &(struct listener){sim_response, to, 0}) >= 0);
 }
 
-/* The connection is lost, and made again: what was not received is sent again. */
+/* Loses the connection, and makes it again: messages that were not received are sent again. */
 static inline void sim_lose(struct side *a, struct side *b)
 {
 	struct side *s[2] = {a, b};

@@ -320,7 +320,8 @@ static void ring(uint32_t node)
 	CHECK_EQ(eventfd_write(storm->bell[node], 1), 0);
 }
 
-/* The HCA may kill the victim at any instruction. If it held the lock, it has no cards from now on. */
+/* Locks the cards. The HCA may kill the victim at any instruction: if it held the lock then, its
+ * cards are cleared. */
 static void lock_cards(void)
 {
 	if (pthread_mutex_lock(&storm->lock) != EOWNERDEAD)

@@ -38,7 +38,7 @@ struct card {
 struct storm {
 	pthread_mutex_t lock; /* protects the cards */
 	struct card card[NODES][NODES][LINKS]; /* [node][peer][link] */
-	atomic_uint phase; /* enum phase; written before the eventfds are signaled */
+	atomic_uint phase; /* enum phase; is set before the eventfds are signaled */
 	atomic_uint dead; /* bit mask of the nodes whose process was killed */
 	atomic_uint done; /* bit mask of the nodes that have finished */
 	int bell[NODES + 1]; /* eventfds; the last one is the director's */

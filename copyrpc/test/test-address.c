@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses of ports that go away and come, on RoCE, with an adapter for each node. */
+/* Addresses of ports are deleted and added, on RoCE, with an adapter for each node. */
 #include "back.h"
 
 static int (*gid_set)(const char *device, unsigned index, const char *address);
@@ -28,7 +28,8 @@ static void open_up(struct node n[2])
 	calls(n, 10);
 }
 
-/* The endpoint leaves as soon as the change is known, and returns with the other address. */
+/* The endpoint gives up its connection as soon as the change is known, and returns with the other
+ * address. */
 static void replaced(int side, bool traffic)
 {
 	static uint32_t host; /* no address is used twice */
@@ -54,7 +55,7 @@ TEST_WITH(of_the_listening_side, replaced, 1, true);
 TEST_WITH(of_the_idle_dialing_side, replaced, 0, false);
 TEST_WITH(of_the_idle_listening_side, replaced, 1, false);
 
-/* Without any address the endpoint stays away, and says why. */
+/* Without any address the endpoint does not return, and its description contains the reason. */
 static void none_left(int side)
 {
 	char line[256], *says = side ? "last attempt: " : "Invalid argument";

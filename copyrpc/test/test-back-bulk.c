@@ -11,7 +11,7 @@ static void on_pulled(void *arg, struct copyrpc_ep *ep, int status)
 	++*(int *)arg;
 }
 
-/* Transfers go on, before and after some of their parts have arrived. */
+/* Transfers continue, whether the loss comes before or after some of their parts have arrived. */
 TEST(transfers)
 {
 	static uint8_t there[8 << 20], here[8 << 20];
@@ -61,8 +61,8 @@ static void on_large(void *arg, struct copyrpc_ep *ep, uint64_t token, int statu
 	l->failed += !!status;
 }
 
-/* The connection is lost before the server has the request, while it holds it, or while the response
- * is pushed. Each call is executed once. */
+/* The connection is lost before the server has the request, while the server holds the request, or
+ * while the response is pushed. Each call is executed once. */
 TEST(large_calls)
 {
 	static uint8_t data[LARGE], resp[LARGE];

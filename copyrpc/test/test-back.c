@@ -189,7 +189,7 @@ static void on_limit(void *arg, struct copyrpc_ep *ep, uint64_t token, int statu
 	*(int *)arg = status;
 }
 
-/* A time limit runs on; the response comes later, and is dropped. */
+/* A time limit continues to run; the response arrives later, and is dropped. */
 TEST(time_limit)
 {
 	struct request r;
@@ -209,7 +209,7 @@ TEST(time_limit)
 	CHECK_EQ(n[0].failed, 0);
 }
 
-/* One side does not want to return: then the other does not either. */
+/* If one side does not want to return, the other side does not return either. */
 static void one_side(int side)
 {
 	NODES n[2];
@@ -228,7 +228,7 @@ static void one_side(int side)
 TEST_WITH(only_dialing_side, one_side, 1);
 TEST_WITH(only_listening_side, one_side, 0);
 
-/* The listening side loses the connection before it has heard that its peer is connected. */
+/* The listening side loses the connection before it has received the peer's result. */
 TEST(lost_before_up)
 {
 	struct copyrpc_ep *ep;
@@ -269,7 +269,7 @@ TEST(destroyed_while_away)
 	}
 }
 
-/* The device reports that a queue pair is drained, or a second is enough. */
+/* A queue pair is drained when the device reports it, or after a second. */
 TEST(drained)
 {
 	NODES n[2];
@@ -301,7 +301,7 @@ TEST(completions_come_first)
 		n[1].ctx->side->step(n[1].ctx);
 	}
 	CHECK_EQ(n[0].backs, 0);
-	CHECK_EQ(n[1].ctx->n_away, 1); /* it has heard the hello */
+	CHECK_EQ(n[1].ctx->n_away, 1); /* it has received the hello */
 	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
 	calls(n, 10);
 }
@@ -313,7 +313,7 @@ struct hello {
 	struct place place;
 };
 
-/* Says a hello as the dialing side would, after an attempt of it. */
+/* Returns the hello that the dialing side would send in its next attempt. */
 static struct hello hello_of(const struct node n[2])
 {
 	struct hello h = {.greeting = {.magic = "CPRPCTCP",
@@ -331,7 +331,8 @@ static struct hello hello_of(const struct node n[2])
 	return h;
 }
 
-/* Returns the error of the listener's result; it has said `ahead` bytes before that. */
+/* Sends a hello. Returns the error in the listener's result, before which the listener sends
+ * `ahead` bytes. */
 static uint32_t say_hello(struct node n[2], const struct hello *h, size_t ahead)
 {
 	uint8_t bytes[sizeof(*h) + sizeof(struct result)];
@@ -351,7 +352,7 @@ static uint32_t say_hello(struct node n[2], const struct hello *h, size_t ahead)
 	return le32toh(r.error);
 }
 
-/* Says something that is no hello: the listener closes the connection without an answer. */
+/* Sends bytes that are no hello: the listener closes the connection without an answer. */
 static void say_nonsense(struct node n[2], const struct hello *h)
 {
 	ssize_t got;
@@ -398,7 +399,7 @@ TEST(hellos_are_checked)
 	CHECK_EQ(copyrpc_ep_status(n[1].ep), -EPROTO);
 }
 
-/* A side that cannot connect now says so, and stays. */
+/* A side that cannot connect now reports that in its result, and its endpoint does not fail. */
 TEST(not_now)
 {
 	NODES n[2];
@@ -413,7 +414,7 @@ TEST(not_now)
 	calls(n, 10);
 }
 
-/* Wrong places in hellos, each of which fails the endpoint. */
+/* Hellos with a wrong position, ring or key, each of which fails the endpoint. */
 TEST(positions_are_checked)
 {
 	for (int i = 0; i < 5; i++) {

@@ -177,7 +177,7 @@ static uint32_t bare_hear(struct bare *b)
 }
 
 /* Writes a request into the ring that the blob describes. Afterwards the consumer word has
- * advanced, and the reply is in the own ring. */
+ * advanced, and the reply is in the ring of @b. */
 TEST(a_peer_that_has_only_the_blob)
 {
 	uint8_t batch[64] = {0};

@@ -250,7 +250,7 @@ TEST(many_at_a_time)
 	pair_close(&r.p);
 }
 
-/* A transfer begins with the messages before it. */
+/* The first bytes of a transfer share a doorbell with the messages before it. */
 TEST(one_doorbell_with_the_messages)
 {
 	struct copyrpc_stats before, after;

@@ -7,7 +7,7 @@
 
 #include "back.h"
 
-#define MAIL 8 /* messages under way to a side */
+#define MAIL 8 /* the most messages in flight to a side */
 #define CALLS 1000
 
 struct mail {
@@ -16,12 +16,13 @@ struct mail {
 
 struct end {
 	struct mail box[MAIL];
-	uint32_t n; /* in the box */
+	uint32_t n; /* messages in the box */
 	bool owes; /* the present message must be sent */
-	bool keeps; /* `kept` has to wait for that */
+	bool keeps; /* `kept` must be given to copyrpc_ep_again() again, after the present message
+		       was sent */
 	struct mail kept;
-	uint32_t downs; /* that were seen */
-	uint32_t patience; /* turns until a side that is away sends its message again */
+	uint32_t downs; /* number of events DOWN that carry() has seen */
+	uint32_t patience; /* turns until a side without a connection sends its message again */
 };
 
 static struct end ends[2];
@@ -112,7 +113,8 @@ static void open_up(struct node n[2])
 	calls(n, 10);
 }
 
-/* One side loses the connection, or both do. On a busy machine the HCA's time-outs may end it once more. */
+/* One side loses the connection, or both do. On a busy machine the HCA's time-outs may end the new
+ * connection, too. */
 static void returns(int sides)
 {
 	NODES n[2];
@@ -242,7 +244,8 @@ TEST(positions_are_checked)
 	}
 }
 
-/* A side that has a message already takes the number of its peer, and connects no other. */
+/* A side that has already begun an attempt continues with the larger number of its peer, and
+ * connects no other queue pair. */
 TEST(later_attempts)
 {
 	struct mail m, mine;
@@ -260,7 +263,8 @@ TEST(later_attempts)
 	UNTIL(idle(&n[0]) && idle(&n[1]));
 }
 
-/* The position in the message is final: no completion is left. */
+/* A message is written only when no completion is left, because the position in it must be
+ * final. */
 TEST(completions_come_first)
 {
 	struct mail m;
@@ -280,7 +284,7 @@ TEST(completions_come_first)
 	CHECK_EQ(n[0].failed, 0);
 }
 
-/* A message of an older attempt, after a newer one has connected. */
+/* A message of an older attempt arrives after a newer one has connected. */
 TEST(old_messages)
 {
 	struct mail old, now_sent;
@@ -297,7 +301,7 @@ TEST(old_messages)
 	CHECK(n[0].downs && n[1].downs);
 }
 
-/* One side has not asked for it: both fail at once. */
+/* One side does not have the attribute: both endpoints fail at once. */
 static void one_side(int side)
 {
 	static const struct copyrpc_ep_attr no = {.size = sizeof(no)};

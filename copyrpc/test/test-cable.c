@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A cable is out while TCP works: nothing is connected until the port is active again. */
+/* A cable is unplugged while TCP works: nothing is connected until the port is active again. */
 #include "back.h"
 #include "meet.h"
 
@@ -53,9 +53,9 @@ TEST_WITH(of_the_idle_dialing_side, pulled, 0, 0);
 TEST_WITH(of_the_idle_listening_side, pulled, 1, 0);
 
 /*
- * A side that has lost its connection and whose cable is out has nothing to do before the device's event,
- * but to read the clock each 0.1 s. Before, it may have asked the peer over TCP: the end of the question
- * and that of its pause make two of these times shorter.
+ * A side that has lost its connection and whose cable is unplugged only reads the clock every 0.1 s
+ * until the device's event. It may have asked the peer over TCP before: the end of that question
+ * and the end of the pause after it make two of these intervals shorter.
  */
 TEST(no_busy_loop)
 {

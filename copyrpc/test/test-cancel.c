@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls are canceled at each stage. Each ends once, nobody gets its response, and its entry and its
- * credit come back. */
+/* Calls are canceled at each stage. Each call ends once, its response is delivered to no call, and
+ * its entry and its credit become free again. */
 #include "pair.h"
 
 /* With two pending calls at most, an entry that is lost is noticed soon. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A poll never waits, and what it does for connections is bounded, so that calls go on. */
+/* A poll never waits, and its work for connections is bounded, so that calls continue. */
 #include <poll.h>
 #include <sys/epoll.h>
 

@@ -12,7 +12,7 @@
 #include "lobby.h"
 #include "meet.h"
 
-#define FIRST 144 /* bytes that each side says in a first meeting, and in a later one */
+#define FIRST 144 /* bytes that each side sends in a first meeting, and in a later one */
 #define LATER 176
 
 #define LATE 100 /* turns after which the other side learns of a cut */
@@ -21,8 +21,9 @@
 static struct {
 	int listener, to; /* to: the port of node 1 */
 	int fd[2]; /* of the present connection, to each node; -1: none */
-	int stale; /* the rest of one that was cut; -1: none */
-	int side, learns; /* who says the bytes that count; who learns of the cut first */
+	int stale; /* the open end of a connection that was cut; -1: none */
+	int side, learns; /* the node whose bytes are counted; the node that learns of the cut
+			     first */
 	uint32_t left, late; /* bytes until the cut; turns until the other side learns of it */
 	bool armed;
 	uint32_t cuts;
@@ -46,7 +47,7 @@ static void cut(void)
 	proxy.late = LATE;
 }
 
-/* Carries what the node @from has said. */
+/* Carries the bytes that the node @from has sent. */
 static void carry(int from)
 {
 	bool counts = proxy.armed && from == proxy.side;
@@ -99,7 +100,8 @@ static void open_proxy(struct node n[2])
 	proxy.armed = false;
 }
 
-/* The clock of the test does not wait for the kernel's TCP, so the listener has no patience to lose. */
+/* The clock of the test does not wait for the kernel's TCP, so the listener's patience is very
+ * long. */
 static void open_behind_proxy(struct node n[2], uint32_t endpoints, uint32_t max_guests)
 {
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
@@ -170,7 +172,7 @@ static void part(struct node n[2])
 	SOON(!n[0].ctx->eps && !n[1].ctx->eps);
 }
 
-/* The dial is not disturbed by the cut: each side has one endpoint, and no call is lost. */
+/* The cut does not disturb the dial: each side has one endpoint, and no call is lost. */
 static void cut_first(int side, int learns)
 {
 	NODES n[2];
@@ -195,7 +197,7 @@ TEST_WITH(dialer_says, cut_first, 0, 1);
 TEST_WITH(listener_says, cut_first, 1, 0);
 TEST_WITH(listener_says_and_learns, cut_first, 1, 1);
 
-/* An endpoint that returns is not disturbed either. */
+/* A cut does not disturb an endpoint that returns either. */
 static void cut_later(int side, int learns)
 {
 	NODES n[2];
@@ -219,7 +221,7 @@ static void cut_later(int side, int learns)
 TEST_WITH(again_dialer_says_and_learns, cut_later, 0, 0);
 TEST_WITH(again_listener_says, cut_later, 1, 0);
 
-/* ------------------------------------------------------------------ who does not return */
+/* ------------------------------------------------------------------ a peer that does not return */
 
 /* The dialing side is up, and the listening side will not get the rest of its result. */
 static void up_alone(struct node n[2])
@@ -252,7 +254,7 @@ static uint32_t kept(const struct node *n)
 	return count;
 }
 
-/* The endpoint is kept while the peer may return, and no longer. The program hears nothing. */
+/* The endpoint is kept while the peer may return, and no longer. The program gets no event. */
 TEST(time_is_over)
 {
 	NODES n[2];
@@ -270,7 +272,7 @@ TEST(time_is_over)
 	close_proxy();
 }
 
-/* Not more endpoints are kept than there may be guests. The oldest one is given up. */
+/* At most max_guests endpoints are kept. If there is one more, the oldest is given up. */
 TEST(too_many)
 {
 	NODES n[2];
@@ -290,7 +292,8 @@ TEST(too_many)
 	close_proxy();
 }
 
-/* False: the listener's time was over first, because the kernel's TCP was slow on a busy machine. */
+/* Returns false if the listener's time was over first, because the kernel's TCP was slow on a busy
+ * machine. */
 static bool request_comes(void)
 {
 	NODES n[2];
@@ -312,7 +315,8 @@ static bool request_comes(void)
 	return comes;
 }
 
-/* A request has shown that the peer is up. The program gets the endpoint, and its end. */
+/* A request has shown that the peer is up. The program gets the endpoint, and later the event of
+ * its end. */
 TEST(request_came)
 {
 	for (int left = 20; !request_comes(); left--)
@@ -411,9 +415,9 @@ TEST(late_greeting)
 /* The dialing side, the proxy and the accepting side are threads. */
 static struct {
 	struct node n[2];
-	pthread_mutex_t lock; /* of `proxy` */
-	/* Odd: the sides connect; even: the accepting side destroys what it has, and then stores the number
-	 * in `cleared`; 0: the end. */
+	pthread_mutex_t lock; /* protects `proxy` */
+	/* Odd: the sides connect; even: the accepting side destroys its endpoints, and then stores
+	 * the number in `cleared`; 0: the end. */
 	_Atomic uint32_t round, cleared;
 } waiting = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

@@ -30,11 +30,12 @@ TEST(up_and_down)
 	while (!n[1].downs)
 		turn_both(n);
 	CHECK(n[1].last.ep == n[1].up.ep && n[1].last.token == 1);
-	CHECK(n[1].last.status < 0); /* of a reset, or of the probe, whose clock runs faster */
+	CHECK(n[1].last.status < 0); /* of a reset, or of a probe, because the test's clock runs
+					faster */
 	CHECK_EQ(n[0].downs, 0);
 }
 
-/* In a context that also listens, functions that wait accept connections meanwhile. */
+/* In a context that also listens, functions that wait also accept connections. */
 TEST(waiting_and_listening)
 {
 	struct copyrpc_ep *ep;
@@ -141,8 +142,8 @@ TEST(several_connections)
 	CHECK_EQ(alive(&n[0]), 7);
 }
 
-/* A second dial gets the same endpoint. When one side has destroyed it, a dial of either makes a
- * new connection, and the other side's old endpoint fails. */
+/* A second dial gets the same endpoint. When one side has destroyed its endpoint, a dial of either
+ * side makes a new connection, and the other side's old endpoint fails. */
 TEST(single_again)
 {
 	for (int i = 0; i < 4; i++) {
@@ -210,7 +211,7 @@ static void answer_raw(struct node *n, int listener, const uint8_t *bytes, size_
 	}
 }
 
-/* Writes a server's greeting and result. The greeting is that of a dial to this thread. */
+/* Writes a server's greeting and result. The greeting is copied from a dial to this thread. */
 static void take_greeting(struct node n[2], uint8_t bytes[144])
 {
 	int listener, fd;
@@ -272,7 +273,7 @@ TEST(answers_are_checked)
 	CHECK_EQ(n[0].ups, 0);
 }
 
-/* A side that accepts and refuses the version of the blob tells its own. */
+/* An accepting side that refuses the version of the blob sends its own version. */
 TEST(both_sides_know_the_versions)
 {
 	AT_END(end_close_fd) int fd = -1;

@@ -142,7 +142,7 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 	return false;
 }
 
-/* Held messages are the caller's responsibility and no work; a new message is work for a flush. */
+/* Messages that @go has held back do not count as work; a new message is work for a flush. */
 TEST(what_is_held_is_no_work)
 {
 	struct heard h = {0};
@@ -252,7 +252,7 @@ struct side {
 	struct copyrpc_ep *ep;
 	uint64_t seed, sleeps;
 	uint32_t sent, answered, served, rounds; /* the calls of each side */
-	bool by_clock; /* rings are so small that flow control also needs actions by time */
+	bool by_clock; /* rings are so small that flow control also needs timed actions */
 	pthread_t thread;
 };
 

@@ -255,7 +255,7 @@ TEST(calls_are_refused)
 	CHECK_EQ(s.calls, n);
 	CHECK_EQ(s.ring_stalls, 1);
 	CHECK_EQ(s.credit_stalls, 1);
-	/* After the calls are answered, both conditions are over. */
+	/* After the calls are answered, neither condition holds any more. */
 	while (e.ok < n) {
 		struct copyrpc_req *req;
 
@@ -321,7 +321,7 @@ TEST(context_destroyed_in_use)
 	CHECK_EQ(e.failed, 0);
 }
 
-/* The peer destroys its endpoint after it has received the requests. Its goodbye ends them. */
+/* The peer destroys its endpoint after it has received the requests. Its goodbye ends the calls. */
 TEST(peer_destroyed)
 {
 	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};

@@ -100,7 +100,7 @@ static void connect_anew(struct pair *p, struct calls *c)
 	connect_pair(p);
 }
 
-/* @status: of the calls that fail; 0: none fails. */
+/* @status: the status of the calls that fail; 0: none fails. */
 static void ends_with(int status, const char *rule)
 {
 	const struct copyrpc_ctx_attr attr = {.path = &impatient};

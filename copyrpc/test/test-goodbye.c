@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An end that is over says goodbye. The clock stands still where nothing but the goodbye may tell the
- * peer, so no probe is made.
+ * An endpoint that ends says goodbye. Where only the goodbye may inform the peer, the clock stands
+ * still, so that no probe is made.
  */
 #include <dlfcn.h>
 
@@ -69,7 +69,7 @@ TEST(a_peer_that_has_failed)
 	CHECK_EQ(s.doorbells, 1);
 }
 
-/* The side that is told has nobody to tell. */
+/* The side that receives a goodbye sends none. */
 TEST(a_goodbye_is_not_answered)
 {
 	struct heard h = {0};
@@ -83,7 +83,7 @@ TEST(a_goodbye_is_not_answered)
 	CHECK_EQ(s.wqes, 0);
 }
 
-/* There is no room for it: the probe finds the end, as after any loss. */
+/* There is no room for the goodbye: a probe detects the end, as after any loss. */
 TEST(a_goodbye_that_is_not_sent)
 {
 	static const struct copyrpc_ctx_attr attr = {.path = &impatient, .sq_depth = 16};
@@ -119,7 +119,8 @@ static void open_returning(struct node n[2])
 		turn_both(n);
 }
 
-/* It is over: the side that has dialed does not dial again, the other one does not wait. */
+/* Checks that the endpoint has ended: the side that has dialed does not dial again, the other side
+ * does not wait. */
 static void check_over(struct node *n)
 {
 	uint64_t start = now;
@@ -157,7 +158,8 @@ TEST(an_endpoint_that_is_away)
 	check_over(&n[1]);
 }
 
-/* A goodbye to the former connection does not end the present one: its queue pair is gone. */
+/* A goodbye over the former connection does not end the present one: the queue pair of the former
+ * one does not exist any more. */
 TEST(a_goodbye_to_the_former_connection)
 {
 	NODES n[2];
@@ -172,7 +174,7 @@ TEST(a_goodbye_to_the_former_connection)
 	call_both(n);
 }
 
-/* A process that was restarted dials: its former endpoint is gone, and takes no room. */
+/* A process that was restarted dials. The peer's former endpoint has failed, and needs no room. */
 TEST(a_peer_that_is_restarted)
 {
 	for (int side = 0; side < 2; side++) {
@@ -195,7 +197,7 @@ TEST(a_peer_that_is_restarted)
 
 /* ------------------------------------------------------------------ without a goodbye */
 
-/* Another process listens at the port. */
+/* Replaces the node by another process, which listens at the port. */
 static void open_at(struct node *n, uint16_t port)
 {
 	close_node(n);
@@ -206,8 +208,8 @@ static void open_at(struct node *n, uint16_t port)
 	CHECK_EQ(copyrpc_listen(n->ctx, NULL, n->listener, 1), 0);
 }
 
-/* The queue pair of a process that was killed is gone, and says nothing. No call is pending. The HCA would
- * give up after seconds, the probe after probe_ms. */
+/* A process that was killed has no queue pair any more, and says no goodbye. No call is pending.
+ * The HCA would give up after seconds, the probe after probe_ms. */
 TEST(a_peer_that_was_killed)
 {
 	uint64_t start = now;
@@ -230,7 +232,8 @@ static uint64_t asked(const struct node *n)
 	return container_of(n->ctx->side, struct lobby, side)->came;
 }
 
-/* The HCA of a peer that lives answers late. The peer is asked, once a second, and both go on. */
+/* The HCA of a peer that lives answers late. The peer is asked over TCP, once a second, and both
+ * continue. */
 TEST(a_peer_that_is_silent)
 {
 	int (*add)(const char *);
@@ -256,8 +259,9 @@ TEST(a_peer_that_is_silent)
 
 enum answer { RETURN, REFUSAL, VERSION };
 
-/* Answers a question as no peer does: as if the endpoint returned, or with a refusal without a reason. Or as
- * a process of another version, which cannot have the endpoint. */
+/* Answers the question whether the peer has the endpoint: as if the endpoint returned, or with a
+ * refusal without a reason (no peer answers so); or as a process of another version, which cannot
+ * have the endpoint. */
 static void answer_as(int how)
 {
 	struct {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Connections that a listener has taken: their endpoints before the program has them. */
+/* Connections that a listener has taken, and their endpoints before the program gets them. */
 #include "puppet.h"
 #include "copyrpc_tcp.h"
 
 #define GUARD_MS 60000
 
-/* The time between two readings: the accepting side soon waits no longer for a connection. */
+/* Much time passes between two readings, so the accepting side soon stops waiting for a
+ * connection. */
 static uint64_t hurried_clock(void)
 {
 	static uint64_t now = 1000 * NSEC_PER_SEC;
@@ -40,7 +41,7 @@ static void close_server(struct server *s)
 	close(s->listener);
 }
 
-#define SERVER AT_END(close_server) struct server /* closed with its block */
+#define SERVER AT_END(close_server) struct server /* closed at the end of its block */
 
 /* ------------------------------------------------------------------ destroyed before the return */
 
@@ -60,7 +61,8 @@ static void accept_one_of_two(struct server *s, struct puppet p[2])
 	puppet_connect(&p[0]);
 }
 
-/* The program destroys the endpoint with its first request, before it has got it. */
+/* The program destroys the endpoint at its first request, before copyrpc_accept() has returned the
+ * endpoint. */
 static void destroy_with_request(struct server *s, const struct puppet *p)
 {
 	struct copyrpc_req *req;
@@ -100,7 +102,7 @@ TEST(destroyed_before_unlisten)
 		puppet_close(&p[i]);
 }
 
-/* An endpoint that was not destroyed is returned, and is then one as any other. */
+/* An endpoint that was not destroyed is returned, and then works like any other. */
 TEST(kept_until_accept)
 {
 	struct copyrpc_ep *ep;
@@ -117,7 +119,7 @@ TEST(kept_until_accept)
 
 /* ------------------------------------------------------------------ work of a poll */
 
-/* Greetings and results that wait in the backlog. A poll creates two endpoints at most, one if the
+/* Greetings and results wait in the backlog. A poll creates at most two endpoints, or one if the
  * context was not armed, whether or not they can be connected. */
 static void fill_backlog(bool armed, uint32_t ring_size)
 {

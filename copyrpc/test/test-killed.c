@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A peer is killed in the middle of a pull, a push or a large call. Each transfer and call of this
- * side ends once, its memory and descriptors come back, and the next process in the peer's place is served.
+ * side ends once, its memory and descriptors are freed, and the next process in the peer's place is
+ * served.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,8 +15,8 @@
 #include "support/fdtest.h"
 
 #define LEN (6u << 20) /* more than a transfer posts at a time */
-#define RETURN_MS 300 /* how long a dead peer is waited for */
-#define NO_END_MS 3600000 /* only another process in its place ends that */
+#define RETURN_MS 300 /* how long this side waits for a dead peer */
+#define NO_END_MS 3600000 /* the wait ends only when another process takes the peer's place */
 #define GUARD_S 200
 
 enum kind { PULL, PUSH, LARGE_REQUEST, LARGE_RESPONSE };
@@ -115,7 +116,7 @@ static void move(struct end *e, struct copyrpc_req *req)
 		CHECK_EQ(copyrpc_bulk_push(ep, e->bulk, 0, &there, 0, LEN, on_moved, e), 0);
 }
 
-/* Large calls find memory only if that of the ones before has come back. */
+/* Large calls get memory only if the memory of earlier ones was freed. */
 static void open_server(struct end *e)
 {
 	const struct copyrpc_large_attr large = {.message_max = LEN, .memory_max = LEN};
@@ -318,7 +319,8 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 		client_turn(&e);
 	end_process(pid, SIGKILL);
 	remove_rule(rule);
-	pid = start_process(run_server, kind, GUARD_S); /* the next one; it has not the endpoint */
+	pid = start_process(run_server, kind, GUARD_S); /* the next one, which does not have the
+							   endpoint */
 	while (!e.failed && !e.ok)
 		client_turn(&e);
 	CHECK(e.failed == 1 && is_loss(e.status));

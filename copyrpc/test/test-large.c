@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Large calls: the right bytes arrive, the server's limits hold, and whatever ends in the middle
- * ends once and leaves nothing. */
+/* Large calls: the right bytes arrive, the server's limits hold, and a call that is interrupted
+ * ends once and leaves no memory in use. */
 #include "bulk.h"
 #include "pair.h"
 #include "pool.h"
@@ -200,7 +200,7 @@ static void no_memory_to_move(uint32_t len, uint32_t back)
 TEST_WITH(no_memory_to_pull, no_memory_to_move, MIB, 0);
 TEST_WITH(no_memory_to_push, no_memory_to_move, 1, MIB);
 
-/* Memory for two requests; the others wait, and are served in their order. */
+/* There is memory for two requests; the others wait, and are served in their order. */
 TEST(bounded_memory)
 {
 	struct copyrpc_req *held[8];
@@ -260,8 +260,8 @@ static void call_many(struct pair *p, uint32_t len)
 	copyrpc_flush(p->ctx[0]);
 }
 
-/* The link has enough to do with two: the others take no memory yet, get that of those which were
- * answered, and come in their order. */
+/* Two requests keep the link busy. The others take no memory yet, later get the memory of answered
+ * requests, and are served in their order. */
 TEST(memory_in_turn)
 {
 	struct ends e = {0};
@@ -295,8 +295,8 @@ TEST(many_short_ones_at_a_time)
 	pair_close(&p);
 }
 
-/* A short request does not wait for the end of long ones before it: two of them leave it a turn, but
- * none to the next long one. */
+/* A short request does not wait for the end of long ones before it: while two long ones are moved,
+ * the short one gets a turn, but the next long one does not. */
 static void after_long_ones(uint32_t n, uint32_t len)
 {
 	struct pair p;
@@ -333,8 +333,8 @@ static void answer_fully(struct copyrpc_ctx *ctx)
 }
 
 /* Small calls, one at a time, beside large ones: at most one part is posted before the answer to a
- * small call, except before the first one, because nothing has announced it. Afterwards parts are posted
- * together again. */
+ * small call. The first small call is an exception, because the server cannot expect it. After the
+ * small calls two parts are posted at a time again. */
 static void small_beside_large(uint32_t len, uint32_t back)
 {
 	uint32_t made[2] = {0}, ended[2] = {0};
@@ -369,7 +369,7 @@ static void small_beside_large(uint32_t len, uint32_t back)
 TEST_WITH(small_calls_beside_pulls, small_beside_large, 5 * MIB, 1);
 TEST_WITH(small_calls_beside_pushes, small_beside_large, 1, 5 * MIB);
 
-/* Requests that have not had their turn end as the others do. */
+/* Requests that have not had their turn yet end like the others. */
 static void in_turn_until(int side)
 {
 	struct ends e = {0};

@@ -16,7 +16,7 @@ static void limit_descriptors(rlim_t n)
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* The lowest descriptor that is free. */
+/* Returns the lowest free descriptor. */
 static int next_descriptor(void)
 {
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

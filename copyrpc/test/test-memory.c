@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of endpoints: what idle ones take, how rings grow, and what comes back. */
+/* The memory of endpoints: how much idle endpoints use, how rings grow, and when memory is
+ * freed. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -48,7 +49,7 @@ void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr)
 	__real_mlx5dvl_mr_dereg(mr);
 }
 
-/* Resident memory of the process in KiB, shared memory included. */
+/* Returns the resident memory of the process in KiB, including shared memory. */
 static long resident(void)
 {
 	FILE *f = fopen("/proc/self/smaps_rollup", "r");
@@ -156,7 +157,7 @@ TEST(traffic)
 		poll_both(&p, &h);
 }
 
-/* Memory comes back: to the next endpoints, and to the system. */
+/* Memory is used again by the next endpoints, and in the end freed. */
 TEST(memory_comes_back)
 {
 	const struct copyrpc_ctx_attr attr = {.max_endpoints = 4};
@@ -195,7 +196,8 @@ TEST(memory_of_the_file_comes_back)
 	close(fd);
 }
 
-/* The process would get SIGXFSZ if it made the file longer than its limit. Then rings are private. */
+/* The process would get SIGXFSZ if it made the file longer than its limit. So rings beyond the
+ * limit are private memory. */
 TEST(the_file_has_its_longest)
 {
 	PAIR p = pair_open(NULL);
@@ -222,7 +224,7 @@ TEST(huge_pages_are_not_of_the_file)
 	CHECK(p.ctx[1]->file.end > 0 && p.ctx[1]->file.end < 2 << 20);
 }
 
-/* A send ring that another endpoint has used is empty: its gaps would go to another peer. */
+/* A send ring that another endpoint has used is cleared: its gaps would be sent to another peer. */
 TEST(nothing_goes_to_another_peer)
 {
 	static const uint8_t zero[8192];
@@ -242,7 +244,7 @@ TEST(nothing_goes_to_another_peer)
 	for (int i = 0; i < MANY / 2; i++)
 		copyrpc_ep_destroy(ep[2 * i][0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
-	/* All pieces of memory are used, also those that were. */
+	/* Use all pieces of memory, including those that were used before. */
 	while (!copyrpc_ep_create(p.ctx[0], NULL, &ep[0][0])) {
 		CHECK(!memcmp(ep[0][0]->ch.send_ring, zero, sizeof(zero)));
 		n++;
@@ -250,8 +252,8 @@ TEST(nothing_goes_to_another_peer)
 	CHECK_EQ(n, 2 * MANY - 1 - MANY / 2);
 }
 
-/* Without memory the rings stay as they are, and calls for which they are large enough go on. When
- * there is memory, the larger call is taken. */
+/* Without memory the rings stay as they are, and calls for which they are large enough succeed.
+ * When there is memory again, the larger call succeeds, too. */
 TEST(no_memory)
 {
 	struct heard h = {0};

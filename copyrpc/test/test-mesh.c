@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test-copyrpc-mesh: processes of one thread all dial each other at the same time, while strangers
- * hold sockets. Each makes a call to each other one. Prints how long the mesh took. scripts/hw-check
- * sets MESH_DEVICE, and MESH_NODES to the number of processes.
+ * test-copyrpc-mesh: processes with one thread each dial each other at the same time, while
+ * strangers hold sockets. Each process makes a call to each other process. Prints how long the mesh
+ * took. scripts/hw-check sets MESH_DEVICE, and MESH_NODES to the number of processes.
  */
 #include <poll.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ struct node {
 	struct copyrpc_ctx *ctx;
 	uint32_t rank, dials, peers, answers;
 	bool served[NODES];
-	struct copyrpc_ep *ep[NODES]; /* by token of the own dial */
+	struct copyrpc_ep *ep[NODES]; /* indexed by the token of the node's dial */
 };
 
 struct hello {
@@ -68,7 +68,8 @@ static void serve(struct node *n)
 	}
 }
 
-/* A dial has ended with an endpoint, its own or the one that the peer has made. */
+/* Handles the end of a dial. The event has the dial's endpoint, or the one that the peer's dial has
+ * made. */
 static void handle(struct node *n, const struct copyrpc_event *e)
 {
 	struct hello h = {n->rank, (uint32_t)e->token};
@@ -100,7 +101,8 @@ static void turn(struct node *n)
 		struct pollfd p = {.fd = copyrpc_ctx_fd(n->ctx), .events = POLLIN};
 		int ms = copyrpc_ctx_timeout(n->ctx);
 
-		poll(&p, 1, ms >= 0 && ms < 50 ? ms : 50); /* others end without an event */
+		poll(&p, 1, ms >= 0 && ms < 50 ? ms : 50); /* the end of another process is no event
+							      here */
 	}
 }
 

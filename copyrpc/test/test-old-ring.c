@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The send ring before the last growth. In chaos mode the HCA reports its own completions later than
- * the peer consumes and answers, so the HCA may still have to read a ring that the peer has left.
+ * the peer consumes and answers, so the HCA may still have to read a ring that the peer does not
+ * use any more.
  */
 #include <sched.h>
 
@@ -11,8 +12,8 @@
 
 #define PAIRS 20000 /* far more than needed */
 
-/* Connects two endpoints and makes calls until the rings have grown once. Returns how often the old ring waited for the
- * HCA alone. */
+/* Connects two endpoints and makes calls until the rings have grown once. Returns how often the old
+ * ring was kept only because the HCA had not reported its last batch. */
 static uint32_t grow_once(struct pair *p)
 {
 	struct heard h = {0};

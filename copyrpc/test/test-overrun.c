@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A context has as many endpoints as it may have, each with a full send queue. All fail at the same
- * time, and the test polls only afterwards: each request has a completion, and the send CQ has room
- * for all.
+ * A context has max_endpoints endpoints, each with a full send queue. All fail at the same time,
+ * and the test polls only afterwards: each request has a completion, and the send CQ has room for
+ * all.
  */
 #include <poll.h>
 

@@ -8,7 +8,7 @@
  *
  *	test-processes [CALLS [FAULTS [CASE]]]
  *
- * CALLS: of each client; FAULTS: about as many are made.
+ * CALLS: number of calls of each client; FAULTS: approximate number of faults.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,7 +35,7 @@
 
 enum {
 	CLIENTS = 3,
-	WINDOW = 16, /* calls of a client under way */
+	WINDOW = 16, /* pending calls of a client */
 	HELD = 8, /* requests that the server holds */
 	LONG = 100000, /* bytes of a large call or a transfer, at most */
 	SMALL = 200,
@@ -45,7 +45,7 @@ enum {
 
 enum kind { PLAIN, LARGE, PULL, PUSH, KINDS };
 
-/* A request; bytes that follow from it fill the rest. */
+/* A request. These fields determine the other bytes of the payload. */
 struct request {
 	uint32_t client, number, kind, len;
 	uint8_t desc[COPYRPC_BULK_SIZE];
@@ -57,7 +57,7 @@ struct request {
 struct shared {
 	_Atomic uint8_t executed[CLIENTS][MOST], answered[CLIENTS][MOST];
 	_Atomic uint64_t done; /* calls that were answered */
-	_Atomic uint32_t ready, leaving; /* clients */
+	_Atomic uint32_t ready, leaving; /* numbers of clients */
 	_Atomic uint64_t returns[CLIENTS + 1], resent[CLIENTS + 1];
 	int listener;
 	uint32_t calls, faults;
@@ -270,7 +270,7 @@ static void serve(uint32_t unused)
 
 /* ------------------------------------------------------------------ a client */
 
-/* A place for a call under way. */
+/* Room for a pending call. */
 struct slot {
 	bool busy;
 	enum kind kind;
@@ -396,7 +396,7 @@ static void find_hca(void)
 	CHECK(fault_add && fault_remove && gid_set && link_set);
 }
 
-/* The rule for the @nth message from now on takes the place of the former one of its slot. */
+/* Adds a rule for the @nth message from now on. It replaces the former rule of its slot. */
 static void add_rule(uint32_t slot, const char *text, unsigned nth)
 {
 	static int rules[2];
@@ -419,7 +419,8 @@ static void replace_address(uint64_t *seed)
 	CHECK_EQ(gid_set(pick(seed, 2) ? "mlx5_0" : "mlx5_1", 1, address), 0);
 }
 
-/* One fault; @turn chooses the message that it hits, so that every one is hit. */
+/* Makes one fault. @turn chooses the message that it hits, so that each message is hit in some
+ * turn. */
 static void trouble(uint64_t *seed, uint32_t turn)
 {
 	static const char *const rules[] = {
@@ -457,7 +458,7 @@ static void direct(uint32_t unused)
 	for (uint32_t turn = 0; atomic_load(&shared->leaving) < CLIENTS; turn++) {
 		uint64_t next = total / (shared->faults + 1) * (turn + 1);
 
-		/* If the connections are away, the calls wait: faults go on meanwhile. */
+		/* Calls wait while there is no connection. Faults continue meanwhile. */
 		for (int ms = 0; ms < 20 && shared->done < next; ms++)
 			poll(NULL, 0, 1);
 		CHECK_EQ(link_set("mlx5_0", true), 0);

@@ -16,7 +16,7 @@ static struct side left, right;
 #define TIMES 1
 #endif
 
-/* The next step of a side. */
+/* The kinds of steps of a side. */
 enum action {
 	ACT_CALL,
 	ACT_REPLY,
@@ -189,14 +189,15 @@ static void schedules(uint32_t blocks, int n)
 	growing(blocks, blocks, false, n);
 }
 
-/* The blocks of a ring, and how many schedules. */
+/* Arguments: blocks of a ring, number of schedules. */
 TEST_WITH(ring_of_8_blocks, schedules, 8, 2000);
 TEST_WITH(ring_of_16_blocks, schedules, 16, 2000);
 TEST_WITH(ring_of_64_blocks, schedules, 64, 2000);
 TEST_WITH(ring_of_4_kib, schedules, 128, 2000);
 TEST_WITH(ring_of_32_kib, schedules, 1024, 300);
 
-/* The first size, the last one, whether connections are lost, and how many schedules. */
+/* Arguments: first and largest blocks of a ring, whether connections are lost, number of
+ * schedules. */
 TEST_WITH(lost_connections, growing, 64, 64, true, 300);
 TEST_WITH(rings_grow, growing, 8, 64, false, 300);
 TEST_WITH(rings_grow_often, growing, 8, 1024, false, 60);

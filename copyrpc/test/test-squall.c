@@ -30,8 +30,9 @@
 #define CALM 25 /* the most calls between two faults */
 #define LONG 20000 /* bytes of a large message or a transfer, at most */
 
-/* An endpoint returns within this time, or fails: the side that has not dialed has no other way to learn
- * that its peer was restarted. Much longer than any return takes here. */
+/* An endpoint that does not return within this time fails. The side that has not dialed has no
+ * other way to detect that its peer was restarted. The time is much longer than any return takes
+ * here. */
 #define RETURN_MS 120000
 
 enum kind { PLAIN, LARGE, PULL, PUSH };
@@ -203,7 +204,7 @@ static void close_member(struct member *m)
 	copyrpc_ctx_destroy(m->ctx);
 }
 
-/* The node's process ends, and another one takes its place. */
+/* Restarts a node: its process ends, and another one takes its place. */
 static void restart(struct member *m)
 {
 	uint32_t self = number_of_member(m);
@@ -224,7 +225,8 @@ static void restart(struct member *m)
 	open_member(m);
 }
 
-/* True if the node dials that one. In a star all dial the first node; in a mesh both ends dial. */
+/* True if node @from dials node @to. In a star all dial the first node; in a mesh both ends
+ * dial. */
 static bool dials(uint32_t from, uint32_t to)
 {
 	return from != to && (all.mesh || !to);

@@ -136,8 +136,8 @@ static void send_again(struct churn *churn, struct churn_pair *pair)
 }
 
 /*
- * Makes the device fail. Some nodes know this before, others sleep until the device reports it. If
- * another fault hits the message that should trigger the failure, another message follows.
+ * Makes the device fail. Some nodes know this in advance, others sleep until the device reports it.
+ * If another fault hits the message that should trigger the failure, another message follows.
  */
 static void fail_device(struct churn *churn)
 {
@@ -190,7 +190,7 @@ static void plan(uint64_t seed)
 	a->max_pending = test_rand(&seed) % 2 ? 0 : 1 + (uint32_t)(test_rand(&seed) % 16);
 	a->nested = test_rand(&seed) % 3 == 0;
 	a->path = &storm->path;
-	a->probe_ms = 300; /* of the messages that the HCA holds for ever */
+	a->probe_ms = 300; /* to detect messages that the HCA holds for ever */
 	storm->path.timeout = 10 + (uint8_t)(test_rand(&seed) % 4);
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);

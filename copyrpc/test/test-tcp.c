@@ -169,8 +169,8 @@ TEST(nobody_is_waited_for_too_long)
 	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "no host.invalid", 1, SHORT_MS, &ep),
 		-EADDRNOTAVAIL);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), -ECONNRESET);
-	/* No endpoint is left, because the only place is free again after a poll. (The last
-	 * endpoint was connected already.) */
+	/* No endpoint is left, because there is room for one again after a poll. (The last endpoint
+	 * was connected already.) */
 	copyrpc_poll(r.ctx, NULL, NULL);
 	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);

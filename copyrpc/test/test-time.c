@@ -186,8 +186,8 @@ TEST(a_reply_that_never_arrives_ends_the_call)
 	CHECK_EQ(h.status, -ECONNRESET);
 }
 
-/* The link is down while the HCA repeats a request three times, with its default time of 1.07 s. No
- * caller sees that. */
+/* The link is down while the HCA repeats a request three times, with its default time of 1.07 s.
+ * Callers do not notice it. */
 TEST(a_link_that_is_down_for_three_seconds)
 {
 	uint64_t before = hca_counters().retries, repeated = 0;

@@ -71,7 +71,7 @@ TEST_WITH(two_processes_small_rings, run_processes, 4096, 4, 500, 1000);
 
 /* --------------------------------------------------------------- one process */
 
-/* The numbers are as those of node_open(). */
+/* The arguments are those of node_open(). */
 static void run_pair(struct copyrpc_ctx_attr attr, int eps, uint32_t max, uint32_t calls)
 {
 	run_seeded(&attr, eps, max, calls * TIMES / SCALE, test_seed());

@@ -40,7 +40,7 @@ struct node {
 
 static uint8_t traffic_table[TRAFFIC_STARTS + PAYLOAD_MAX];
 
-/* The same in each process. */
+/* Fills the table with the same bytes in each process. */
 __attribute__((constructor)) static void traffic_table_make(void)
 {
 	uint64_t rand = 0;

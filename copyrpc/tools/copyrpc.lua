@@ -49,8 +49,8 @@ local imm_field = Field.new("infiniband.immdt")
 -- The operations of a WRITE, in the lower five bits of the opcode.
 local FIRST, MIDDLE, LAST, LAST_IMM, ONLY_IMM = 6, 7, 8, 9, 11
 
-local open = {} -- batches whose last packet has not come: of a sender and its receiver's QP
-local whole = {} -- of the frames that end a batch of several packets: its bytes
+local open = {} -- batches whose last packet has not arrived, by sender and receiver's QP
+local whole = {} -- by the frame that ends a batch of several packets: the bytes of the batch
 
 function copyrpc.init()
 	open = {}
@@ -61,7 +61,7 @@ local function blocks_of(len)
 	return math.ceil((len + HEADER) / BLOCK)
 end
 
--- Returns the number of messages, or WRAP, and whether the batch has a note, and moves.
+-- Returns the number of messages, or WRAP, whether the batch has a note, and whether it moves.
 local function count_of(tvb)
 	local count = tvb(16, 4):le_uint()
 
@@ -154,7 +154,7 @@ local function show(tvb, n, pinfo, root)
 	pinfo.cols.info:append(" " .. text)
 end
 
--- Keeps the packets of a long WRITE, in the order of the file. Returns its bytes with the last.
+-- Keeps the packets of a long WRITE, in the order of the file. At the last packet, returns the bytes.
 local function put_together(key, op, psn, tvb)
 	local b = open[key]
 

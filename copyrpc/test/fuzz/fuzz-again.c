@@ -4,18 +4,19 @@
  * queue pairs are simulated. The input is a list of steps; the first byte is 2 * step + side:
  *
  *	0		the side loses its connection
- *	1		its message is written
- *	2 at8 xor8	it takes the other side's message, with one byte changed (or none, if xor8 is 0)
- *	3 len8 bytes...	it takes these bytes
- *	4 len8		it makes a call
- *	5		a request is answered
- *	6		its batches are sent and arrive
- *	7		its next batch is lost, with the connection
+ *	1		the side writes its message
+ *	2 at8 xor8	the side takes the other side's message, with one byte changed (or none, if
+ *			xor8 is 0)
+ *	3 len8 bytes...	the side takes these bytes as a message
+ *	4 len8		the side makes a call
+ *	5		the oldest request is answered
+ *	6		the side's batches are sent and arrive
+ *	7		the side's next batch is lost, with the connection
  *	8		the port goes down or comes up
- *	9		the queue pairs drain at once, or after the next step of this kind
+ *	9		from now on queue pairs drain at once, or only after the next step 9
  *
- * The test checks that messages that were not changed fail no endpoint, that each batch then arrives at
- * its place, and that an endpoint that has not failed is in a valid state.
+ * The test checks that messages that were not changed fail no endpoint, that each batch then
+ * arrives at its position, and that an endpoint that has not failed is in a valid state.
  */
 #include <string.h>
 
@@ -28,14 +29,14 @@
 struct fake_qp {
 	struct mlx5dvl_qp qp;
 	int status;
-	uint32_t peer; /* number of its queue pair; 0: not connected */
+	uint32_t peer; /* number of the peer's queue pair; 0: not connected */
 };
 
 static struct mlx5dvl_qp_info none;
 static uint8_t cqe[64];
 static struct mlx5dvl_cq cq = {.next = cqe, .usual = MLX5DVL_CQE_OWNER_};
 static uint32_t numbers;
-static bool slow; /* to drain */
+static bool slow; /* queue pairs do not drain now */
 static bool honest; /* no message was changed */
 
 /* ---- the library without a device ---- */

@@ -129,7 +129,7 @@ static void larger_rings(struct chan *ch)
 	chan_set_growing(ch);
 }
 
-/* Large requests are as others to the parser of batches. */
+/* Accepts a large request like any other: the parser of batches treats both in the same way. */
 static int take_large_req(struct copyrpc_req *req)
 {
 	chan_queue(req->ch, req);

@@ -21,7 +21,7 @@
 #define PEERS 3
 #define LIMIT_MS 2000
 #define NODE 0x4d0000u /* number of the context */
-#define OWNER 0x77 /* of its endpoints, which peers do not know otherwise */
+#define OWNER 0x77 /* of its endpoints; fixed, so that the input can contain it */
 
 static int listener = -1, peers[PEERS + 1], dialed;
 static struct sockaddr_un address;
@@ -168,7 +168,7 @@ struct addrinfo *__wrap_tcp_resolve(const char *host, uint16_t port)
 	return list;
 }
 
-/* A new attempt takes the place of the last one of the same peer. */
+/* A new attempt replaces the last one of the same peer. */
 int __wrap_tcp_connect_begin(const struct addrinfo *a, int *fd_p)
 {
 	static int turn;

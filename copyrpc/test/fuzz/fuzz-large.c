@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: what a peer may put into large requests, their responses, and descriptors of memory,
- * while the program makes large calls, answers, pulls and pushes. The input is a list of steps:
+ * libFuzzer: a peer puts arbitrary values into large requests, their responses, and descriptors of
+ * memory, while the program makes large calls, answers, pulls and pushes. The input is a list of
+ * steps:
  *
  *	0 fields	a large request arrives
  *	1, 2		the oldest posted part of a transfer completes, or is lost
@@ -9,9 +10,10 @@
  *	4 len24 len24	the program makes a large call
  *	5 fields	a response to a large call arrives
  *	6 bytes fields	the program pulls by a descriptor, or pushes
- *	7		transfers go on, messages are sent
+ *	7		transfers continue, and messages are sent
  *
- * Each posted part must be within memory that was registered for it. At the end nothing may be held.
+ * Each posted part must be within memory that was registered for it. At the end no memory may be in
+ * use.
  */
 #include <string.h>
 
@@ -139,7 +141,7 @@ static void on_response(void *calls, struct copyrpc_ep *ep, uint64_t token, int 
 	--*(uint32_t *)calls;
 }
 
-/* A message arrives that an honest peer could send now, but for its payload. */
+/* A message arrives. Except for its payload, an honest peer could send it now. */
 static int arrive(struct copyrpc_ep *ep, uint32_t id, uint32_t limit, const void *payload,
 	uint32_t len, uint32_t *calls)
 {
@@ -297,7 +299,8 @@ static struct copyrpc_ep *open_ep(struct copyrpc_ctx *ctx)
 	memset(ep, 0, sizeof(*ep));
 	ep->ctx = ctx;
 	ep->due.tail_p = &ep->due.head;
-	ep->qp = (struct mlx5dvl_qp *)ep; /* not destroyed; is not used */
+	ep->qp = (struct mlx5dvl_qp *)ep; /* not NULL, because the endpoint is not destroyed; not
+					     used */
 	ctx->attr.sq_depth = 8;
 	ctx->queue = (struct req_queue){.tail_p = &ctx->queue.head,
 		.large = serve_large,

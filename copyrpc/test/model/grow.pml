@@ -2,22 +2,23 @@
 /*
  * A ring that grows (docs/memory.md describes the protocol): one sender, which has the log, and one
  * receiver. The receiver offers larger memory; the sender marks a message as the last one in the old
- * memory and continues in the new one. Requests are held in any order, the connection is lost at any
- * time and what was not received is sent again, the HCA reads a message again until it is
- * acknowledged. The ring of the other direction carries the offers and the calls of the receiver; it
- * grows in the same way, independently.
+ * memory and continues in the new one. Requests are held and released in any order. The connection
+ * is lost at any time, and messages that were not received are sent again. The HCA may read a
+ * message again until it is acknowledged. The ring of the other direction carries the offers and
+ * the calls of the receiver; it grows in the same way, independently.
  *
- * A slot holds one message. Position x is slot x % size, in the memory that the sender or the
- * receiver believes to be right. Memory that was freed has the value FREED. Ring r has 2 << r slots.
+ * A slot holds one message. Position x is slot x % size, in the memory that the sender, or the
+ * receiver, takes for the present one. Memory that was freed has the value FREED. Ring r has 2 << r
+ * slots.
  *
- * The model shows: no message that was not released is overwritten, nothing lands in or is read from
- * freed memory, each message is found where the receiver looks for it, the sender has room for every
- * reply, and credit is neither lost nor doubled.
+ * The model shows: no message is overwritten before it was released, freed memory is neither
+ * written nor read, each message is found where the receiver looks for it, the sender has room for
+ * every reply, and credit is neither lost nor doubled.
  *
  * Wrong variants, each of which must fail:
  *	FREES_HELD		the old receive ring is freed although requests in it are held
  *	FREES_LOG		the old send ring is freed although messages in it may be sent again
- *	FREES_UNACKED		it is freed although the HCA may read it again
+ *	FREES_UNACKED		the old send ring is freed although the HCA may read it again
  *	RESENDS_FROM_NEW	messages of the old ring are sent again from the new one
  *	MOVES_EARLY		the last message in the old ring is followed by one that was placed there
  *	GROWS_EARLY		the sender counts the room of the new ring before it has moved
@@ -139,7 +140,7 @@ inline land()
 	i = 0
 }
 
-/* Posts again what was not received. */
+/* Posts the messages again that were not received. */
 inline resend()
 {
 	i = next;
@@ -201,7 +202,7 @@ inline free_log()
 	i = 0
 }
 
-/* The oldest held request, or the one that arrived last. */
+/* Answers the oldest held request, or the one that arrived last. */
 inline answer(x)
 {
 	assert(mem[AT(RECV(x), x)] == x + 1);

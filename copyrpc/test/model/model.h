@@ -37,7 +37,7 @@ enum { PLACED = 1, SENT, HELD, GONE }; /* GONE: released, and not in use */
 
 struct item {
 	unsigned char kind, state, size, allowance;
-	unsigned char credit, consumer; /* of META and MARKER, when sent: the reported values */
+	unsigned char credit, consumer; /* values that META and MARKER report when they are sent */
 };
 
 #define ITEMS (C + 2)
@@ -233,7 +233,7 @@ static void do_credit_only(struct model *m, int s)
 	if (d->p - d->base > C)
 		m->broken = 1;
 	do_flush(m, s);
-	/* Only replies lower R, so batches without messages end: none causes another. */
+	/* Only replies lower R. So no batch without messages causes another one, and they end. */
 	if (d->r < before + credit_threshold(C))
 		m->broken = 1;
 }

@@ -1,37 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reconnection: two ends whose rings are the log (docs/reconnect.md describes the protocol). Both
- * make calls and answer them in any order. A queue pair fails at any time, at one end, and the
- * other end notices it later or never; messages of the reconnection are lost or arrive late; an end
- * starts another attempt while one is in progress; both start one at the same time; one process is
- * restarted, and may say goodbye before. With FIRST the model begins when both ends have connected their first queue pairs and have
- * said so over a TCP connection, which may be lost before one of them, or both, have heard it. The number
- * of such losses is bounded. With BY_HAND the hellos go over a channel of the programs, which loses, repeats
- * and reorders them; there is no answer. An end sends its hello again if it is lost, or if the peer does not
- * know it.
+ * make calls and answer them in any order. At any time a queue pair fails at one end, and the other
+ * end notices it later or never; messages of the reconnection are lost or arrive late; an end
+ * starts another attempt while one is in progress, or both start one at the same time; one process
+ * is restarted, and may say goodbye before. The number of these losses is bounded.
+ *
+ * With FIRST the model begins when both ends have connected their first queue pairs and have sent
+ * that result over a TCP connection, which may be lost before one of them, or both, have received
+ * the result of the other. With BY_HAND the hellos go over a channel of the programs, which loses,
+ * repeats and reorders them; there is no answer. An end sends its hello again if it is lost, or if
+ * the peer does not know it.
  *
  * A slot of a ring holds one message. Positions grow; position x is slot x % C. The ring of the
  * sender is `log`, that of the receiver `ring`. A WRITE lands only in a queue pair of the same
  * attempt, and its completion is handled later.
  *
- * The model shows: a request is executed at most once, a call ends exactly once, no message that was
- * not released is overwritten, credit is neither lost nor doubled, and the number of attempts
- * is bounded by the losses. A call that never ends is an invalid end state.
+ * The model shows: a request is executed at most once, a call ends exactly once, no message is
+ * overwritten before it was released, credit is neither lost nor doubled, and the number of
+ * attempts is bounded by the losses. A call that never ends is an invalid end state.
  *
  * Wrong variants, each of which must fail:
  *	OLD_QP_LIVES		an end tells its position while its old queue pair still takes WRITEs
- *	TELLS_EARLY		it tells it before it has handled the last good completion
- *	RESENDS_UNRELEASED	what the peer has not released is sent again
- *	RESENDS_NOTHING		what the peer has not received is not sent again
+ *	TELLS_EARLY		an end tells its position before it has handled the last good
+ *				completion
+ *	RESENDS_UNRELEASED	messages that the peer has received, but not released, are sent again
+ *	RESENDS_NOTHING		messages that the peer has not received are not sent again
  *	KEEPS_POSITION		a later attempt uses the position that an earlier one told
  *	ANY_HELLO		an older attempt replaces a newer one
  *	ANY_PROCESS		the peer is taken for the old one although its process is new
  *	LOSES_CREDIT		a batch that is sent again grants nothing
- *	GRANTS_AGAIN		a batch that is sent again grants what is owed now
+ *	GRANTS_AGAIN		a batch that is sent again grants the credit that is owed now
  *	JOINS_ANY		(BY_HAND) a queue pair is connected by a hello of another number
  *	SAME_NUMBER		(BY_HAND) an end makes a second queue pair for a number
  *	KEEPS_CONNECTION	(BY_HAND) a hello with a larger number does not stop an end that is connected
- *	BYE_OVERTAKES		(RESTART) a goodbye is heard before the completions that came before it
+ *	BYE_OVERTAKES		(RESTART) a goodbye is handled before completions that arrived before it
  *	DISCARDS_OPEN		(FIRST) an end forgets the endpoint when the TCP connection is lost
  *				before it has heard that the peer is connected
  */
@@ -81,7 +84,7 @@ typedef side {
 	message log[C]; /* the send ring */
 	byte p, sent, rc; /* positions: placed, handed to the queue pair, known to be released */
 	byte next; /* the next one to land */
-	byte owed, left; /* credit: owed to the peer, had from it */
+	byte owed, left; /* credit: owed to the peer; received from the peer and not used */
 	message ring[C]; /* the receive ring */
 	bool held[C]; /* requests without a reply */
 	byte cqes, got, released; /* completions that were not handled; positions */
@@ -90,7 +93,7 @@ typedef side {
 	byte asked, told; /* hello that was accepted, but not answered yet, and its position */
 	byte process; /* number of the process */
 	byte made, done; /* calls made, ended */
-	bool refused; /* the peer has refused the latest attempt because of its own */
+	bool refused; /* the peer has refused the latest attempt because of the peer's own */
 #ifdef BY_HAND
 	byte wanted; /* number of a hello that this end has to follow */
 	bool offered; /* there is a queue pair of attempt `last`, which is not connected */
@@ -136,7 +139,7 @@ byte bye; /* the attempt over whose queue pair end 1 has said goodbye; 0: none *
 #define CONNECTED (end[e].qp && end[e].qp == end[PEER].qp)
 #define ENDED(x, n) (end[x].over || end[x].done == n)
 #define ALL_ENDED (ENDED(0, CALLS0) && ENDED(1, CALLS1))
-/* Nothing of an attempt that this end has started, or waits for, is on its way. */
+/* True if no message of an attempt that this end has started, or waits for, is in flight. */
 #define IDLE ((!end[e].refused || !hello[2 * PEER].attempt && !hello[2 * PEER + 1].attempt) && \
 	!hello[2 * e].attempt && !hello[2 * e + 1].attempt && !answer[e].attempt && \
 	end[PEER].asked != end[e].last)
@@ -178,7 +181,7 @@ inline copy(to, from)
 	to.credit = from.credit
 }
 
-/* The oldest message in the send ring that has not landed lands at the peer. */
+/* The oldest message in the send ring that is still in flight lands at the peer. */
 inline land()
 {
 	assert(end[e].next - end[PEER].released < C);
@@ -274,7 +277,7 @@ inline start_attempt()
 	i = 0
 }
 
-/* All calls of the end that were not answered end. */
+/* Ends all calls of the end that were not answered. */
 inline give_up(x)
 {
 	end[x].over = true;
@@ -293,7 +296,8 @@ inline give_up(x)
 inline hear_hello(k)
 {
 #ifdef FIRST
-	assert(!(gone[e] && up[PEER])); /* a connection that is up is lost, and both live */
+	assert(!(gone[e] && up[PEER])); /* else a connection is lost that was up, and both processes
+					   live */
 #endif
 	if
 #ifndef ANY_PROCESS
@@ -355,10 +359,10 @@ inline hear_answer()
 #ifdef BY_HAND
 #define OWN_SLOT (hello[2 * e].attempt -> 2 * e + 1 : 2 * e)
 #define MAY_SEND (!hello[2 * e].attempt || !hello[2 * e + 1].attempt)
-/* The peer will not connect the queue pair to which the one of this end is connected. */
+/* True if the peer will never connect the queue pair to which that of this end is connected. */
 #define ABANDONED (end[PEER].last > end[e].qp || \
 	end[PEER].last == end[e].qp && !end[PEER].offered && end[PEER].qp != end[e].qp)
-/* The hello does not have to wait until this end has made a queue pair. */
+/* True if the hello need not wait until this end has made a queue pair. */
 #define HEARS(k) (hello[k].attempt && \
 	(hello[k].attempt <= end[e].last || end[e].wanted < hello[k].attempt))
 
@@ -427,7 +431,8 @@ inline hear_by_hand(k)
 }
 #endif
 
-/* The handled completions are complete: the queue pair takes nothing any more. */
+/* True if all completions are handled. The position is then final, because the queue pair, which is
+ * stopped, receives nothing any more. */
 #ifdef TELLS_EARLY
 #define HANDLED true
 #else
@@ -532,7 +537,8 @@ inline take_its_place()
 	i = 0
 }
 
-/* The second process ends, and another one takes its place. A goodbye comes after all that was sent. */
+/* The second process ends, and another one takes its place. A goodbye comes after all messages that
+ * were sent. */
 proctype restart()
 {
 	byte e = 1, i;
