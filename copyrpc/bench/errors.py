@@ -99,7 +99,7 @@ if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infi
     # If no device exists and none is named, the bench runs itself under the software HCA.
     fails(0, "no mlx5 device: running under the software HCA", "--fork", "-D", "0.01", "-q", "1")
     fails(2, "--ib-dev=nope: .*give", "--fork", "-d", "nope")
-    # It then keeps all of its arguments.
+    # The bench then keeps all of its arguments.
     rows = subprocess.run([bench, "--fork", "-D", "0.01", "-q", "1,2,4"], stdout=subprocess.PIPE,
                           text=True, timeout=GUARD).stdout.splitlines()[1:]
     if [r.split()[4] for r in rows] != ["1", "2", "4"]:

@@ -9,7 +9,7 @@
 
 #define DEVICES_MAX 64
 
-/* True if the device exists, or, if @device is NULL, if there is any. Writes the names of all
+/* True if the device exists. If @device is NULL: true if any device exists. Writes the names of all
  * devices. */
 static bool find(const char *device, char *text, size_t size)
 {

@@ -61,7 +61,7 @@ def large(request, response, count, depth):
 
 
 def ib_write_bw(size, count, depth, qps):
-    for _ in range(5):  # it prints no row if it could not measure the frequency of the CPU's counter
+    for _ in range(5):  # ib_write_bw prints no row if it could not measure the frequency of the CPU's counter
         out, seconds = run("sh", "-c", BOTH, size, count, depth, qps)
         rows = [line.split() for line in out.splitlines() if line.split()[:1] == [str(size)]]
         if rows:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copyrpc-echo-client PORT [ADDRESS]: makes 10,000 calls of different lengths, up to 64 at a time, and
- * checks that each response equals its request.
+ * copyrpc-echo-client PORT [ADDRESS]: makes 10,000 calls of different lengths, up to 64 at a time,
+ * and checks that each response equals its request.
  */
 #include <sched.h>
 

@@ -71,8 +71,8 @@ int main(int argc, char **argv)
 	printf("%d\n", copyrpc_tcp_port(listener));
 	fflush(stdout);
 	ep = next_client(ctx, listener);
-	/* A client that ends says goodbye. An endpoint that only receives does not detect that its client
-	 * was killed, so it also waits for a response. */
+	/* A client that ends says goodbye. An endpoint that only receives does not detect that its
+	 * client was killed, so it also waits for a response. */
 	check(copyrpc_call(ep, NULL, 0, 0, 0), "call");
 	while (!ended)
 		if (!serve(ctx, &ended))

@@ -5,9 +5,9 @@
  *	copyrpc-files serve DIRECTORY		prints its port
  *	copyrpc-files get PORT NAME [HOST]	writes the file to its standard output
  *
- * The server maps the file and answers with a descriptor of the mapping. The client pulls: its adapter
- * reads the pages of the server, without work for the server's CPU. Then the client tells the
- * server that it has finished.
+ * The server maps the file and answers with a descriptor of the mapping. The client pulls: its
+ * adapter reads the pages of the server, without work for the server's CPU. Then the client tells
+ * the server that it has finished.
  */
 #include <copyrpc_bulk.h>
 #include <fcntl.h>

@@ -169,7 +169,7 @@ struct copyrpc_path {
 	uint8_t rnr_retry; /* retries when the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
 			      set: none */
 	uint8_t min_rnr_timer; /* time that a peer must wait when this side has no receive: 1 to 31;
-				  0: 12, 0.64 ms; 0 and set: 655 ms */
+				  0: 12 (0.64 ms); 0 and set: 655 ms */
 	unsigned set;
 };
 
@@ -199,8 +199,8 @@ struct copyrpc_ctx_attr {
 	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
 					    default; copied */
 	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000;
-			      over 7,000 only with reconnect_ms, or a longer path.timeout (21:
-			      60 s), because the HCA gives up after COPYRPC_ANSWER_NS */
+			      over 7,000 only with reconnect_ms, or with a longer path.timeout (for
+			      60 s: 21), because the HCA gives up after COPYRPC_ANSWER_NS */
 	uint64_t reconnect_ms; /* a lost connection returns within this time, or its endpoint fails;
 				  0: the endpoint fails immediately. See copyrpc_tcp.h */
 	uint32_t vector; /* > 0, or set: completion vector, that is, the interrupt that wakes a
@@ -342,10 +342,10 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * time to time. The messages contain keys of the ring, as the blob does.
  *
  * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint
- * has lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the
- * former queue pair. -EISCONN: the endpoint has never lost its connection. -ENETDOWN: the port is
- * not active; after its event a later call succeeds. -EMFILE, -ENOSPC: there is no room for a queue
- * pair now. After these and other errors of the driver, call again later.
+ * has lost its connection or copyrpc_ep_again() has returned -EAGAIN. -EAGAIN: the device has not
+ * finished with the former queue pair. -EISCONN: the endpoint has never lost its connection.
+ * -ENETDOWN: the port is not active; call again later. -EMFILE, -ENOSPC: there is no room for a
+ * queue pair now. After these and other errors of the driver, call again later.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
@@ -391,8 +391,8 @@ int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
  *
  *	the peer has version 4 of the connection blob, this library has version 5
  *
- * Writes an empty text if there was none. As snprintf(): writes at most @size bytes including the final
- * zero. Returns the length of the whole text.
+ * Writes an empty text if there was none. As snprintf(): writes at most @size bytes including the
+ * final zero. Returns the length of the whole text.
  */
 int copyrpc_ctx_versions(const struct copyrpc_ctx *ctx, char *buf, size_t size);
 
@@ -461,7 +461,7 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
  * ends with -ECANCELED in the next poll, even if its response arrives before that. Its callback
  * comes once, as for every call. The peer is not informed; its handler continues and replies. The
  * response is dropped when it arrives. Until then the call counts in max_pending and keeps its
- * credit, and no other call takes its place, so no other call gets the response. If several pending
+ * credit, and no other call uses its id, so no other call gets the response. If several pending
  * calls have the token, one of them is canceled. The function looks through all pending calls. It
  * may be called inside a callback.
  *

@@ -15,8 +15,8 @@
  *	copyrpc_bulk_pull(ep, &remote, 0, mine, 0, remote.len, on_pulled, req);
  *	...                                              // on_pulled, inside a poll: copyrpc_reply()
  *
- * Large calls: as ordinary ones, but the library pulls the request into memory of the server, and
- * pushes the response into memory of the caller.
+ * Large calls: they work like ordinary ones, but the library pulls the request into memory of the
+ * server, and pushes the response into memory of the caller.
  *
  *	copyrpc_large_accept(ctx, &(struct copyrpc_large_attr){.message_max = 64 << 20}); // server
  *	while (copyrpc_recv(ctx, &req))                  // small and large ones
@@ -150,7 +150,7 @@ struct copyrpc_large_attr {
  * Lets the endpoints of the context serve large calls. A large request takes memory from its
  * arrival until its response has been pushed: the length of the request or of its largest response,
  * whichever is longer, rounded up to 64 KiB. If memory_max is reached, requests wait for memory in
- * the order of their arrival. A later use of this function changes message_max; it can raise
+ * the order of their arrival. A later call of this function changes message_max; it can raise
  * memory_max, but not lower it.
  *
  * -EINVAL: message_max is too large, or memory_max is too small for one such message. -E2BIG: as
@@ -163,10 +163,10 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
  * bytes at @resp; the callback gets @resp and the length. Both buffers belong to the caller, who
  * must not change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for
  * @resp with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time
- * of the call, which takes a system call. Up to 960 bytes are not registered but copied. Room,
- * credit and the callback are as for copyrpc_call(), and if the endpoint returns after a lost
- * connection (reconnect_ms), the call is executed once. The server receives the request when all
- * its bytes have arrived: later calls whose bytes arrive earlier overtake it.
+ * of the call, which takes a system call. A buffer of up to 960 bytes is not registered: its bytes
+ * are copied. Room, credit and the callback are as for copyrpc_call(), and if the endpoint returns
+ * after a lost connection (reconnect_ms), the call is executed once. The server receives the
+ * request when all its bytes have arrived: later calls whose bytes arrive earlier overtake it.
  *
  * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
  * the server has no memory. copyrpc_cancel() sets the status of the call to -ECANCELED, but the

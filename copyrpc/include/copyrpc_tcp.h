@@ -52,10 +52,10 @@
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
- * After the result, the program that has opened the connection may use it. The TCP connection may
- * be lost when one side has received the result, and the other side has not. If the endpoint can
- * come back (see below), it is not lost: the sides connect again, and each program then gets its
- * event, or the endpoint.
+ * A program that has opened the TCP connection itself may use it after the result. The TCP
+ * connection may be lost when one side has received the result, and the other side has not. If the
+ * endpoint can come back (see below), it is not lost: the sides connect again, and each program
+ * then gets its event, or the endpoint.
  *
  * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
  * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another

@@ -10,10 +10,10 @@
  * chan_expects() with the immediate, chan_accept() and chan_handle() (receive.h). Positions are in
  * blocks and only grow; position x is at block x % c of the ring.
  *
- * A batch is first open: messages are added to it. At most one batch is open; it is in `open`, which
- * is valid while cr.edge is not 0. If the next message does not fit before the ring's end, the batch
- * is closed and moved to `closed`. When it is given to the transport, it is sealed. chan_call() and
- * chan_reply() open and close batches, chan_seal() seals the oldest.
+ * A batch is first open: messages are added to it. At most one batch is open; it is in `open`,
+ * which is valid while cr.edge is not 0. If the next message does not fit before the ring's end,
+ * the batch is closed and moved to `closed`. When it is given to the transport, it is sealed.
+ * chan_call() and chan_reply() open and close batches, chan_seal() seals the oldest.
  */
 #ifndef COPYRPC_CHAN_H
 #define COPYRPC_CHAN_H
@@ -67,8 +67,8 @@ struct call_hook {
 	bool canceled;
 	/*
 	 * Ends the call: with its response, or with @status if that is not 0. @to is NULL if the
-	 * context is being destroyed; then the program is not notified. Returns 0, or -EPROTO if the
-	 * response is wrong.
+	 * context is being destroyed; then the program is not notified. Returns 0, or -EPROTO if
+	 * the response is wrong.
 	 */
 	int (*end)(struct call_hook *hook, struct copyrpc_ep *ep, const struct listener *to,
 		int status, const void *data, uint32_t len);
@@ -78,7 +78,7 @@ struct call {
 	union {
 		uint64_t token; /* pending: set by the caller */
 		struct call_hook *hook; /* pending, with CALL_HOOKED */
-		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
+		uint64_t next_free; /* free: id of the next free call, or CALL_NONE */
 	};
 	uint64_t resp_max; /* pending: bytes, maybe with a CALL_ bit (below); free: CALL_FREE */
 };
@@ -90,7 +90,7 @@ struct call {
  *	CALL_CANCELED	the call was canceled, but its end was not reported yet
  *	CALL_TIMED	the call has a time limit
  *	CALL_LATE	the end of the call was reported before its response arrived; the id and the
- *			credit remain in use until it arrives, and then it is dropped
+ *			credit remain in use until the response arrives and is dropped
  */
 #define CALL_HOOKED (1ull << 60)
 #define CALL_CANCELED (1ull << 61)
@@ -109,7 +109,7 @@ struct listener {
 
 struct batch {
 	uint64_t start;
-	uint64_t end; /* if closed */
+	uint64_t end; /* of a closed batch */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* requests among them */
 	/* Length with the metadata, but without the padding of the last message, which is not
@@ -117,7 +117,8 @@ struct batch {
 	uint64_t bytes;
 };
 
-/* Some of a channel's requests. A block never moves, because the program holds pointers into it. */
+/* Entries for some of a channel's requests. A block never moves, because the program holds pointers
+ * into it. */
 struct req_block {
 	struct req_block *next;
 	uint32_t n;
@@ -244,8 +245,8 @@ int chan_read_done(struct chan *ch, uint64_t consumer);
 /* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
 
-/* Does the same as chan_call(), but the call ends at the time @deadline, which must not be 0. Only the
- * first call with a time limit can fail with -ENOMEM. */
+/* Does the same as chan_call(), but the call ends at the time @deadline, which must not be 0. Only
+ * the first call with a time limit can fail with -ENOMEM. */
 int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint64_t deadline);
 
@@ -270,8 +271,8 @@ int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const void *
  * -ECANCELED. Returns the number of calls that it has ended. */
 int chan_end_calls(struct chan *ch, const struct listener *to);
 
-/* Called when a context is destroyed: ends the calls whose end the library handles. The program is not
- * notified. */
+/* Called when a context is destroyed: ends the calls whose end the library handles. The program is
+ * not notified. */
 void chan_drop_calls(struct chan *ch);
 
 /* Drops the requests that copyrpc_recv() has not yet returned. */
@@ -284,8 +285,8 @@ int chan_detach(struct copyrpc_req *req);
 void chan_set_limits(struct chan *ch);
 
 /* chan_add_reqs() adds entries for the requests that the peer may make if the send ring has @blocks
- * blocks. chan_add_calls() adds entries for the calls that this side may make if the receive ring has
- * @blocks blocks. Both return 0 or -ENOMEM. */
+ * blocks. chan_add_calls() adds entries for the calls that this side may make if the receive ring
+ * has @blocks blocks. Both return 0 or -ENOMEM. */
 int chan_add_reqs(struct chan *ch, uint32_t blocks);
 int chan_add_calls(struct chan *ch, uint32_t blocks);
 
@@ -323,8 +324,8 @@ static inline bool chan_waits(const struct chan *ch)
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* Returns true if the open batch is the only one to send, and it can grant all credit. Then no READ of
- * the peer's position is due either. */
+/* Returns true if the open batch is the only one to send, and it can grant all credit. Then no READ
+ * of the peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
 {
 	return ch->cr.edge && !ch->odd && ch->cr.p <= ch->call_end;
@@ -343,8 +344,8 @@ static inline uint64_t chan_open_bytes(const struct chan *ch)
 }
 
 /*
- * Seals the open batch, as chan_seal() does. chan_is_usual() must be true. @meta: where the metadata
- * is written; @batch: the batch in the ring; @consumer: chan_consumer_bytes(); @len:
+ * Seals the open batch, as chan_seal() does. chan_is_usual() must be true. @meta: where the
+ * metadata is written; @batch: the batch in the ring; @consumer: chan_consumer_bytes(); @len:
  * chan_open_bytes().
  */
 static inline void chan_seal_usual(struct chan *ch, void *meta, void *batch, uint64_t consumer,
@@ -372,8 +373,8 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, void *batch, uin
 uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
 /*
- * Called after the connection was lost: the peer has received all bytes before @pos. The batches from
- * @pos on will be sent again. Returns 0, or -EPROTO if @pos is impossible.
+ * Called after the connection was lost: the peer has received all bytes before @pos. The batches
+ * from @pos on will be sent again. Returns 0, or -EPROTO if @pos is impossible.
  */
 int chan_resume(struct chan *ch, uint64_t pos);
 
@@ -422,15 +423,15 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	credit_open(&ch->cr, wrap);
 }
 
-/* Returns true if a message can be added to the open batch, or can begin a batch that needs no marker
- * before it. @end: ch->end for replies, ch->call_end for calls. */
+/* Returns true if a message can be added to the open batch, or can begin a batch that needs no
+ * marker before it. @end: ch->end for replies, ch->call_end for calls. */
 static inline bool chan_fits(const struct chan *ch, uint32_t size, uint64_t end)
 {
 	return ch->cr.p + size + (ch->cr.edge ? 0 : 1) <= end;
 }
 
-/* Places a message for which chan_fits() is true. @calls: 1 for a call, else 0. The payload is copied
- * last, so that the compiler keeps no values across the copy. */
+/* Places a message for which chan_fits() is true. @calls: 1 for a call, else 0. The payload is
+ * copied last, so that the compiler keeps no values across the copy. */
 ALWAYS_INLINE void chan_append(struct chan *ch, uint32_t calls, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
@@ -531,14 +532,15 @@ static inline void chan_put_req(struct chan *ch, struct copyrpc_req *req)
 /* Releases the bytes of a request, its detached data and its entry. */
 void chan_drop_req(struct copyrpc_req *req);
 
-/* Returns the number of requests without a reply. It is slow, because it counts the free entries. */
+/* Returns the number of requests without a reply. It is slow, because it counts the free
+ * entries. */
 uint32_t chan_requests(const struct chan *ch);
 
 /* Returns the counters. They include messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* Returns true if chan_add_reply() may be called. It returns false while the status is not 0, because
- * no message fits then. */
+/* Returns true if chan_add_reply() may be called. It returns false while the status is not 0,
+ * because no message fits then. */
 static inline bool chan_takes_reply(const struct copyrpc_req *req, uint32_t len)
 {
 	return !req->detached && len <= req->resp_max &&

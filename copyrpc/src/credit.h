@@ -15,21 +15,29 @@
  * together 2 a - 1, while 2 R decreases by 2 a. This holds for every order of replies, and however
  * long requests are held, because rc does not advance past a held request.
  *
- * A call is accepted only if R could still rise to its maximum after it, so that calls cannot use
- * the room for which the peer will need its next credit.
+ * A call is accepted only if R could still rise to its maximum RMAX after it, so that calls cannot
+ * use the room for which the peer will need its next credit.
  *
  * Progress, if every request is answered eventually: when all requests are answered, a READ of the
- * peer's position sets in_flight to 0, and a call, which needs at most 2 m + 1 + 2 RMAX <= C
- * blocks, fits. Credit is returned in a batch without messages when at least T blocks are due and R
- * <= RMAX - T; otherwise R > RMAX - T >= a - 1 for every allowance a, so the peer has enough
- * credit.
+ * peer's position sets in_flight to 0, and a call, which with its message of m blocks needs at most
+ * 2 m + 1 + 2 RMAX <= C blocks, fits. Credit is returned in a batch without messages when at least
+ * T (credit_threshold()) blocks are due and R <= RMAX - T; otherwise R > RMAX - T >= a - 1 for
+ * every allowance a, so the peer has enough credit.
  *
  * If handlers of requests make (nested) calls, other calls of both sides could use up the credit,
  * and the handlers would have none. Calls that are not nested therefore leave a reserve: the
  * allowance of one nested call, plus T - 1, because up to T - 1 blocks may be owed without being
- * granted. With S the sum of the allowances of those calls, S <= RMAX - a - (T - 1), and if no
- * nested call is pending, K = R - S >= RMAX - (T - 1) - S >= a. This requires that a message has at
- * most a sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
+ * granted. Let S be the sum of the allowances of the calls that are not nested. Then
+ *
+ *	S <= RMAX - a - (T - 1)
+ *
+ * and if no nested call is pending, the credit left for calls is
+ *
+ *	K = R - S >= RMAX - (T - 1) - S >= a
+ *
+ * This requires that a message has at most a sixteenth of the ring:
+ *
+ *	RMAX - (T - 1) >= 2 a + (T - 1)
  *
  * The two rings of an endpoint may differ in size: C, R and in_flight belong to the ring of this
  * side, and K, S and the size of a response to the ring of the peer. A ring becomes larger at a
@@ -99,7 +107,7 @@ static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 		.kmax = credit_rmax(c)};
 }
 
-/* The ring of this side has c blocks now, more than before. */
+/* Called when this side has moved to a larger ring, of c blocks. */
 static inline void credit_grow(struct credit *cr, uint32_t c)
 {
 	cr->owed += credit_rmax(c) - cr->rmax;
@@ -108,7 +116,7 @@ static inline void credit_grow(struct credit *cr, uint32_t c)
 	cr->c = c;
 }
 
-/* The ring of the peer has c blocks now, more than before. */
+/* Called when the peer has moved to a larger ring, of c blocks. */
 static inline void credit_peer_grows(struct credit *cr, uint32_t c)
 {
 	cr->spent += credit_rmax(c) - cr->kmax;
@@ -250,8 +258,8 @@ static inline bool credit_read_due(const struct credit *cr, bool stalled)
 	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;
 }
 
-/* The peer has reported its position @pos. Returns false if @pos is beyond the sent bytes. A
- * position before the known one is valid and changes nothing. */
+/* Takes the position @pos that the peer has reported. Returns false if @pos is beyond the sent
+ * bytes. A position before the known one is valid and changes nothing. */
 static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sent)
 {
 	if (pos > sent)
@@ -261,7 +269,7 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 	return true;
 }
 
-/* The peer has granted n blocks. Returns false if that exceeds RMAX in total. */
+/* Takes a grant of n blocks by the peer. Returns false if that exceeds RMAX in total. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
 	if (n > cr->spent)

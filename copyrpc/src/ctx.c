@@ -31,7 +31,7 @@ static const struct live_type live_ctx = {LIVE_MAGIC, "copyrpc", "context", "no 
 	}};
 
 /* The status of an endpoint after an error, as copyrpc_ep_status() returns it. Receives have no
- * buffers, because messages come as WRITE with immediate. So a receive fails only if the peer has
+ * buffers, because messages arrive as WRITE with immediate. So a receive fails only if the peer has
  * broken the protocol by a SEND with data. */
 static int status_of(const struct mlx5dvl_error *error)
 {
@@ -116,8 +116,8 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	return 0;
 }
 
-/* One receive CQ for all endpoints. The send CQ has room for all requests of all endpoints, because
- * all may fail at the same time. */
+/* Creates one receive CQ for all endpoints. The send CQ has room for all requests of all endpoints,
+ * because all may fail at the same time. */
 static int create_queues(struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ctx_attr *a = &ctx->attr;

@@ -23,7 +23,7 @@ struct dial {
 	struct meeting m;
 	struct plan plan;
 	enum dial_state state;
-	struct addrinfo *addresses, *at; /* all of the host; the current one */
+	struct addrinfo *addresses, *at; /* all addresses of the host; the current one */
 	uint64_t owner;
 	uint64_t limit, part; /* deadline of the dial, and of the attempt at this address */
 	uint64_t again_at;
@@ -135,8 +135,8 @@ static void next_address(struct lobby *y, struct dial *d, int err, uint64_t now)
 	attempt(y, d, err, now);
 }
 
-/* The TCP connection is open: creates the endpoint, unless there is one from an earlier attempt. All
- * attempts have the same owner. */
+/* Called when the TCP connection is open: creates the endpoint, unless there is one from an earlier
+ * attempt. All attempts have the same owner. */
 static int begin(struct lobby *y, struct dial *d)
 {
 	struct copyrpc_ep *ep = d->m.ep;

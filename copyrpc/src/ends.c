@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ends calls before their responses arrive: because of their time limits, when they are canceled, and
- * when their endpoint fails. Also handles calls whose end the library handles. */
+/* Ends calls before their responses arrive: because of their time limits, when they are canceled,
+ * and when their endpoint fails. Also handles calls whose end the library handles. */
 #include <stdlib.h>
 
 #include "chan.h"
@@ -119,7 +119,8 @@ static int end_canceled(struct chan *ch, const struct listener *to)
 	return ended;
 }
 
-/* Handles the response to a call that has ended early or is canceled, or whose end the library handles. */
+/* Handles the response to a call that has ended early or is canceled, or whose end the library
+ * handles. */
 static int end_odd(struct chan *ch, struct call old, const void *payload, uint32_t len,
 	const struct listener *to)
 {

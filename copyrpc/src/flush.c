@@ -84,7 +84,8 @@ ALWAYS_INLINE int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 	return n;
 }
 
-/* Posts batches again while the send queue has room. Returns their number. */
+/* After a lost connection, posts batches again while the send queue has room. Returns their
+ * number. */
 static int post_again(struct copyrpc_ep *ep, uint64_t consumer)
 {
 	struct chan *ch = &ep->ch;

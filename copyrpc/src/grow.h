@@ -49,7 +49,7 @@ static inline uint32_t chan_larger(uint32_t blocks)
 	return blocks * RING_FACTOR;
 }
 
-/* Counts that batches begin again at the start of the ring, at position @p. */
+/* Counts a lap of the send ring if the position @p is at the start of the ring. */
 static inline void chan_count_lap(struct chan *ch, uint64_t p)
 {
 	ch->grow.laps += !(p & ch->mask);
@@ -64,8 +64,8 @@ bool chan_outgrows(struct chan *ch, uint32_t len, uint32_t resp_max);
 /* True if the receive ring should become larger, and memory of grow.need blocks can be offered. */
 bool chan_offer_due(const struct chan *ch);
 
-/* Offers memory of grow.need blocks, which the peer can write with @key. It must begin at a multiple
- * of WIRE_RING_ALIGN. Returns 0 or -ENOMEM. */
+/* Offers memory of grow.need blocks, which the peer can write with @key. It must begin at a
+ * multiple of WIRE_RING_ALIGN. Returns 0 or -ENOMEM. */
 int chan_offer(struct chan *ch, uint8_t *memory, uint32_t key);
 
 /* True if the peer has offered memory of grow.offered.blocks blocks, and this side can set a send

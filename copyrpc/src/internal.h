@@ -461,7 +461,8 @@ void raw_drop(struct copyrpc_ep *ep);
 /* Ends all operations whose completions have not arrived. */
 void raw_end(struct copyrpc_ep *ep, int status);
 
-/* Posts the messages that an endpoint has collected, without a doorbell. Returns the number of requests. */
+/* Posts the messages that an endpoint has collected, without a doorbell. Returns the number of
+ * requests. */
 int ep_post(struct copyrpc_ep *ep);
 
 /* Continues the transfers on ctx->work, and reports those that have ended. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A lobby holds the connections of a context that are being made: listeners, the sockets that they
- * have accepted, and dials. Each of these is a watch. It has a socket, whose events an epoll descriptor
- * reports, and a time at which its next action is due. lobby_step() handles a
- * bounded number of events and never waits; copyrpc_poll() calls it, and the blocking functions
- * call it in a loop.
+ * have accepted, and dials. Each of these is a watch. It has a socket, whose events an epoll
+ * descriptor reports, and a time at which its next action is due. lobby_step() handles a bounded
+ * number of events and never waits; copyrpc_poll() calls it, and the blocking functions call it in
+ * a loop.
  */
 #ifndef COPYRPC_LOBBY_H
 #define COPYRPC_LOBBY_H
@@ -49,7 +49,8 @@ struct plan {
 	char name[EP_NAME_MAX];
 };
 
-/* Returns 0, -E2BIG, or -EINVAL if the context cannot have such endpoints, or @attr has `by_hand`. */
+/* Returns 0, -E2BIG, or -EINVAL if the context cannot have such endpoints, or @attr has
+ * `by_hand`. */
 int plan_copy(struct plan *plan, const struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr);
 
 /* Finds the context's lobby, or creates it if there is none. Returns 0 or -errno. */
@@ -68,8 +69,8 @@ static inline bool lobby_may_take(const struct lobby *y)
 {
 	return y->left && y->ctx->set_ups == y->set_ups;
 }
-/* A tick() must call this before each action. If this returns false, the action is postponed: tick()
- * must return @now. */
+/* A tick() must call this before each action. If this returns false, the action is postponed:
+ * tick() must return @now. */
 bool lobby_may_act(struct lobby *y, struct watch *w);
 /* Waits until lobby_step() has work, or @fd (if not negative) is readable. Returns 0 or -errno;
  * -ETIMEDOUT: the time is over. */

@@ -210,7 +210,8 @@ static uint64_t reconnect_ms(const struct meeting *m, const struct copyrpc_ctx *
 	return le32toh(m->greeting.flags) & FLAG_RETURNS ? ctx->attr.reconnect_ms : 0;
 }
 
-/* Creates the endpoint of a side that accepts, after a valid greeting, and prepares ours. */
+/* Creates the endpoint of a side that accepts, after a valid greeting, and prepares our
+ * greeting. */
 static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
 	struct blob blob;
@@ -446,9 +447,9 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-/* Fails the former endpoint of the same owner or, if the peer decides, the former single one. The
- * peer has destroyed its side, but this side may have nothing to send and would not detect that.
- * The numbers are random, so a peer cannot guess another's number. */
+/* Fails the former endpoint of the same owner or, if the peer decides about single connections, the
+ * former single endpoint. The peer has destroyed its side, but this side may have nothing to send
+ * and would not detect that. The numbers are random, so a peer cannot guess another's number. */
 static void end_former(const struct meeting *m)
 {
 	struct copyrpc_ctx *ctx = m->ep->ctx;

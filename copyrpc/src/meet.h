@@ -53,8 +53,8 @@ struct meeting {
 	bool greeted; /* the peer's greeting is valid */
 	bool single; /* the caller wants at most one connection between the two contexts */
 	bool again; /* an endpoint is connected again */
-	bool waits; /* until its queue pair is drained, its first meeting has ended, or the port is up;
-		       the socket has no event for that */
+	bool waits; /* the meeting waits until its queue pair is drained, its first meeting has
+		       ended, or the port is up; the socket has no event for that */
 	int err; /* own error; the meeting ends when it was sent to the peer */
 };
 
@@ -82,9 +82,9 @@ void meet_begin_asking(struct meeting *m, struct copyrpc_ep *ep);
 int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr);
 
 /*
- * True if the peer of this first meeting may have completed it, or may still do so: this side has sent
- * its result, and has not got the peer's. If the TCP connection is lost in this state, the endpoint
- * must be kept: the sides connect the same endpoints again, as after any other loss.
+ * True if the peer of this first meeting may have completed it, or may still do so: this side has
+ * sent its result, and has not got the peer's. If the TCP connection is lost in this state, the
+ * endpoint must be kept: the sides connect the same endpoints again, as after any other loss.
  */
 bool meet_is_open(const struct meeting *m);
 

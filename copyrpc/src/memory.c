@@ -78,9 +78,9 @@ static void close_file(struct memory_file *f)
 }
 
 /*
- * Receive rings are in a file: an adapter in software (softhca(7)) maps them into the processes of the
- * peers, which then write to them without a system call. Other adapters behave as with private memory.
- * Chunks of huge pages are private memory, because files seldom have huge pages.
+ * Receive rings are in a file: an adapter in software (softhca(7)) maps them into the processes of
+ * the peers, which then write to them without a system call. Other adapters behave as with private
+ * memory. Chunks of huge pages are private memory, because files seldom have huge pages.
  */
 static void map_in_file(struct memory_file *f, struct chunk *c)
 {
@@ -99,8 +99,8 @@ static void map_in_file(struct memory_file *f, struct chunk *c)
 }
 
 /* Returns the number of pieces of a new chunk. It is a quarter of the number of existing pieces, so
- * that few are unused, but at least a page. If that is more than half a huge page, the chunk takes a
- * whole one. */
+ * that few are unused, but at least a page. If that is more than half a huge page, the chunk takes
+ * a whole one. */
 static uint32_t chunk_pieces(const struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* The pages are not inherited by fork(): with copy-on-write, the HCA could keep the child's copy. */
+/* The pages are not inherited by fork(): with copy-on-write, the HCA could keep the child's
+ * copy. */
 static int block_create(struct copyrpc_ctx *ctx, uint64_t len, struct block **block_p)
 {
 	struct block *b = calloc(1, sizeof(*b));

@@ -9,7 +9,8 @@
 
 #define PAUSE_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 #define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of an attempt */
-/* A peer whose HCA does not answer a probe is asked over TCP after this time, and again after a pause. */
+/* A peer whose HCA does not answer a probe is asked over TCP after this time, and again after a
+ * pause. */
 #define ASK_NS (2 * PROBE_NS)
 #define ASK_PAUSE_NS NSEC_PER_SEC
 
@@ -139,7 +140,8 @@ static void redial_close(struct lobby *y, struct watch *w)
 	free(r);
 }
 
-/* True if the peer's HCA does not answer. Its process may have been killed, and another one may listen. */
+/* True if the peer's HCA does not answer. Its process may have been killed, and another one may
+ * listen. */
 static bool is_silent(const struct redial *r, uint64_t now)
 {
 	return r->ep->asked && now - r->ep->asked >= ASK_NS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A large request waits for its turn and for a block of memory, its bytes are pulled into the block,
- * the program holds it, and its response is pushed out of the block. Its bytes in the ring are released
- * at once.
+ * A large request waits for its turn and for a block of memory, its bytes are pulled into the
+ * block, the program holds it, and its response is pushed out of the block. Its bytes in the ring
+ * are released at once.
  */
 #include "serve.h"
 

@@ -6,10 +6,10 @@
 
 #include "internal.h"
 
-/* The length of a part, and the bytes of an endpoint that are posted at a time: enough that the link
- * does not idle between a completion and the next poll, and little enough that the ends of one large
- * call overlap with the data of another one. While small calls are made, one part is posted at a
- * time. */
+/* The length of a part, and the bytes of an endpoint that are posted at a time: enough that the
+ * link does not idle between a completion and the next poll, and little enough that the ends of one
+ * large call overlap with the data of another one. While small calls are made, one part is posted
+ * at a time. */
 #define TRANSFER_PART (1u << 20)
 #define TRANSFER_POSTED_MAX (2 * TRANSFER_PART)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """dissector.py LUA PROGRAM: the dissector's output in tshark agrees with the endpoints' counters.
 
-Status 77 without tshark.
+Ends with status 77 if there is no tshark.
 """
 import os
 import shutil

@@ -9,7 +9,8 @@
 #include "base/child.h"
 #include "support/test.h"
 
-/* Calls @run in a child, which ends with status 0 when it returns, and with SIGALRM after @guard_s. */
+/* Calls @run in a child, which ends with status 0 when it returns, and with SIGALRM after
+ * @guard_s. */
 static inline pid_t start_process(void (*run)(uint32_t arg), uint32_t arg, unsigned guard_s)
 {
 	pid_t pid = fork();

@@ -148,8 +148,8 @@ TEST(calls_go_on)
 		close(fd[i]);
 }
 
-/* The client calls and the server polls once, @times times. Each call is answered by that poll, which
- * makes a bounded number of system calls and creates few queue pairs. */
+/* The client calls and the server polls once, @times times. Each call is answered by that poll,
+ * which makes a bounded number of system calls and creates few queue pairs. */
 static void call_meanwhile(struct node n[2], int times)
 {
 	uint32_t most = 0;
@@ -250,8 +250,9 @@ int __wrap_mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_inf
 
 #define MANY 40
 
-/* Many dials begin at once; later all their endpoints lose their connections at once, and meet while the port
- * of the listening side is down. No poll creates, replaces or connects more than a few queue pairs. */
+/* Many dials begin at once; later all their endpoints lose their connections at once, and meet
+ * while the port of the listening side is down. No poll creates, replaces or connects more than a
+ * few queue pairs. */
 TEST(many_connect_at_once)
 {
 	uint32_t most_calls = 0, most = 0, down = 1000;
@@ -302,7 +303,7 @@ TEST(refused_dials_take_turns)
 	CHECK_EQ(n[1].up.token, 1);
 }
 
-/* Two programs that poll only when their descriptors or their times say so. */
+/* Two programs poll only when their descriptors are readable or their time-outs have ended. */
 TEST(sleepers_connect)
 {
 	NODES n[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TCP connections that are cut at any byte of a handshake. A proxy in the test carries the bytes, and
- * closes one connection after it has carried a number of them in one direction.
+ * TCP connections that are cut at any byte of a handshake. A proxy in the test carries the bytes,
+ * and closes one connection after it has carried a number of them in one direction.
  */
 #include <endian.h>
 #include <pthread.h>
@@ -514,8 +514,8 @@ static void part_waiting(uint32_t round)
 		poll(NULL, 0, 1);
 }
 
-/* Both sides use functions that wait. In the end they are connected, and nothing of the other attempts is
- * left. */
+/* Both sides use functions that wait. In the end they are connected, and nothing of the other
+ * attempts is left. */
 static void cut_waiting(int side, int learns, bool returns)
 {
 	static const uint32_t at[] = {0, 64, 128, 143, 144};

@@ -302,7 +302,7 @@ TEST(nobody_is_there)
 	open_nodes(n);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "no host.invalid", 1, 0, 1), -EADDRNOTAVAIL);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
-	/* A process that does not accept. */
+	/* The other process does not accept. */
 	dial(&n[0], (uint16_t)copyrpc_tcp_port(listener), false, 4);
 	for (int i = 0; i < 10; i++)
 		turn(&n[0]);

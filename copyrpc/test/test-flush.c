@@ -217,8 +217,8 @@ static void use_up_credit(struct full *f)
 	CHECK_EQ(rc, -ENOBUFS);
 }
 
-/* The client releases the space. Before the server learns the new position, it fills its send
- * queue. */
+/* The client releases the space. Before the server learns the new position, the server fills its
+ * send queue. */
 static void fill_send_queue(struct full *f)
 {
 	struct copyrpc_ep_load before, load;

@@ -23,7 +23,7 @@ static void check_told(struct pair *p, struct heard *h, uint32_t failed)
 	CHECK_EQ(copyrpc_call(p->ep[0], "x", 1, 1, 0), -ECONNRESET);
 }
 
-/* A call in progress; another one whose reply is sent just before the end. */
+/* One call is in progress; the reply to another one is sent just before the end. */
 TEST(a_peer_that_destroys_its_endpoint)
 {
 	struct heard h = {0};

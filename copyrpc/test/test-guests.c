@@ -45,8 +45,8 @@ static void close_server(struct server *s)
 
 /* ------------------------------------------------------------------ destroyed before the return */
 
-/* Two clients; one is slow. The other one's endpoint is returned. Then the slow one completes
- * inside a poll. */
+/* One of two clients is slow. copyrpc_accept() returns the endpoint of the other client. Then the
+ * connection of the slow client is completed inside a poll. */
 static void accept_one_of_two(struct server *s, struct puppet p[2])
 {
 	struct copyrpc_ep *ep;

@@ -211,7 +211,7 @@ static void write_elsewhere(struct copyrpc_ep *ep, int i)
 	} to[] = {{ep->ch.send_ring, ep->send.rkey}, {&ep->words->peer, ep->word.rkey},
 		{&ep->words->consumer, ep->word.rkey},
 		{s.n.ep[0]->recv.at, ep->recv.rkey}, /* the ring of another peer */
-		/* up to after the end of the ring that the peer may write */
+		/* across the end of the ring that the peer may write */
 		{ep->recv.at + RING - 4, ep->recv.rkey}};
 
 	memset(s.a.buf, 0xee, 64);
@@ -309,7 +309,7 @@ static void *scribble(void *arg)
 		uint32_t at = (uint32_t)(test_rand(&seed) % (RING / 8)) * 8;
 		uint64_t v = test_rand(&seed) >> test_rand(&seed) % 64;
 
-		/* Probably a field of a header, while the endpoint reads it. */
+		/* This probably changes a field of a header while the endpoint reads it. */
 		memcpy(r->a.buf + at, &v, 8);
 		write_to(&r->a, at, 8, r->addr + at, r->rkey);
 		sched_yield();

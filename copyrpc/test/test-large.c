@@ -39,7 +39,8 @@ static void rig_open(struct pair *p, uint32_t message_max, uint64_t memory_max)
 	CHECK_EQ(copyrpc_large_accept(p->ctx[1], &large), 0);
 }
 
-/* The bytes of a payload that begin with the page of byte @at. Loops over single bytes take long under a sanitizer. */
+/* The bytes of a payload that begin with the page of byte @at. Loops over single bytes take long
+ * under a sanitizer. */
 static const uint8_t *page_of(uint32_t at, uint32_t salt)
 {
 	static uint8_t bytes[PAGE + 256];
@@ -233,7 +234,7 @@ TEST(bounded_memory)
 	pair_close(&p);
 }
 
-/* Receives and answers what has arrived. No memory may then be in use. */
+/* Receives and answers the requests that have arrived. Then no memory may be in use. */
 static void check_drained(struct copyrpc_ctx *ctx)
 {
 	uint64_t spare = 0;
@@ -394,7 +395,8 @@ TEST_WITH(in_turn_until_the_caller_is_destroyed, in_turn_until, 0);
 TEST_WITH(in_turn_until_the_server_is_destroyed, in_turn_until, 1);
 TEST_WITH(in_turn_until_the_contexts_are_destroyed, in_turn_until, 2);
 
-/* The stages of a large call. With the memory of one request, the second one waits. */
+/* The stages of a large call. In WAITING the server has memory for one request, so the second one
+ * waits. */
 enum stage { COLLECTED, SENT, HELD, WAITING, REPLIED };
 
 static struct copyrpc_req *proceed(struct pair *p, enum stage stage)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The send ring before the last growth. In chaos mode the HCA reports its own completions later than
- * the peer consumes and answers, so the HCA may still have to read a ring that the peer does not
- * use any more.
+ * The send ring before the last growth. In chaos mode the HCA reports its own completions later
+ * than the peer consumes and answers, so the HCA may still have to read a ring that the peer does
+ * not use any more.
  */
 #include <sched.h>
 

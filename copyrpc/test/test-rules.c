@@ -163,7 +163,7 @@ static const struct input inputs[] = {
 	{"more blocks than a ring", 0, 0, 0, BLOCKS + 1, 0, {{0}}},
 	{"every bit of the immediate", 0, 0, 0, UINT32_MAX, 0, {{0}}},
 	{"a marker up to the ring's end", ALL, 0, 0, BLOCKS, WIRE_WRAP, {{0}}},
-	{"a marker that ends before", 0, 0, 0, BLOCKS - 1, WIRE_WRAP, {{0}}},
+	{"a marker that ends too early", 0, 0, 0, BLOCKS - 1, WIRE_WRAP, {{0}}},
 };
 
 static int timed_end(struct rig *r, uint64_t now)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms over several nodes of one thread that are connected as a star or as a mesh, where both ends
- * of each pair dial at once. Meanwhile queue pairs fail, work requests have errors, cables are pulled,
- * addresses are replaced, TCP connections are cut, nodes are restarted, rings grow and calls are
- * canceled. Some calls are large, or their servers pull from or push into memory of the caller. Each call
- * is executed at most once and ends exactly once; it ends with its response unless it was canceled, or
- * one of its two nodes was restarted.
+ * Storms over several nodes of one thread that are connected as a star or as a mesh, where both
+ * ends of each pair dial at once. Meanwhile queue pairs fail, work requests have errors, cables are
+ * pulled, addresses are replaced, TCP connections are cut, nodes are restarted, rings grow and
+ * calls are canceled. Some calls are large, or their servers pull from or push into memory of the
+ * caller. Each call is executed at most once and ends exactly once; it ends with its response
+ * unless it was canceled, or one of its two nodes was restarted.
  *
  *	test-copyrpc-squall [CALLS]
  */

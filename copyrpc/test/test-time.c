@@ -85,8 +85,8 @@ TEST(a_later_call_is_watched_too)
 	CHECK(reads(&p) > 0);
 }
 
-/* The peer's queue pair was stopped, as if its process had been killed; the probe detects this by an error
- * of the HCA. */
+/* The peer's queue pair was stopped, as if its process had been killed; the probe detects this by
+ * an error of the HCA. */
 TEST(a_dead_peer_is_noticed)
 {
 	const struct copyrpc_ctx_attr attr = {.path = &impatient};

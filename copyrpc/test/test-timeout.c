@@ -60,8 +60,8 @@ static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
 	return ep;
 }
 
-/* Stops itself when the first reply is sent: at another moment it may be in the HCA, whose other users do not wait for a
- * stopped process. */
+/* Stops itself when the first reply is sent: at another moment it may be in the HCA, whose other
+ * users do not wait for a stopped process. */
 static void serve_for_ever(int fd)
 {
 	struct copyrpc_ctx *ctx;

@@ -102,7 +102,7 @@ static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
 	up(n);
 	n[0].most = n[1].most = count - 1;
 	while (!idle(&n[0]) || !idle(&n[1])) {
-		/* After some calls, and sometimes while there is no connection. */
+		/* A fault comes after some calls, and sometimes while there is no connection. */
 		if (n[0].done + n[1].done >= next || pick(2000) == 0) {
 			trouble(n, &down);
 			next = n[0].done + n[1].done + 1 + pick(CALM);

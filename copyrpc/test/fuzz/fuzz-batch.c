@@ -102,7 +102,8 @@ static void serve(struct req_queue *q, bool detach)
 		chan_reply(req, NULL, 0, NULL, chan_reply_odd);
 }
 
-/* Memory for larger rings: exact sizes, so that the sanitizer detects overruns. Freed at the end. */
+/* Memory for larger rings: exact sizes, so that the sanitizer detects overruns. Freed at the
+ * end. */
 static void *rings[16];
 static unsigned n_rings;
 
