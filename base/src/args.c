@@ -536,7 +536,7 @@ static void learn(const struct args *args, struct known *k)
 	}
 }
 
-/* Returns the row for a value of getopt_long(), or NULL. */
+/* Returns the row for a value that getopt_long() returned, or NULL. */
 static const struct arg_row *find_row(const struct args *args, int val)
 {
 	if (val >= LONG)
@@ -549,8 +549,8 @@ static const struct arg_row *find_row(const struct args *args, int val)
 }
 
 /*
- * Describes the option that getopt_long() refused. If that is a letter within a word of letters,
- * argv[optind - 1] is not yet that word.
+ * Describes the option that getopt_long() refused. If this is a letter inside a word of letters,
+ * argv[optind - 1] is not that word yet, so only the letter is named.
  */
 static int refuse(const struct args *args, int val, char **argv)
 {

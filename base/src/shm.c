@@ -15,7 +15,10 @@
 
 #include "base/clock.h"
 
-/* Lost races with other creators, before -EADDRINUSE: yields, and then sleeps of a millisecond. */
+/*
+ * Numbers of tries that other processes may win before -EADDRINUSE: after yielding, and then after
+ * a sleep of 1 ms.
+ */
 #define SHM_YIELDS 1000
 #define SHM_NAPS 1000
 
@@ -39,7 +42,7 @@ static void shm_fork_parent(void)
 	pthread_mutex_unlock(&shm_regions.lock);
 }
 
-/* The child closes the descriptors. The mappings stay, so that it may shm_close() them. */
+/* The child closes the descriptors. The mappings stay until the child calls shm_close(). */
 static void shm_fork_child(void)
 {
 	for (struct shm_region *r = shm_regions.first; r; r = r->next) {
@@ -176,10 +179,13 @@ bool shm_holds(const struct shm_region *r, int fd, uint32_t byte)
 
 	if (fstat(fd, &st) != 0 || st.st_dev != r->dev || st.st_ino != r->ino)
 		return false;
-	/* Somebody has locked it, and that does not keep this description from locking it. */
+	/*
+	 * The byte is locked, but the description of @fd could lock it: that description holds the
+	 * lock.
+	 */
 	if (shm_file_locked(r, byte) <= 0 || fcntl(fd, F_OFD_GETLK, &fl) != 0)
 		return false;
-	/* Again: another one may have dropped its lock before the second test. */
+	/* Test again: another description may have dropped its lock before the second test. */
 	return fl.l_type == F_UNLCK && shm_file_locked(r, byte) > 0;
 }
 
@@ -466,7 +472,10 @@ int shm_remove_remains(const char *prefix, const char *name, uint64_t magic)
 	return err ? err : shm_remove_stale(&r, magic);
 }
 
-/* Tries once to make the file and to lock its server byte. -EAGAIN if another one was faster. */
+/*
+ * Tries once to make the file and to lock its server byte. Returns 0, -EAGAIN if another process
+ * was faster, or another error.
+ */
 static int shm_create_file(struct shm_region *r)
 {
 	int err = shm_open_locked(r, O_RDWR | O_CREAT | O_EXCL), current = 0;
@@ -553,7 +562,7 @@ int shm_create_for(const char *prefix, const char *name, size_t size,
 		goto remove;
 	if (fstat(r->fd, &st) != 0)
 		err = -errno;
-	/* Before members can open the file. */
+	/* The guard must identify this file before members can open it. */
 	if (!err)
 		err = shm_guard_sign(r, &st);
 	if (!err)
@@ -648,7 +657,10 @@ int shm_remove_name(struct shm_region *r)
 	if (current && shm_unlink(r->path) != 0 && errno != ENOENT)
 		return -errno;
 	r->named = false;
-	/* Only after the region's name: without a guard, the region's own locks would count. */
+	/*
+	 * The guard is removed after the region: without a guard, the region's own locks would
+	 * count.
+	 */
 	return r->guard ? shm_remove_name(r->guard) : 0;
 }
 

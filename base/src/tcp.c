@@ -212,7 +212,7 @@ int tcp_take(int listener, int *fd_p)
 	case EOPNOTSUPP:
 		return -errno;
 	default:
-		/* Network errors belong to a connection that has gone. */
+		/* The other errors are network errors of a connection that has gone. */
 		return tcp_is_short(-errno) ? -errno : -EAGAIN;
 	}
 }
@@ -317,10 +317,7 @@ int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns
 
 /* ---- bytes ---- */
 
-/*
- * Returns true if a system call that moved n bytes is to be repeated. Otherwise *err_p is its
- * error.
- */
+/* Returns true if the system call that returned n must be repeated. Writes its error to *err_p. */
 static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
 {
 	if (n > 0)

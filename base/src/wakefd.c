@@ -139,8 +139,8 @@ static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
 }
 
 /*
- * Lets only datagrams that begin with the cookie be queued, cut off after @len bytes; shorter ones
- * than the cookie are dropped.
+ * Makes the kernel queue only datagrams that begin with the cookie, cut off after @len bytes.
+ * Datagrams that are shorter than the cookie are dropped.
  */
 static int filter_attach(int sock, uint64_t cookie, uint32_t len)
 {
@@ -163,7 +163,9 @@ static int filter_attach(int sock, uint64_t cookie, uint32_t len)
 	return 0;
 }
 
-/* Attaches the filter before it binds: once the socket has a name any process can write to it. */
+/*
+ * Attaches the filter before it binds, because any process can write to a socket that has a name.
+ */
 static int open_queue(int *sock_p, const uint64_t secret[2], uint32_t most)
 {
 	struct sockaddr_un sa;
@@ -179,7 +181,7 @@ static int open_queue(int *sock_p, const uint64_t secret[2], uint32_t most)
 	return bind(*sock_p, (struct sockaddr *)&sa, len) ? -errno : 0;
 }
 
-/* Draws a name and a cookie. */
+/* Chooses a random name and cookie. */
 static int draw_secret(uint64_t secret[2])
 {
 	if (getrandom(secret, 2 * sizeof(*secret), 0) != 2 * sizeof(*secret))
@@ -406,7 +408,7 @@ int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd)
 		.msg_control = control,
 		.msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	/* A new socket has no earlier datagrams in its buffer, and is closed below. */
+	/* A new socket has an empty send buffer. It is closed below. */
 	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
 	if (sock < 0)

@@ -20,10 +20,7 @@ TEST(pow2_and_align)
 	CHECK_EQ(align_up(33, 32), 64);
 }
 
-/*
- * Not inlined, so that the compiler does not know the value of the id, as it does not know an id
- * that a peer has sent.
- */
+/* Not inlined, so that the id is as unknown to the compiler as an id that a peer has sent. */
 static NOINLINE bool in_use(const struct slab *s, uint32_t id)
 {
 	return slab_in_use(s, id);
@@ -69,7 +66,7 @@ TEST(wait_spins_then_yields_then_sleeps)
 	uint64_t start = clock_ns();
 	uint32_t steps = steps_to_sleep(&w);
 
-	/* There are fewer steps only if another thread had the core. */
+	/* The number is smaller only if another thread had the core. */
 	CHECK(steps == WAIT_SPINS + WAIT_YIELDS ||
 		(steps > WAIT_SPINS && clock_ns() - start > WAIT_CROWDED_NS));
 	CHECK(wait_step(&w));
@@ -113,7 +110,7 @@ TEST(wait_beside_one_that_never_waits)
 	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
-/* A struct of attributes as it is in an older header, in the library and in a newer header. */
+/* A struct of attributes, as declared in an older header, in the library and in a newer header. */
 struct older {
 	size_t size;
 	uint32_t a;

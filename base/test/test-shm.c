@@ -393,7 +393,7 @@ static void lock_remains(struct shm_region *r)
 	CHECK_EQ(shm_lock(r, SHM_NAMING), 0);
 }
 
-/* A file stays if a server is just becoming its server, or has just made it. */
+/* A file is not removed while a process is becoming its server. */
 TEST(remains_of_a_name_in_use_stay)
 {
 	struct shm_region r;
@@ -405,7 +405,7 @@ TEST(remains_of_a_name_in_use_stay)
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), 0);
 }
 
-static struct shm_region naming; /* whose naming byte is locked until shm_create() sleeps */
+static struct shm_region naming; /* its naming byte is locked until shm_create() sleeps */
 
 int nanosleep(const struct timespec *ns, struct timespec *left)
 {
@@ -415,7 +415,7 @@ int nanosleep(const struct timespec *ns, struct timespec *left)
 	return 0;
 }
 
-/* Another process removes the remains, and has no core for as long as this one yields. */
+/* Another process removes the remains, and gets no core while this one yields. */
 TEST(creator_waits_for_the_name)
 {
 	struct shm_region s;
@@ -472,7 +472,10 @@ static void lock_later(void)
 	before_lock_test = lock_byte;
 }
 
-/* Only the description that has locked a byte holds it, also if the lock changes between two tests. */
+/*
+ * shm_holds() is true only for the description that has locked the byte, even if the lock changes
+ * between its two tests.
+ */
 TEST(only_the_holder_holds)
 {
 	struct shm_region s, stranger;

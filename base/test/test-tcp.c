@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits hold, a guest does not delay others, and a shortage of descriptors does no lasting harm.
+ * Tests that time limits hold, that a guest does not delay others, and that a shortage of
+ * descriptors does no lasting harm.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +110,7 @@ static void *dial_patiently(void *arg)
 {
 	int *fd_p = arg;
 
-	/* Pairs with the load of a_server_may_come_later(). */
+	/* Pairs with the load in the test a_server_may_come_later. */
 	atomic_store_explicit(&dialing, gettid(), memory_order_release);
 	CHECK_EQ(tcp_connect("127.0.0.1", port, true, TCP_FOREVER, fd_p), 0);
 	return NULL;
@@ -177,7 +178,7 @@ TEST(bytes)
 	close(listener);
 }
 
-/* Signals that arrive all the time do not end a wait, and cause no error. */
+/* Signals that arrive continuously do not end a wait, and cause no error. */
 static void on_signal(int number)
 {
 }

@@ -85,7 +85,7 @@ TEST(thread_is_woken_by_its_eventfd)
 	CHECK(wakefd_post(&w, &word));
 }
 
-/* A late wake-up of an earlier sleep, and one for this sleep. */
+/* A late wake-up of an earlier sleep and a wake-up for this sleep arrive together. */
 TEST(several_wakeups_are_taken_together)
 {
 	WAKER waker = WAKEFD_NONE;
@@ -136,7 +136,7 @@ TEST(strangers_neither_wake_nor_fill_the_queue)
 	CHECK(fdtest_readable(s.w.fd));
 }
 
-/* A process that maps the region may fill the queue; each sleep still ends. */
+/* A process that maps the region can fill the queue; each sleep still ends. */
 TEST(full_queue_is_readable)
 {
 	WAKER waker = WAKEFD_NONE;
@@ -180,7 +180,7 @@ TEST(many_sleepers_take_nothing_and_all_are_woken)
 	}
 }
 
-/* The sleeper has gone, or a peer has written a wrong address. */
+/* No sleeper is woken if it has gone, or if a peer has written a wrong address. */
 TEST(nobody_is_woken_by_a_wrong_address)
 {
 	static const uint64_t names[] = {0, 1, UINT64_MAX};

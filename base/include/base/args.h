@@ -133,8 +133,8 @@ int args_fit(struct args *args);
  */
 int args_status(const char *program, const char *why, int err);
 /*
- * Calls args_read(), and ends the program if the result is 0 or less, so the program must need no
- * cleanup. Sets args->why, which args_exit() prints if a later check fails.
+ * Calls args_read(), and ends the program if the result is 0 or less. So the caller must not need
+ * any cleanup at the end. Sets args->why, which args_exit() prints if a later check fails.
  */
 int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
 /*
@@ -142,7 +142,10 @@ int args_main(struct args *args, const char *program, int argc, char **argv, voi
  * could not be written.
  */
 _Noreturn void args_exit(const struct args *args, const char *program, int err);
-/* A program whose first argument names a command; main() gets the arguments from there on. */
+/*
+ * A command, which the first argument of a program names. main() gets the arguments from the
+ * command's name on.
+ */
 struct args_command {
 	const char *name;
 	int (*main)(int argc, char **argv);
@@ -177,7 +180,9 @@ int arg_bad(const struct arg *a, const char *give);
 int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p);
 int arg_real(const struct arg *a, double min, double max, double *x_p);
 int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
-/* Opens the file for writing; - is standard output. *file_p is a FILE *. May be a row's .read. */
+/*
+ * Opens the file for writing; - is standard output. *file_p is a FILE *. Can be the .read of a row.
+ */
 int arg_open(const struct arg *a, void *file_p);
 /*
  * Calls fn for each word of a comma-separated list, empty words included. Refuses the list if fn

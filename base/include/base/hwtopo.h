@@ -10,8 +10,8 @@
 #include "base/compiler.h"
 
 /*
- * Excludes the plugins that open graphics drivers or read the names of all PCI devices: they are
- * not needed for the position of an adapter. Returns 0, -ENOMEM, or -ENOSYS.
+ * Loads the topology without the plugins that open graphics drivers or read the names of all PCI
+ * devices. They are not needed to find the position of an adapter. Returns 0, -ENOMEM, or -ENOSYS.
  */
 static inline int hwtopo_load(hwloc_topology_t *hw_p)
 {
@@ -33,7 +33,7 @@ static inline int hwtopo_load(hwloc_topology_t *hw_p)
 	return 0;
 }
 
-/* Returns the place of a device in the topology, or NULL. */
+/* Returns the object at which a device is in the topology, or NULL. */
 static inline hwloc_obj_t hwtopo_device(hwloc_topology_t hw, const char *name)
 {
 	hwloc_obj_t obj = NULL;

@@ -13,10 +13,9 @@
  *	live_wake(c->live);		at the end of the wait
  *	live_remove(c->live);		before the object is freed
  *
- * An ELF note, which is mapped with the code, tells where the table is. No function can fail,
- * because the table needs no descriptor, file or allocation. The table ends with exec() and
- * dlclose(). A forked child has copies of the records, which name its parent's pid; readers ignore
- * these.
+ * An ELF note, which is mapped with the code, contains the table's address. No function can fail,
+ * because the table needs no descriptor, file or allocation. exec() and dlclose() remove the table.
+ * A forked child has copies of the records, which name its parent's pid; readers ignore these.
  *
  * src/live.c is compiled into each library, so each of them has its own table.
  */
@@ -29,7 +28,7 @@
 
 #define LIVE_MAGIC 0x4556494c50523558ull /* "X5RPLIVE" */
 #define LIVE_VERSION 1u
-#define LIVE_RECORDS 1024u /* objects beyond that are only counted */
+#define LIVE_RECORDS 1024u /* further objects are only counted */
 #define LIVE_FIELDS 20 /* of a type */
 #define LIVE_NAME 64
 #define LIVE_NOTE "mlx5rpc" /* name of the ELF note; src/live.c has it in assembler as well */
@@ -100,7 +99,10 @@ static_assert(offsetof(struct live_page, record) == 32, "layout");
 static_assert(sizeof(struct live_record) == 40 + LIVE_NAME, "layout");
 static_assert(sizeof(struct live_type) == 96 + LIVE_FIELDS * 36, "layout");
 
-/* Any thread may call these functions, but one at a time for an object. live_add() never fails. */
+/*
+ * Any thread may call these functions, but for each object only one at a time. live_add() never
+ * fails.
+ */
 struct live_record *live_add(const struct live_type *type, const void *object, const char *name);
 void live_rename(struct live_record *r, const char *name);
 void live_remove(struct live_record *r); /* NULL: no effect */

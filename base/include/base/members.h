@@ -69,7 +69,10 @@ static inline void members_queue(struct members *m, uint32_t index)
 	m->queue[(m->first + m->count++) % m->n] = index;
 }
 
-/* Queues the event of a client that has come. The end of the index's last client must be taken. */
+/*
+ * Queues the event of a client that has come. The server must have taken the event of the end of
+ * the index's previous client.
+ */
 static inline void members_came(struct members *m, uint32_t index)
 {
 	if (!m->of)

@@ -52,7 +52,10 @@ static inline int output_close(const char *program, const char *name, FILE *f, i
 	return bad || err ? output_failed(program, name, err) : status;
 }
 
-/* Checks, before long work, that the file of an option can be written. The file is not changed. */
+/*
+ * Checks that the file of an option can be written, before a program begins long work. The file is
+ * not changed.
+ */
 static inline bool output_try(const char *program, const char *option, const char *name)
 {
 	FILE *f = strcmp(name, "-") ? fopen(name, "ae") : stdout;

@@ -5,10 +5,10 @@
  *
  *	PROBE(copyrpc, batch_posted, ep->qpn, count, bytes);
  *
- * A trace point is one nop and an ELF note that tells where its arguments are. An argument should
- * be a constant, a field, or a value that the code has computed anyway; then it costs no
- * instruction. Without <sys/sdt.h>, or with the option usdt=disabled, a trace point compiles to
- * nothing.
+ * A trace point is one nop instruction and an ELF note that describes where its arguments are. An
+ * argument should be a constant, a field, or a value that the code has computed anyway; then it
+ * costs no instruction. Without <sys/sdt.h>, or with the option usdt=disabled, a trace point
+ * compiles to nothing.
  */
 #ifndef BASE_PROBE_H
 #define BASE_PROBE_H
@@ -18,7 +18,8 @@
 #define PROBE_SIXTH(a, b, c, d, e, n, ...) n
 /*
  * Like DTRACE_PROBE1() to DTRACE_PROBE5(), but inline: the compiler assumes that an asm statement
- * has as many instructions as lines, and would not inline a function with seventy more.
+ * has as many instructions as lines, and would not inline a function that appears to have seventy
+ * more.
  */
 #define PROBE_N(layer, name, n, args)                                                              \
 	do {                                                                                       \

@@ -71,7 +71,7 @@ struct shm_region {
 	int fd; /* its description holds the locks; -1 in a forked child */
 	bool named; /* this process has created the name and not removed it yet */
 	char path[SHM_NAME_MAX + 9]; /* for shm_open(3) */
-	struct shm_access access; /* as the file has it */
+	struct shm_access access; /* of the file */
 	dev_t dev; /* of the mapped file */
 	ino_t ino;
 	struct shm_region *guard; /* of a group's region, if this process may open it */

@@ -24,7 +24,7 @@
 #include "base/futex.h"
 
 #define SLEEP_RUNNING 0u
-#define SLEEP_WAITING 1u /* awake without work; set by the layers, not by this file */
+#define SLEEP_WAITING 1u /* polls, but has found no work; set by the layers, not by this file */
 #define SLEEP_ASLEEP 2u
 #define SLEEP_ON_FD 3u /* asleep in poll(2); see base/wakefd.h */
 

@@ -33,7 +33,7 @@ int tcp_left_ms(uint64_t limit_ns);
 /*
  * Listens at the host's address (NULL: at all addresses, by IPv6 and IPv4) and port (0: a free
  * one). Returns 0, -EADDRNOTAVAIL if the host does not exist or has no address of this machine, or
- * an error of bind(2) and others.
+ * an error of socket(2), bind(2) or listen(2).
  */
 int tcp_listen(const char *host, uint16_t port, int *fd_p);
 /* Returns the port of a socket, or -errno. */

@@ -187,7 +187,7 @@ static int client_sleep(struct client *c, uint64_t ns)
 		r = waiter_sleep(&c->w, ns);
 		PROBE(WAITER_LAYER, client_awake, &c->hot, r);
 	}
-	waiter_say(&c->w, SLEEP_WAITING); /* until poll takes the response */
+	waiter_say(&c->w, SLEEP_WAITING); /* it stays so until poll takes the response */
 	return r;
 }
 

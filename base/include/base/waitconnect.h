@@ -13,8 +13,8 @@
  *	place_leave(c)		gives the client's place back; the lock is dropped after that
  *	client_sizes(c)		returns the address of the sizes of its region
  *	client_busy(c)		true if calls have not ended
- *	client_replace(c, fresh)	takes everything of the other client but its waiter
- *	client_free(c)		frees what the process has of the client
+ *	client_replace(c, fresh)	moves everything but the waiter from the client fresh to c
+ *	client_free(c)		frees the client's memory in this process
  */
 #ifndef BASE_WAITCONNECT_H
 #define BASE_WAITCONNECT_H
@@ -94,7 +94,10 @@ void LAYER(client_get_attr)(const struct LAYER(client) * client, struct LAYER(at
 	attr_out(attr_p, size, client_sizes(c), &c->w.region);
 }
 
-/* Does nothing in a forked child, whose parent keeps the place, or if it is given back already. */
+/*
+ * Gives the client's place back. Does nothing if that has been done already, or in a forked child,
+ * because the parent keeps the place.
+ */
 static void client_leave(struct client *c)
 {
 	if (c->w.region.fd < 0)

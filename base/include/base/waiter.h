@@ -36,18 +36,21 @@ struct waiter {
 	uint64_t sleeps; /* including the times that it was armed */
 	uint64_t wakes; /* times that this side woke its peer */
 
-	/* The rest is used by clients only. The first two are in the region. */
+	/* The other fields are used by clients only. The first two point into the region. */
 	uint32_t *server_word;
 	struct wakefd_addr *server_addr;
 	int err; /* why the connection is over, or 0 */
-	bool left; /* the place in that region has been given back */
+	bool left; /* the client's place in the region has been given back */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint32_t given_up; /* calls that timed out, and whose response is to be dropped */
 	/* Receives responses to other calls during a blocking call. NULL: none may be open. */
 	void (*other)(void *arg, uint64_t token, const void *resp, uint32_t len);
 	void *other_arg;
 	uint64_t looked_ns; /* time of the last check that the server is alive */
-	/* The beginning of a wait, or the last check in it for a server that sleeps on a descriptor. */
+	/*
+	 * When the wait began, or when the client last checked whether the server sleeps on a
+	 * descriptor.
+	 */
 	uint64_t tried_ns;
 	uint64_t idle_ns; /* time of the last reading of the clock between empty polls */
 };
