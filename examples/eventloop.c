@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * eventloop NAME...: a copyrpc server, shmipc clients, a timer and signals in one epoll(7). See
- * gateway.h for what it does and for the order of a turn. It ends at SIGINT or SIGTERM, after the
+ * eventloop NAME...: a copyrpc server, shmipc clients, a timer and signals in one epoll(7).
+ * gateway.h describes the gateway and the order of a turn. It ends at SIGINT or SIGTERM, after the
  * last reply.
  *
  *	cc eventloop.c $(pkg-config --cflags --libs copyrpc shmipc) -o eventloop

@@ -13,13 +13,13 @@
  * Two mistakes lose a wake-up, and then the program sleeps for ever:
  *
  *	Not to arm. gateway_serve() ends after ROUNDS rounds, so that timers and signals get their
- *	turn. More messages may be there then. A loop that would sleep now, without having armed
+ *	turn; more messages may have arrived by then. A loop that now sleeps, without having armed
  *	since its last poll, gets no wake-up for them: a peer writes to a descriptor only if its
- *	owner is armed. So after a bounded number of rounds either arm, or sleep for 0 ms.
+ *	owner is armed. So after a bounded number of rounds, either arm or sleep for 0 ms.
  *
- *	To arm after the last response. If a loop ends when all calls have ended, it must check that
- *	between the poll that took the last response and the sleep. An armed handle without pending
- *	calls never becomes readable.
+ *	To arm after the last response. A loop that ends when all calls have ended must check this
+ *	after the poll that took the last response, and before it sleeps: an armed handle without
+ *	pending calls never becomes readable.
  */
 #ifndef GATEWAY_H
 #define GATEWAY_H
@@ -65,14 +65,17 @@ static inline void gateway_reply(struct gateway *g, struct copyrpc_req *req, con
 	g->replies++;
 }
 
-/* A response of a local server. NULL: the server has gone; it may have served the request before. */
+/*
+ * Passes on a response of a local server. @data is NULL if the server has gone; it may have served
+ * the request before that.
+ */
 static inline void on_local(void *arg, uint64_t token, const void *data, uint32_t len)
 {
 	gateway_reply(arg, (struct copyrpc_req *)(uintptr_t)token, data, len);
 }
 
-/* The end of the call that watches a peer, see greet_peers(). Its endpoint has failed, or a peer has
- * answered that should not. */
+/* Called when the call that watches a peer has ended, see greet_peers(): the endpoint has failed,
+ * or the peer has answered, which it should not. */
 static inline void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
@@ -96,8 +99,8 @@ static inline struct shmipc_client *local_with_room(struct gateway *g)
 	return NULL;
 }
 
-/* Passes requests on while there is room. The others wait in copyrpc until a response makes room:
- * that client is armed, so its response wakes the loop. */
+/* Passes requests on while there is room. The others wait in copyrpc until a response makes room.
+ * The clients are armed before the loop sleeps, so the response wakes it. */
 static inline bool pass_requests(struct gateway *g)
 {
 	struct shmipc_client *c;
@@ -129,9 +132,9 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 }
 
 /* Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
- * endpoint without calls of its own does not detect that its peer has gone, so it makes a call that
- * the peer never answers, but must take and detach (copyrpc_recv()): see copyrpc-echo-client. The call
- * fails if the peer has gone before its event was taken. */
+ * endpoint without calls of its own does not detect that its peer has gone, so the gateway makes a
+ * call on it. The peer must take this request with copyrpc_recv() and detach it, but never answers
+ * it: see copyrpc-echo-client. The call fails if the peer has gone before its event was taken. */
 static inline void greet_peers(struct gateway *g)
 {
 	struct copyrpc_event ev;
@@ -141,7 +144,7 @@ static inline void greet_peers(struct gateway *g)
 			copyrpc_ep_destroy(ev.ep);
 }
 
-/* Handles what has arrived. Returns true if more may be there. */
+/* Handles what has arrived. Returns true if more may have arrived. */
 static inline bool gateway_serve(struct gateway *g)
 {
 	bool some = true;
@@ -181,7 +184,7 @@ static inline int gateway_timeout(const struct gateway *g)
 	return copyrpc_ctx_timeout(g->ctx);
 }
 
-/* Opens the gateway on a free port of this host, prints the port. */
+/* Opens the gateway on a free port of this host, and prints the port. */
 static inline void gateway_open(struct gateway *g, int argc, char **argv)
 {
 	if (argc < 2 || argc > LOCALS + 1) {
@@ -205,7 +208,7 @@ static inline void gateway_print(const struct gateway *g)
 	fflush(stdout);
 }
 
-/* Returns the program's status: 0 if every request has got a reply. */
+/* Returns the program's status: 0 if a signal ended the gateway and every request has a reply. */
 static inline int gateway_close(struct gateway *g)
 {
 	gateway_print(g);

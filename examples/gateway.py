@@ -44,7 +44,7 @@ def end(gateway):
 
 
 def sleeps(pid):
-    """Returns when the process has slept in the kernel."""
+    """Returns once the process sleeps in the kernel."""
     while pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "S":
         os.sched_yield()
 
@@ -62,7 +62,7 @@ try:
     assert all([succeeds(c) for c in both])
     assert end(gateway) == 3 * CALLS
 
-    # The calls that a dead server has taken end with an empty reply, which a client reports. The others go on.
+    # Calls that a dead server has taken end with an empty reply, which makes the client fail. Later clients succeed.
     gateway, port = start(GATEWAY, *names)
     servers[0].kill()
     servers[0].wait()
@@ -70,7 +70,7 @@ try:
         pass
     assert end(gateway) >= CALLS
 
-    with tempfile.TemporaryFile("w+") as errors:  # without servers it ends, and says why
+    with tempfile.TemporaryFile("w+") as errors:  # without servers the gateway ends and prints the reason
         gateway, port = start(GATEWAY, names[1], stderr=errors)
         servers[1].terminate()
         assert servers[1].wait(timeout=240) == 0
@@ -85,7 +85,7 @@ finally:
     for child in children:
         child.kill()
 for left in pathlib.Path("/dev/shm").glob(f"*gateway.{os.getpid()}*"):
-    if names[0] not in left.name:  # the killed server's region is left for its next start
+    if names[0] not in left.name:  # a killed server leaves its region behind, until its next start
         sys.exit(f"{left} is left")
     left.unlink()
 print("requests from the network are answered by local servers")

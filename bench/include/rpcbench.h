@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The benchmark of the shared-memory layers: closed loops of small calls with a layer and with
- * other rings (its peers), on the same pinned threads in the same run.
+ * other rings (called peers), on the same pinned threads in the same run.
  *
  * One server thread and up to 64 client threads exist during the whole run. Short windows (2 ms) of
- * each implementation and each number of clients alternate, so that disturbances by the machine hit
- * all of them, and ratios are computed within a round. The round trip of two cache lines between
+ * each implementation and each number of clients alternate, so that disturbances by the machine
+ * affect all of them. Ratios are computed within a round. The round trip of two cache lines between
  * the same two cores is measured in each round: it is the physical limit to compare figures with.
  * Every response is checked; a wrong, lost or repeated one ends the program with status 1.
  *
@@ -21,10 +21,10 @@
  *	many		the server takes up to 32 requests, then answers them
  *	blocking	client and server use the blocking waits
  *
- * In single, many and blocking the client is that of callback; in callback and refill the server
- * takes and answers requests one by one until none is left. A side that finds nothing pauses once
- * per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead, so
- * for them the loop blocking is the same as the loop callback.
+ * In single, many and blocking the client does the same as in callback. In callback and refill the
+ * server takes and answers requests one by one until none is left. A side that finds nothing pauses
+ * once per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead,
+ * so for them the loop blocking is the same as the loop callback.
  *
  * With --mesh there is no server: N threads call each other. rpcbench_mesh.h describes that loop and
  * its minimum.
@@ -99,7 +99,7 @@ struct rpcbench_config {
 	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
 	uint32_t resp_size;
 	bool shared_ring; /* the peers use one request ring for all clients */
-	uint32_t peer_slots; /* minimum slots of the peers' rings; 0: the number best for them */
+	uint32_t peer_slots; /* minimum slots of the peers' rings; 0: see --peer-slots */
 	enum rpcbench_pattern pattern; /* of a mesh */
 	uint32_t pattern_nodes; /* number of hot nodes, or of servers */
 };
@@ -131,8 +131,7 @@ struct rpcbench_client {
 	const struct rpcbench_config *cfg;
 	struct rpcbench_run *run;
 	uint32_t index;
-	uint32_t
-		to; /* the node of a mesh that the next call is for, or that the last one was for */
+	uint32_t to; /* the node of a mesh that the next call goes to, or the last call went to */
 	uint64_t rng;
 	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
 	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */

@@ -86,7 +86,10 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum 
 	uint32_t depth = c->cfg->queue_depth, empty = 0;
 
 	c->again = loop == RPCBENCH_LOOP_REFILL ? 0 : size;
-	/* Waits for at least one response, so that the rate of a thread without a core is not 0. */
+	/*
+	 * Continues until at least one response has come, so that the rate of a thread that had no
+	 * core is not 0.
+	 */
 	for (uint32_t i = 1; now < deadline || c->done == before; i++) {
 		rpcbench_fill(c, depth, size, ops);
 		if (rpcbench_turn(c, loop, ops))
@@ -244,7 +247,7 @@ ALWAYS_INLINE int rpcbench_serve_turn(struct rpcbench_server *s, enum rpcbench_l
 ALWAYS_INLINE void rpcbench_server_loop(struct rpcbench_server *s, enum rpcbench_loop loop,
 	uint32_t req_size, uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {
-	/* In a window of rest, a long wait shows the cost of a server that sleeps. */
+	/* In a window without load, long waits show the cost of a server that sleeps. */
 	uint64_t idle_ns = s->run->kind == RPCBENCH_LOAD ? RPCBENCH_IDLE_NS : NSEC_PER_SEC / 10;
 	uint32_t empty = 0;
 

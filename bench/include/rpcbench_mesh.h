@@ -9,12 +9,12 @@
  *	lines	A burst of n calls moves ceil(40 n / 64) cache lines from one core to another, its
  *		answers ceil(24 n / 64); each message has a head of 8 bytes. That is 2 lines per
  *		call for bursts of one, 1.5 for two, 1.25 for four, 1 for eight. A reader that looks
- *		too early makes a line move once more.
+ *		before the burst is published makes a line move once more.
  *	looks	A turn looks at the request rings of the n - 1 other nodes, and at the response
  *		rings of those that owe a response: a load and a comparison each.
  *	copies	A request is copied three times (to private memory, to the ring, out of it), a
- *		response twice: 16 loads and 16 stores of 8 bytes. They are also written and
- *		checked.
+ *		response twice: 16 loads and 16 stores of 8 bytes. The bench also generates and
+ *		checks each message.
  *
  * The peer `bare` does this, and keeps a queue of tokens.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The least that a layer above cellring must do. It uses the same rings and bursts, and nothing
+ * The minimum that a layer above cellring must do. It uses the same rings and bursts, and nothing
  * else: no ids (answers come in order), tokens, checks, places or wake-ups.
  */
 #include <cellring.h>
@@ -12,7 +12,7 @@
 
 struct bare_end {
 	struct cellring_cursor in, out;
-	struct cellring_burst burst; /* messages for out */
+	struct cellring_burst burst; /* collected for `out`, not published yet */
 	uint32_t limit; /* messages in a burst */
 };
 
@@ -291,7 +291,7 @@ ALWAYS_INLINE int bare_mesh_call(struct rpcbench_client *c, uint64_t token, cons
 	return 0;
 }
 
-/* Answers the burst that has arrived, and those that have arrived behind it. */
+/* Answers the burst that has arrived, and all later ones that have arrived. */
 ALWAYS_INLINE uint32_t bare_answer_one(struct bare_end *e)
 {
 	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], head;

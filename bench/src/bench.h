@@ -14,7 +14,7 @@ struct rpcbench_options {
 	struct arg_list clients, depths, mesh;
 	enum rpcbench_pattern pattern;
 	uint32_t pattern_nodes;
-	uint64_t step; /* calls of a window in which one thread steps all sides; 0: a thread each */
+	uint64_t step; /* calls of a window in which one thread steps all sides; 0: one per side */
 	enum rpcbench_loop loop[RPCBENCH_LOOPS];
 	uint32_t loops;
 	uint32_t peers; /* bit i: rpcbench_peers[i] */
@@ -63,7 +63,7 @@ struct rpcbench_cell {
 	enum rpcbench_loop loop;
 	uint32_t clients;
 	uint64_t rpcs; /* verified calls, including those that ended after their window */
-	uint64_t bursts; /* published for them, if the implementation counts bursts */
+	uint64_t bursts; /* bursts published for these calls, if the implementation counts bursts */
 	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];

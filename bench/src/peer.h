@@ -8,10 +8,10 @@
  *	dpdk        rte_ring, single enqueue, burst dequeue
  *	dpdk-burst  rte_ring, bursts on both sides, at most 16 responses per poll
  *
- * Messages are copied into the rings with their token, 48 bytes for a request and 32 for
- * a response, so a peer also moves whole messages and the server never reads a client's
- * memory. With one ring per client they are single-producer rings. A request ring that clients
- * share is a multi-producer ring. An empty poll is one pause, as in our own spinning.
+ * Messages are copied into the rings with their token, 48 bytes for a request and 32 for a
+ * response, so a peer also moves whole messages and the server never reads a client's memory. A
+ * ring that belongs to one client is a single-producer ring. A request ring that clients share is a
+ * multi-producer ring. An empty poll is one pause, as in our own spinning.
  */
 #ifndef PEER_H
 #define PEER_H

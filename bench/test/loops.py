@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tests a benchmark of a shared-memory layer: each loop prints rows of its own, the program has checked
-every response of it if it ends with 0, and a bad option gives one line and status 2.
+"""Tests a benchmark of a shared-memory layer: each loop prints its own rows, the program ends with status 0 (it has then checked
+every response), and a bad option gives one line and status 2.
 
     loops.py BENCH [PEERS]
 """
@@ -43,8 +43,8 @@ def check_all(clients, depths, *args):
 impls = check_all("1", "1,8,33,256")
 check_all("1,3", "1,16", "--peer", "none")
 
-# Fifteen clients and their server in one thread: messages per burst. The schedule is the same in each run, but its length follows
-# from the time, and the first bursts are shorter: many has 2.60 to 2.67.
+# Messages per burst of fifteen clients and their server in one thread. The order of the turns is the same in each run, but their
+# number depends on the time that they take, and the first bursts are shorter: the loop many has 2.60 to 2.67.
 LEAST = {
     "shmipc": {8: dict(callback=2.1, refill=6.4, single=2.2, many=2.1, blocking=2.1), 32: dict.fromkeys(LOOPS, 7)},
     "flux": {8: dict(callback=2.5, refill=6.7, single=1.9, many=2.5, blocking=2.5), 32: dict.fromkeys(LOOPS, 7)},

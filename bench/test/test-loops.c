@@ -9,7 +9,8 @@
 #define DEPTH 40
 
 /*
- * Numbers of requests that wait and that are not answered yet; and a letter for each function call.
+ * The requests that the server can still take, those that it has taken and not answered, and the
+ * calls of poll and wait. asked[] has a letter for each function call.
  */
 static uint32_t waiting, taken, polls, waits;
 static char asked[4096];
@@ -193,7 +194,7 @@ TEST(clients)
 	CHECK_EQ(c.wrong, 0);
 }
 
-/* A step makes the missing calls and runs a turn; with the last calls in flight it makes none. */
+/* A step makes calls up to the depth and runs a turn. If last_calls is set, it makes no calls. */
 TEST(client_steps)
 {
 	static const struct rpcbench_client_ops ops = {client_call, client_poll, client_flush,
@@ -255,7 +256,9 @@ static void step(void)
 	CHECK_EQ(side.client[0].done + side.client[1].done, run.active * side.client[0].sent);
 }
 
-/* A response that does not come ends the program, among the calls and after the last one. */
+/*
+ * A missing response ends the program, whether it is missed between calls or after the last call.
+ */
 TEST(lost_responses)
 {
 	answers = UINT64_MAX;
@@ -268,7 +271,7 @@ TEST(lost_responses)
 /* ---- windows ---- */
 
 static uint64_t
-	virtual_ns; /* the time that the clock shows, a second more at each look; 0: the real time */
+	virtual_ns; /* the time of the clock; each reading adds a second; 0: the real time */
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
