@@ -2,7 +2,7 @@
 """Reads public headers: their opening comments, sections, and groups of declarations with the comment of each.
 
 A comment belongs to the declarations that follow it without an empty line or another comment. The headers are
-regular (clang-format, STYLE of the workspace), so this is no parser of C: declarations end at `;` or `}`.
+regular (clang-format), so this need not be a full parser of C: declarations end at `;` or `}`.
 """
 import dataclasses
 import re
@@ -14,14 +14,14 @@ LINKAGE = re.compile(r"\b(?:[A-Z0-9]+_INLINE|static|inline|__extension__)\s+")
 
 
 class Bad(SystemExit):
-    """A header that cannot be documented, which ends the program."""
+    """Raised for a header that cannot be documented. It ends the program."""
 
 
 @dataclasses.dataclass
 class Item:
     kind: str  # function, callback, struct, enum, opaque, macro
     name: str  # of an enum without a name: ""
-    text: str  # the declaration, of a macro its value
+    text: str  # the declaration; for a macro, its value
     fields: list = dataclasses.field(default_factory=list)  # (declaration, comment) of a struct or an enum
     note: str = ""  # the comment behind a macro
     blocks: list = dataclasses.field(default_factory=list)  # the comment of the group
@@ -100,7 +100,7 @@ def prototype(text):
 
 
 def parameters(text):
-    """[(type, name, rest)] of a prototype: the name of a parameter, and what stands before and behind it."""
+    """Returns [(type, name, rest)] for the parameters of a prototype: the name, and the text before and behind it."""
     inner, parts, depth = text[text.index("(") + 1:text.rindex(")")], [""], 0
     for c in inner:
         depth += (c == "(") - (c == ")")
@@ -116,7 +116,7 @@ def parameters(text):
 
 
 def fields_of(body, separator):
-    """[(declaration, comment)]: the comment stands behind the declaration, or alone on the lines before it."""
+    """Returns [(declaration, comment)]. The comment stands behind the declaration, or alone on the lines before it."""
     found, before, at = [], "", 0
     token = re.compile(r"\s*(/\*.*?\*/)|\s*([^/]*?)" + separator + r"[ \t]*(/\*.*?\*/)?", re.S)
     while m := token.match(body, at):
@@ -219,7 +219,7 @@ def folder_of(source, layer):
 
 
 def header_files(source, layer):
-    """The public headers of a layer. Those with `_inline` in their name have no interfaces of their own."""
+    """The public headers of a layer. Headers with `_inline` in their name are left out: they declare no further interfaces."""
     return [p for p in sorted((folder_of(source, layer) / "include").glob("*.h")) if "_inline" not in p.name]
 
 

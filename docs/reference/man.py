@@ -26,7 +26,7 @@ def escaped(text, code=False):
 
 
 def protected(line):
-    """A line that begins with a control character is text all the same."""
+    """Escapes a control character at the beginning of a line, so that roff takes the line for text."""
     return "\\&" + line if line[:1] in (".", "'") else line
 
 
@@ -45,7 +45,7 @@ def inline(text):
 
 
 def filled(text):
-    """Breaks a paragraph into lines, one sentence or less on each."""
+    """Breaks a paragraph into lines of at most one sentence each."""
     lines = []
     for sentence in re.split(r"(?<=[.:;]) (?=\S)", inline(text)):
         line = ""
@@ -108,7 +108,7 @@ def page(name, names, title, nodes, library, about):
 
 
 def date_of(source, layer):
-    """The date of the layer's manual, so that the pages are the same at each build."""
+    """The date of the layer's manual: with it the pages are the same at each build."""
     return re.search(r"^\.TH \S+ 7 (\S+)", (folder_of(source, layer) / "man" / f"{layer}.7").read_text(), re.M)[1]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Makes a page per group of functions, and one per header, of what headers.py has read. A page is a list of nodes:
+"""Makes a page for each group of functions, and for each header, that headers.py has read. A page is a list of nodes:
 
 	("section", title)  ("sub", title)  ("p", text)  ("code", text)  ("list", [text])
 	("defs", [(term, text)])  ("synopsis", header, [declaration])  ("see", [(name, section)])
@@ -9,12 +9,12 @@ import re
 
 from headers import Bad, header_files, headers_of, parameters
 
-# The kinds of names in a text; the last group of a match says which one it is.
+# The kinds of names in a text; the name of the group that matched is the kind.
 SPAN = re.compile(r"`(?P<code>[^`]+)`|@(?P<argument>\w+)|(?P<function>\b[a-z_]\w+)\(\)|(?P<manual>\b[a-z_][\w.-]*\([1-8]\))"
                   r"|\b(?P<type>(?:struct|enum) [a-z]\w+)|\b(?P<constant>[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])\b|(?P<errno>-E[A-Z0-9]{3,})\b")
 ERRNOS = r"-E[A-Z0-9]+(?:(?:, | or |, or | and )-E[A-Z0-9]+)*(?:, \.\.\.)?"
 MARK = re.compile(rf"(?:^|(?<=[.;] )|(?<=Both: ))({ERRNOS}): ")
-AFTER = re.compile(r"(Otherwise|After|Another|Both|In both|In all|Then) ")  # begins what is not of the last error alone
+AFTER = re.compile(r"(Otherwise|After|Another|Both|In both|In all|Then) ")  # begins a sentence about more than the last error
 HIDDEN = re.compile(r"_(INLINE|UNLIKELY|H)$")
 
 
@@ -48,7 +48,7 @@ class Page:
 
 
 class Library:
-    """The pages of a layer, and on which of them each name is described."""
+    """The pages of a layer, and for each name the page that describes it."""
 
     def __init__(self, source, layer):
         self.layer, self.bad = layer, []
@@ -85,7 +85,7 @@ class Library:
         return [n for n in re.findall(r"\w+", text) if n in self.types]
 
     def declared(self, item):
-        """The types in the declarations of an item; described() and mentioned(): in its comments."""
+        """Returns the types that the declarations of an item name; described() and mentioned() return those of its comments."""
         return self.known(" ".join([item.text] + [f for f, _ in item.fields]))
 
     def described(self, item):
@@ -96,7 +96,7 @@ class Library:
         return self.known(" ".join(texts_of(item.blocks)))
 
     def take(self, page, item, uses):
-        """Describes the types that an item uses, and those that they use, on its page."""
+        """Describes the types that an item uses, directly or through other types, on the item's page."""
         for name in uses(item):
             if name not in self.home:
                 self.home[name] = page
@@ -104,7 +104,7 @@ class Library:
                 self.take(page, self.types[name], uses)
 
     def take_neighbours(self):
-        """A type that nothing names belongs to the next function of the header."""
+        """Describes types that no page names with the next function of the header."""
         for header in self.headers:
             waiting = []
             for group in header.groups:
@@ -117,11 +117,11 @@ class Library:
             self.bad += [f"{header.name}: nothing uses {i.text}" for i in waiting]
 
     def headings(self):
-        """The titles in the opening comments, to which texts refer: {title: name of the header}."""
+        """Returns {title: name of the header} for the titles in the opening comments."""
         return {title: h.name for h in self.headers for kind, title in opening(h) if kind == "sub"}
 
     def placed(self, nodes):
-        """Says in which header a title is. A comment says only `see TITLE`, as it stands in that header."""
+        """Adds the name of the header to each `see TITLE`. Comments name only the title, because they stand in that header."""
         titles = self.headings()
         see = re.compile(rf"\b([Ss]ee ({'|'.join(map(re.escape, titles))}))\b(?! in | and )")
 
@@ -134,7 +134,7 @@ class Library:
 
 
 def parts(page):
-    """Divides the comment of a page into description, values that are returned, and errors."""
+    """Divides the comment of a page into description, return values and errors."""
     description, returned, errors = [], [], []
     blocks = page.group.blocks
     for at, (kind, body) in enumerate(blocks):
@@ -146,7 +146,7 @@ def parts(page):
             continue
         marks = list(MARK.finditer(body.removeprefix("hot. ")))
         body = body.removeprefix("hot. ")
-        keep, after = [], False  # after: the sentence before is about a value that is returned
+        keep, after = [], False  # after: the previous sentence is about a return value
         leads = at + 1 < len(blocks) and blocks[at + 1][0] == "errors"  # the last sentence introduces the errors
         said = sentences(body[:marks[0].start()] if marks else body)
         for n, s in enumerate(said):
@@ -170,7 +170,7 @@ def parts(page):
 
 
 def entry(names, said):
-    """An error and what stands behind it: further errors without a text, and sentences about all of them."""
+    """Returns the nodes of an error and of the text behind it: errors without a text, and sentences about all errors."""
     after = next((i for i, s in enumerate(said) if i and (AFTER.match(s) or s.startswith("-E"))), len(said))
     text = " ".join(said[:after])
     nodes = [("defs", [(names, text.rstrip(".") if after == 1 else text)])]
@@ -200,7 +200,7 @@ def merged(nodes):
 
 
 def declaration_lines(text, width):
-    """Breaks a prototype into lines of (text, whether it is the name of a parameter)."""
+    """Breaks a prototype into lines, each a list of (text, True if the text is the name of a parameter)."""
     head, found = text[:text.index("(") + 1], parameters(text)
     lines, room = [[(head, False)]], width - len(head)
     for n, (before, name, behind) in enumerate(found):
@@ -238,7 +238,7 @@ def synopsis(header, library, items):
 
 
 def nodes_of(page, examples):
-    """The nodes of a page of functions. Returns them, and errors of the header."""
+    """Returns the nodes of a page of functions. Adds mistakes in the header's comments to library.bad."""
     library = page.owner
     callbacks = [t for t in page.types if t.kind == "callback"]
     description, returned, errors = parts(page)
@@ -317,7 +317,7 @@ class Examples:
                 self.functions.append((name, m[0].expandtabs(8)))
 
     def best(self, names):
-        """The shortest function that calls most of the names, or None. A long one is shown in part."""
+        """The shortest function that calls most of the names, or None. Only a part of a long function is shown."""
         rated = []
         for file, text in self.functions:
             calls = [m.start() for n in names for m in re.finditer(rf"\b{n}\(", text)]

@@ -37,7 +37,7 @@ def slug(title):
 
 
 def inline(text):
-    """A text of a header as HTML. with_links() makes links of the names in it."""
+    """A text of a header as HTML. with_links() turns the names in it into links."""
     out, at = "", 0
     for m in pages.SPAN.finditer(text):
         body = html.escape(m[m.lastgroup], quote=False)
