@@ -14,7 +14,7 @@ struct rpcbench_options {
 	struct arg_list clients, depths, mesh;
 	enum rpcbench_pattern pattern;
 	uint32_t pattern_nodes;
-	uint64_t step; /* calls of a window in which one thread steps all sides; 0: one per side */
+	uint64_t step; /* calls of a window if one thread steps all sides; 0: a thread per side */
 	enum rpcbench_loop loop[RPCBENCH_LOOPS];
 	uint32_t loops;
 	uint32_t peers; /* bit i: rpcbench_peers[i] */

@@ -22,7 +22,7 @@ static size_t length_of(const struct wire_buf *b, const uint8_t *from)
 	return b->ok ? (size_t)(b->at - from) : 0;
 }
 
-/* True if the body had all fields, and no bytes after them. */
+/* Returns true if the body had all fields, and no bytes after them. */
 static bool is_whole(const struct wire_buf *b)
 {
 	return b->ok && b->at == b->end;

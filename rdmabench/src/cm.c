@@ -171,7 +171,10 @@ static struct flow *wanted(const struct side *s, const struct rdma_cm_event *req
 	return NULL;
 }
 
-/* Takes over the id of a request, or rejects it. The other end of UD does not tell that it has the answer. */
+/*
+ * Takes over the id of a request, or rejects it. With UD, the client does not confirm the answer,
+ * so the connection counts as established at once.
+ */
 static int on_request(struct side *s, const struct rdma_cm_event *request)
 {
 	struct flow *f = wanted(s, request);
@@ -232,7 +235,7 @@ static int address_of(const struct peer *p, struct sockaddr_storage *a_p)
 	return 0;
 }
 
-/* Finds the way to the server. It must begin at the device of the QPs. */
+/* Finds the path to the server. It must begin at the device of the QPs. */
 static int find_path(struct peer *p, struct rdma_cm_id *id, char *why)
 {
 	struct side *s = p->side;

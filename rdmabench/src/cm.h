@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connects the QPs of two sides by rdma_cm(7), which finds the address of the peer's port: the server
- * listens, and tells its port in WELCOME; the client connects one QP after another after JOIN. The
- * QPs are those of mlx5dv-lite, which connects them when rdma_cm has found the path.
+ * Connects the QPs of two sides by rdma_cm(7), which finds the address of the peer's port: the
+ * server listens, and sends its port in WELCOME; after JOIN the client connects one QP after
+ * another. The QPs are those of mlx5dv-lite, which connects them when rdma_cm has found the path.
  *
- * A request names the QP of the server; one that does not come from the QP of JOIN is rejected. Requests for
- * UD do not tell from which QP they come.
+ * A request names the QP of the server. If it does not come from the client's QP that JOIN named
+ * for this QP, it is rejected. Requests for UD do not contain the QP from which they come, so this
+ * is not checked.
  *
- * librdmacm has no ids of UC. Those of RC exchange the same messages, and rdma_cm does not have the QPs.
+ * librdmacm has no ids for UC, so ids for RC are used: they exchange the same messages, and rdma_cm
+ * does not manage the QPs.
  */
 #ifndef RDMABENCH_CM_H
 #define RDMABENCH_CM_H

@@ -7,7 +7,7 @@
 
 #include "base/compiler.h"
 
-#define WAIT_S 10 /* of a server for its client, and of ssh for a host */
+#define WAIT_S 10 /* time for which a server waits for its client, and ssh for a host */
 
 static void add(struct command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -104,7 +104,7 @@ static void end(struct command *c, const struct trial_attr *a, const char *name)
 	add(c, "--json=-");
 }
 
-/* Makes it a command of ssh, if it is for another machine. */
+/* Turns a command for another machine into a command of ssh. */
 static void send_away(struct command *c)
 {
 	c->line[0] = 0;
@@ -118,7 +118,7 @@ static void send_away(struct command *c)
 struct leg {
 	const struct trial_attr *a;
 	const struct traffic *t;
-	enum direction direction; /* none: forward */
+	enum direction direction; /* DIRECTION_NONE: forward */
 	const char *name;
 	const struct far_end *far; /* NULL: both ends are on the machine of the measured device */
 	uint32_t port;
@@ -153,7 +153,10 @@ static void add_devices(struct command *c, const struct leg *l)
 		add(c, "--server-dev=%s", to);
 }
 
-/* At the measured device a flow to another one has only one direction. */
+/*
+ * Sets the directions in which the flow counts at the measured device. If the other end is another
+ * device, this is one direction only, unless the flow is a loopback.
+ */
 static void describe(struct command *c, const struct leg *l)
 {
 	bool apart = l->a->peer || l->a->n_ends;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The commands that make the traffic of a point. Where both ends of a flow are on one machine, a
- * command with --fork is both engines of a pair of processes; else a server and a client are started.
- * A command for another machine is run by ssh.
+ * The commands that make the traffic of a point. If both ends of a flow are on one machine, a
+ * command with --fork starts both engines of a pair of processes; otherwise there is a command for
+ * the server and one for the client. A command for another machine is run by ssh.
  */
 #ifndef RDMABENCH_COMMANDS_H
 #define RDMABENCH_COMMANDS_H
@@ -18,7 +18,7 @@
 
 /* A machine at the other end. */
 struct far_end {
-	char host[256]; /* [USER@]HOST for ssh; "": its user has started engine --serve */
+	char host[256]; /* [USER@]HOST for ssh; "": the user has started engine --serve */
 	char address[256]; /* where engines connect to */
 };
 
@@ -27,7 +27,7 @@ struct trial_attr {
 	const char *far_program; /* the same on machines that ssh reaches */
 	const struct space *space;
 	const char *host; /* [USER@]HOST of the measured device; NULL: this machine */
-	const char *address; /* of that machine, for engines on others; NULL: no flow is reverse */
+	const char *address; /* of `host`, for other machines; NULL: no flow is reverse */
 	struct far_end end[ENDS_MAX]; /* pairs of processes use them in turn */
 	uint32_t n_ends; /* 0: both ends are on the machine of the measured device */
 	uint32_t port; /* of engine --serve, and the first one of servers that are started */
@@ -40,7 +40,10 @@ struct trial_attr {
 	const char *stats_dir; /* of engines on this machine, if there are no other machines */
 };
 
-/* Does a measurement need other machines? Then histograms are in the reports, else in files. */
+/*
+ * Returns true if a measurement needs other machines. Then histograms are in the reports, otherwise
+ * in files.
+ */
 static inline bool is_far(const struct trial_attr *a)
 {
 	return a->host || a->n_ends;
@@ -53,7 +56,7 @@ struct command {
 	int n;
 	bool fits; /* no text is too long */
 	const char *host; /* where it runs; NULL: here */
-	bool is_client; /* with or without the server */
+	bool is_client; /* the client; with --fork also the server */
 	/* The traffic of a client. */
 	bool bidirectional;
 	bool sends, receives; /* traffic goes only in this direction at the measured device */

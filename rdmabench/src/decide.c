@@ -4,7 +4,7 @@
 
 #include "explorer.h"
 
-#define WRONG .1 /* probability of a wrong measurement that the tests allow for */
+#define WRONG .1 /* probability of a wrong measurement that decide() allows for */
 #define DISTURBED_MAX 30 /* measurements of a decision that may be void */
 #define FAILURES_MAX 3 /* measurements of a decision that may fail */
 #define HEALTHY_DRAWS 20 /* points that are tried when no healthy one is known */
@@ -40,7 +40,10 @@ static enum answer look(struct explorer *e, const struct point *p, enum anomaly 
 	return kind == ANOMALY_NONE ? seen != ANOMALY_NONE : seen == kind;
 }
 
-/* The number of measurements, more than those that disagree, for an error of this probability. */
+/*
+ * Returns by how many the measurements with one result must outnumber the others, for a wrong
+ * decision to have at most this probability.
+ */
 static int steps(double error)
 {
 	return (int)ceil(log(1 / error) / log((1 - WRONG) / WRONG));

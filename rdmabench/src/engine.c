@@ -52,7 +52,10 @@ static int both(const struct engine_options *o)
 	return status || child_status;
 }
 
-/* Refuses places that the machine does not have, in each role before it begins. Returns 0 or the exit status. */
+/*
+ * Refuses processors and nodes that the machine does not have, before a role begins. Returns 0 or
+ * the exit status.
+ */
 static int check_places(const struct engine_options *o)
 {
 	struct session *e = session_new(o);

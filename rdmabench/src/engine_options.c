@@ -15,7 +15,7 @@
 /* The commands that take an option, for arg_row.sets. */
 enum { ENGINE = 1 << ENGINE_TRAFFIC, LAT = 1 << ENGINE_LAT, BW = 1 << ENGINE_BW };
 
-/* Options whose meaning depends on others. */
+/* Options while they are being read. The meaning of some depends on others. */
 struct partial {
 	struct engine_options o;
 	const char *request, *op;

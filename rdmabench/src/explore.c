@@ -8,11 +8,11 @@
 #include "explorer.h"
 
 #define WARM_UP 8 /* random points before each descent of the temperature */
-#define T_START .05 /* temperatures as a share of the energies' spread in the warm-up */
+#define T_START .05 /* first temperature, as a share of the energies' spread in the warm-up */
 #define T_FACTOR .99 /* per try */
 #define CHANGES_MAX 24 /* parameters changed at once at a high temperature */
 #define STALE_MAX 60 /* tries without a better point until the descent begins again */
-#define SHARE .2 /* tries of the walk for each random one */
+#define SHARE .2 /* tries of annealing for each random one */
 
 const char *const explore_methods[] = {"random", "sample", "anneal", "mixed", NULL};
 
@@ -25,7 +25,10 @@ bool anneal_accepts(double from, double to, double temperature, uint64_t *rand)
 
 /* ---- anomalies ---- */
 
-/* Conditions that are not shown to be enough may fit points of other anomalies, so they exclude none. */
+/*
+ * Conditions that were not shown to be sufficient may fit points of other anomalies, so they do not
+ * exclude any points.
+ */
 static bool is_known(const struct explorer *e, const struct point *p)
 {
 	for (uint32_t i = 0; i < e->r->n; i++) {
@@ -38,8 +41,8 @@ static bool is_known(const struct explorer *e, const struct point *p)
 }
 
 /*
- * Measures a point with an anomaly again, which is chosen because of that anomaly. The probabilities
- * of a false anomaly of all candidates add up to the error.
+ * Measures a point again whose first measurement had an anomaly. The allowed probabilities of a
+ * false anomaly of all such points add up to the error.
  */
 static bool is_certain(struct explorer *e, const struct point *p, enum anomaly kind)
 {
@@ -129,7 +132,7 @@ static void warm_up(struct explorer *e, const struct point *p, double energy)
 	e->t_start = e->temperature = T_START * (e->energy - e->low);
 }
 
-/* A step of the walk. */
+/* Makes a step of annealing: accepts the point that was measured, or stays at the current one. */
 static void step(struct explorer *e, const struct point *p, double energy)
 {
 	if (anneal_accepts(e->energy, energy, e->temperature, &e->walk)) {

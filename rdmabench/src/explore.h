@@ -11,16 +11,16 @@
  *		otherwise the search stays where it was. It begins at the best of a few random
  *		points, and begins again after an anomaly, or after many tries without a better
  *		point
- *	mixed	the points of random, and between them those of annealing: one for five random
- *		ones
+ *	mixed	the points of random, and between them those of annealing: one for every five
+ *		random ones
  *
- * A point with an anomaly is measured again until the anomaly is certain: with measurements of which
- * at most 10 % are wrong, a search reports a false anomaly with at most the given probability. Then
- * its conditions are found (features.c): for some parameters the values that they must have. The
- * anomaly goes when a parameter leaves its values, and stays when all others are drawn at random.
- * Points that fit conditions which are shown to be enough are not tried again. If no point without an
- * anomaly is found, the rule does not distinguish points, and no conditions of that kind of anomaly
- * are looked for.
+ * A point with an anomaly is measured again until the anomaly is certain: with measurements of
+ * which at most 10 % are wrong, a search reports a false anomaly with at most the given
+ * probability. Then the search finds its conditions (features.c): parameters, and the values that
+ * they must have. The anomaly disappears when such a parameter has another value, and stays when
+ * all other parameters are drawn at random. Points that fit conditions which were shown to be
+ * sufficient are not tried again. If no point without an anomaly is found, the limit does not
+ * distinguish points, and the search finds no conditions for that kind of anomaly.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -38,7 +38,7 @@ struct feature_set {
 	struct point point;
 	enum anomaly kind;
 	uint16_t values[SPACE_DIMS]; /* bit i: may have value i; 0: the parameter does not matter */
-	bool whole; /* the conditions are shown to be enough */
+	bool whole; /* the conditions were shown to be sufficient */
 };
 
 struct explore_attr {
@@ -73,8 +73,8 @@ struct explore_result {
 	uint32_t tries; /* points that were measured */
 	uint32_t failures; /* points that could not be measured */
 	uint32_t measurements; /* of all kinds */
-	uint32_t refuted; /* points whose anomaly was not there again */
-	uint32_t accepted_worse, rejected; /* steps to worse points; steps that were not taken */
+	uint32_t refuted; /* points whose anomaly was not confirmed */
+	uint32_t accepted_worse, rejected; /* worse points accepted; points rejected */
 	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: no point without an anomaly was found */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
@@ -85,13 +85,16 @@ struct explore_result {
 int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 	struct explore_result *result_p);
 
-/* Does the point fit the conditions? A set without any fits none. */
+/* Returns true if the point fits the conditions. No point fits a set without conditions. */
 bool feature_fits(const struct feature_set *f, const struct point *p);
 
 /* Returns a new object: the values that each parameter of the conditions may have. */
 json_t *features_json(const struct space *s, const struct feature_set *f);
 
-/* Decides whether to go from energy `from` to `to` at a temperature; draws one random number. */
+/*
+ * Decides whether a step from energy `from` to `to` is accepted at this temperature. Draws one
+ * random number.
+ */
 bool anneal_accepts(double from, double to, double temperature, uint64_t *rand);
 
 #endif

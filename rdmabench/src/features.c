@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The conditions of an anomaly. The search begins with a point that has the anomaly, and a healthy
- * one. It exchanges values between them by bisection, and so finds the parameters that bring the
- * anomaly into the healthy point, one after the other (as QuickXplain by U. Junker does for
- * constraints). Then it finds the range, or the set, of values of each. At last it draws points that
- * differ in everything else. If one of them is healthy, the search goes on between it and the
- * anomaly.
+ * one. It exchanges values between them by bisection, and so finds, one after the other, the
+ * parameters whose values bring the anomaly into the healthy point (as QuickXplain by U. Junker
+ * does for constraints). Then it finds the range, or the set, of values of each of these
+ * parameters. Finally it draws points that differ in all other parameters. If one of them is
+ * healthy, the search continues between this point and the point with the anomaly.
  */
 #include <string.h>
 
@@ -13,18 +13,19 @@
 #include "explorer.h"
 
 #define DRAWN 10 /* points, drawn at random, that must have the anomaly */
-#define IMPLIED 200 /* points that fit a condition without being asked to, if others imply it */
-#define HUNTS 3 /* a wrong decision can leave one without a result */
-#define ROUNDS_MAX 60 /* healthy points among them until the conditions are given up */
+#define IMPLIED 200 /* drawn points that must all fit a condition that the others imply */
+#define HUNTS 3 /* a wrong decision can end one of them without a result */
+#define ROUNDS_MAX 60 /* rounds of a hunt, each after a healthy point was drawn */
 
 struct hunt {
 	struct explorer *e;
 	struct feature_set *f;
-	struct point base; /* has the anomaly; a healthy point but for the needed parameters */
+	struct point base; /* has the anomaly; is healthy apart from the needed parameters */
 	struct point other; /* healthy */
 	/*
-	 * Values without the anomaly were tried at points that differ from the base in other parameters as
-	 * well. Conditions that were not known yet may have been missing there.
+	 * Values of this parameter were tried without finding the anomaly, at points that differ
+	 * from the base in other parameters as well. These points may have violated conditions that
+	 * were not known yet.
 	 */
 	bool doubt[SPACE_DIMS];
 };
@@ -42,8 +43,9 @@ static enum answer has_anomaly(struct hunt *h, const struct point *p, const char
 /* ---- exchange ---- */
 
 /*
- * Makes a point with the values of h->base in the parameters of @take, and those of h->other elsewhere.
- * A parameter on which the validity of a taken value depends is taken as well, and marked.
+ * Makes a point with the values of h->base in the parameters of @take, and those of h->other in all
+ * others. If the validity of a taken value depends on a parameter, this parameter is taken as well,
+ * and marked in @take.
  */
 static void mix(const struct hunt *h, bool take[SPACE_DIMS], struct point *p)
 {
@@ -79,8 +81,8 @@ static unsigned differing(const struct point *a, const struct point *b, unsigned
 }
 
 /*
- * Keeps the needed parameters and the first n of the list. take[] gets these, and those on which they
- * depend.
+ * Measures a point with the values of h->base in the needed parameters and in the first n of the
+ * list. Marks these in take[], and those on which they depend.
  */
 static enum answer has_with(struct hunt *h, const bool needed[SPACE_DIMS], const unsigned *list,
 	unsigned n, bool take[SPACE_DIMS])
@@ -95,8 +97,8 @@ static enum answer has_with(struct hunt *h, const bool needed[SPACE_DIMS], const
 }
 
 /*
- * The anomaly comes with list[n]. If the parameters on which that depends bring it as well, they
- * replace it in the list, whose new length is returned; otherwise it is needed.
+ * list[n] brings the anomaly. If the parameters on which list[n] depends bring it as well, they
+ * replace list[n]; otherwise list[n] is marked as needed. Returns the new length of the list.
  */
 static unsigned settle_last(struct hunt *h, bool needed[SPACE_DIMS], unsigned *list, unsigned n)
 {
@@ -121,7 +123,7 @@ static unsigned settle_last(struct hunt *h, bool needed[SPACE_DIMS], unsigned *l
 
 /*
  * Finds parameters of h->base that bring the anomaly into h->other, none of which can be left out.
- * Returns false if the search is over, or nothing certain can be said.
+ * Returns false if the search is over, or if measurements do not allow a decision.
  */
 static bool exchange(struct hunt *h, bool needed[SPACE_DIMS])
 {
@@ -131,7 +133,7 @@ static bool exchange(struct hunt *h, bool needed[SPACE_DIMS])
 
 	memset(needed, 0, SPACE_DIMS * sizeof(*needed));
 	for (;;) {
-		unsigned low = 0, high = n; /* not with low, but with high of them */
+		unsigned low = 0, high = n; /* first `low`: healthy; first `high`: anomaly */
 
 		seen = has_with(h, needed, list, 0, take);
 		if (seen != ANSWER_NO || !n)
@@ -152,7 +154,10 @@ static bool exchange(struct hunt *h, bool needed[SPACE_DIMS])
 
 /* ---- points that fit the conditions ---- */
 
-/* Does the point have the value, unless @with is SPACE_DIMS, and fit the conditions of all others? */
+/*
+ * Returns true if the parameter @with has the value @at, and all others fit their conditions. If
+ * @with is SPACE_DIMS, all parameters must fit.
+ */
 static bool is_inside(const struct hunt *h, unsigned with, unsigned at, const struct point *p)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -164,7 +169,7 @@ static bool is_inside(const struct hunt *h, unsigned with, unsigned at, const st
 	return true;
 }
 
-/* Draws one with at[dim] = value, unless dim is SPACE_DIMS. Returns false if none is valid. */
+/* Draws a point for which is_inside() is true. Returns false if no valid one is found. */
 static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point *p)
 {
 	const uint16_t *values = h->f->values;
@@ -186,8 +191,8 @@ static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point
 }
 
 /*
- * Spreads the values of each parameter evenly over DRAWN points: those of its condition, or all. So
- * a condition that is missing shows, unless almost all values fit it.
+ * Spreads the values of each parameter evenly over DRAWN points: the values of its condition, or
+ * all values if it has none. So a missing condition is noticed, unless almost all values fit it.
  */
 static void spread(struct hunt *h, struct point points[DRAWN])
 {
@@ -214,8 +219,9 @@ static void spread(struct hunt *h, struct point points[DRAWN])
 /* ---- the values of a parameter ---- */
 
 /*
- * Does the anomaly stay with another value? If the value is not valid in the base, or changes other
- * conditions there, in another point that fits the conditions so far.
+ * Decides whether the anomaly stays with another value of a parameter. If this value is not valid
+ * in the base, or changes parameters that have conditions, another point is measured that fits the
+ * conditions so far.
  */
 static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 {
@@ -239,7 +245,7 @@ static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 	return seen;
 }
 
-/* The last value on one side of @from, up to @end, with which the anomaly stays. */
+/* Returns the value farthest from @from, in the direction of @end, with which the anomaly stays. */
 static unsigned edge(struct hunt *h, unsigned dim, unsigned from, unsigned end)
 {
 	unsigned in = from, out = end;
@@ -254,7 +260,10 @@ static unsigned edge(struct hunt *h, unsigned dim, unsigned from, unsigned end)
 	return in;
 }
 
-/* Finds the values of a parameter. It is no condition if all of them have the anomaly. */
+/*
+ * Finds the values of a parameter with which the anomaly stays. If it stays with all of them, the
+ * parameter has no condition.
+ */
 static void find_values(struct hunt *h, unsigned dim)
 {
 	unsigned n = space_values(space_of(h), dim), at = h->base.at[dim];
@@ -275,7 +284,10 @@ static void find_values(struct hunt *h, unsigned dim)
 		*values = 0;
 }
 
-/* The value of h->other, though one of the condition's, is not enough there: leaves it out. */
+/*
+ * Removes the value of h->other from the parameter's condition, because h->other is healthy with
+ * it.
+ */
 static void narrow(struct hunt *h, unsigned dim)
 {
 	unsigned at = h->base.at[dim], out = h->other.at[dim];
@@ -288,7 +300,7 @@ static void narrow(struct hunt *h, unsigned dim)
 
 /* ---- the conditions ---- */
 
-/* Adds what distinguishes h->base from h->other. Returns false if nothing does. */
+/* Adds the conditions that distinguish h->base from h->other. Returns false if none are found. */
 static bool add_conditions(struct hunt *h)
 {
 	bool found[SPACE_DIMS], keep[SPACE_DIMS];
@@ -312,8 +324,10 @@ static bool add_conditions(struct hunt *h)
 }
 
 /*
- * Is the anomaly there with everything else drawn? Otherwise h->other is a healthy point. For a point
- * that cannot be decided another is drawn. ANSWER_NONE: fewer than DRAWN points have been decided.
+ * Decides whether the conditions are sufficient: whether DRAWN points that fit them, and are
+ * otherwise drawn at random, all have the anomaly. For a point that cannot be decided another one
+ * is drawn. After ANSWER_NO, h->other is a healthy point. ANSWER_NONE: fewer than DRAWN points were
+ * decided.
  */
 static enum answer are_enough(struct hunt *h)
 {
@@ -346,8 +360,8 @@ static bool has_conditions(const struct feature_set *f)
 }
 
 /*
- * All conditions are known now: tries the values again whose points may have lacked some. Returns true if
- * one of them has the anomaly.
+ * All conditions are known now. Finds the values of those parameters again whose values were tried
+ * at points that may have violated conditions. Returns true if more values have the anomaly.
  */
 static bool widen(struct hunt *h)
 {
@@ -367,7 +381,10 @@ static bool widen(struct hunt *h)
 	return wider;
 }
 
-/* Removes conditions that all valid points fit which fit the others. */
+/*
+ * Removes conditions that follow from the others: all valid points that fit the others fit them,
+ * too.
+ */
 static void remove_implied(struct hunt *h)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -383,7 +400,7 @@ static void remove_implied(struct hunt *h)
 	}
 }
 
-/* Sets h->other to a healthy point that is drawn. */
+/* Draws points until one is healthy, and stores it in h->other. Returns false if none is found. */
 static bool draw_healthy(struct hunt *h)
 {
 	for (int i = 0; i < REDRAW_MAX && !h->e->over; i++) {

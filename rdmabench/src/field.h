@@ -10,7 +10,7 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first bytes are the low ones");
 
-/* The place of a member that is an unsigned integer or a bool. */
+/* The position of a member that is an unsigned integer or a bool. */
 struct field {
 	size_t offset, size; /* bytes */
 };

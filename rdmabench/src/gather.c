@@ -38,7 +38,7 @@ struct file {
 struct gather {
 	const struct gather_attr *attr;
 	void *lines; /* trees of tsearch(3) */
-	void *files; /* files that were read, so that none counts twice */
+	void *files; /* files that were read, so that each is counted once */
 	struct stats_row *rows;
 	size_t n_rows;
 	uint64_t looks; /* comparisons in both trees */
@@ -46,7 +46,7 @@ struct gather {
 	struct latrec_hist *hist; /* of all lines */
 	struct latrec_hist *line; /* of one */
 	struct stats_merged merged;
-	char why[96]; /* why a line cannot be used, where that is no constant */
+	char why[96]; /* why a line cannot be used, if the text is not a constant */
 };
 
 struct gather *gather_create(const struct gather_attr *attr)
@@ -130,7 +130,10 @@ static const char *read_line(struct gather *g, json_t *o, struct line *l)
 	return NULL;
 }
 
-/* Lines of one writer and window are the same, and all cumulative lines of one writer. */
+/*
+ * Compares lines. Lines of the same writer and window are equal, and so are all cumulative lines of
+ * a writer.
+ */
 static int compare_lines(const void *line, const void *other)
 {
 	const struct line *a = line, *b = other;
@@ -142,7 +145,7 @@ static int compare_lines(const void *line, const void *other)
 	return a->cumulative ? 0 : (a->window > b->window) - (a->window < b->window);
 }
 
-/* Returns the place of an equal entry, or of a copy that was added, or NULL if out of memory. */
+/* Returns an equal entry of the tree, or a copy that was added, or NULL if out of memory. */
 static void *find_or_add(void **tree, const void *entry, size_t size, bool *added_p,
 	int (*compare)(const void *, const void *))
 {

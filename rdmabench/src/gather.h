@@ -15,7 +15,7 @@
 #include "stats.h"
 
 struct gather_attr {
-	bool compat; /* text files, by the compatible rule; else JSON lines with histograms */
+	bool compat; /* text files, merged by the compatible rule; otherwise JSON lines */
 	const char *run; /* only files of this run; NULL: any */
 	uint64_t max_age_s; /* older files are skipped; 0: no limit */
 };

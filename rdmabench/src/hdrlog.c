@@ -11,8 +11,8 @@
 #define COOKIE 0x1c849313u
 #define COOKIE_COMPRESSED 0x1c849314u
 #define DIGITS 2 /* significant */
-#define HALF_BITS 7 /* of the buckets per power of two, for two digits: 2^8 is above 2 * 10^2 */
-#define LEB_BYTES 9 /* of a count; the last one has eight bits */
+#define HALF_BITS 7 /* 2^7 buckets per power of two, for two digits: 2^8 > 2 * 10^2 */
+#define LEB_BYTES 9 /* most bytes of a count; the ninth has eight bits */
 #define BLOCK_MAX 65535u /* bytes of a stored block of zlib */
 #define ADLER 65521u
 
@@ -87,7 +87,7 @@ static int counts_of(const struct latrec_hist *h, struct bytes *b_p)
 
 static int encode(const struct latrec_hist *h, struct bytes *b_p)
 {
-	static const double ratio = 1; /* of the values to integers */
+	static const double ratio = 1; /* of a value to the integer that is stored */
 	uint64_t max = latrec_hist_max(h), bits;
 	struct bytes counts = {NULL, 0};
 	int err = counts_of(h, &counts);
@@ -121,7 +121,10 @@ static uint32_t adler32(const struct bytes *b)
 	return high << 16 | low;
 }
 
-/* One stored block is enough: fewer than 256 counts of all can need nine bytes. */
+/*
+ * One stored block is enough: a count of nine bytes is at least 2^55, and the sum of all counts is
+ * less than 2^63, so fewer than 256 counts need nine bytes.
+ */
 static void put_zlib(const struct bytes *b, FILE *out)
 {
 	put_be(0x7801, 2, out);

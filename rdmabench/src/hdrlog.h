@@ -9,7 +9,8 @@
  *	be32 0x1c849314, be32 length, a zlib stream (RFC 1950) of:
  *	be32 0x1c849313, be32 bytes of the counts, be32 0, be32 significant digits,
  *	be64 the lowest value, be64 the highest value, be64 the double 1.0, then the counts in the
- *	order of the values, each as ZigZag LEB128 of 1 to 9 bytes; -n means n counts that are 0
+ *	order of the values, each as ZigZag LEB128 of 1 to 9 bytes; the number -n means n counts
+ *	that are 0
  *
  * With two significant digits HdrHistogram has the buckets of latrec, so the log loses nothing. The
  * zlib stream is one stored block: a histogram has a few KiB.
@@ -24,10 +25,9 @@
 void hdrlog_head(const char *program, double now_s, FILE *out);
 
 /*
- * Writes a histogram of nanoseconds, of at most LATREC_MAX_COUNT values. The tag has no comma and no
- * space. Returns 0. -ERANGE: a value is above INT64_MAX, the highest one that HdrHistogram has;
- * -ENOMEM. Errors of the stream are left
- * to the caller.
+ * Writes a histogram of nanoseconds, of at most LATREC_MAX_COUNT values. The tag has no comma and
+ * no space. Returns 0; -ERANGE if a value is above INT64_MAX, the highest that HdrHistogram
+ * supports; or -ENOMEM. The caller must check the stream for errors.
  */
 int hdrlog_line(const char *tag, double start_s, double seconds, const struct latrec_hist *h,
 	FILE *out);

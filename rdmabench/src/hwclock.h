@@ -17,7 +17,7 @@
 #include "latrec.h"
 #include "mlx5dvl.h"
 
-#define HWCLOCK_DRIFT_PPM 200 /* drift between two quartzes, each with at most 100 ppm */
+#define HWCLOCK_DRIFT_PPM 200 /* two oscillators that are wrong by at most 100 ppm each */
 #define HWCLOCK_TEXT 256
 
 struct hwclock_bounds {
@@ -50,7 +50,7 @@ struct hwclock {
 	struct mlx5dvl_cq *cq;
 	struct mlx5dvl_qp *qp;
 	uint64_t probes, probed_ns;
-	uint64_t text_worst_ns; /* the error that the text states */
+	uint64_t text_worst_ns; /* error that hwclock_name() states */
 	char text[HWCLOCK_TEXT]; /* text of hwclock_name(), renewed by hwclock_tend() */
 };
 

@@ -21,8 +21,8 @@ int journal_next(FILE *journal, json_t **o_p);
 json_t *journal_line(const struct explore_ask *ask, const struct measure *m, int err);
 
 /*
- * Reads a line of journal_line(), which another program may have changed. Returns 1 with the result
- * and *err_p, or -EBADMSG if it is not of this point, or not complete.
+ * Reads a line that journal_line() made and another program may have changed. Returns 1 with the
+ * result and *err_p, or -EBADMSG if the line belongs to another point or is incomplete.
  */
 int journal_read(const json_t *o, const struct explore_ask *ask, struct measure *m_p, int *err_p);
 

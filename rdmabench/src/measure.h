@@ -24,7 +24,7 @@ extern const char *const measure_names[MEASURE_KEYS];
 
 struct measure {
 	double v[MEASURE_KEYS];
-	bool from_port; /* the values are from the port's counters; else the engine has counted */
+	bool from_port; /* from the port's counters; otherwise the engines have counted */
 	bool keeps_up; /* all traffic has a rate, and nine tenths of it were sent */
 	struct stats_merged latency;
 	json_t *counters; /* owned: the other counters of the port, or NULL */
@@ -32,10 +32,10 @@ struct measure {
 
 /* The limits. A measurement beyond one of them is an anomaly. */
 struct rules {
-	double tx_pause, rx_pause; /* us per second, at most */
+	double tx_pause, rx_pause; /* largest allowed value, us per second */
 	double gbps, packets; /* at least one of the two must be reached in at least one
 				 direction; not if the traffic keeps up with its rate */
-	double p99_ns; /* at most; 0: no limit */
+	double p99_ns; /* largest allowed value; 0: no limit */
 };
 
 enum anomaly {

@@ -19,7 +19,7 @@ unsigned model_dim(unsigned i)
 	return space_dim(0, matter[i], 0);
 }
 
-/* Returns the distance of the parameters from `part` of their ranges. */
+/* Computes how far the parameters are from the position @target in their ranges (0 to 1). */
 static void distances(const struct space *s, const struct point *p, double target, double *mean_p,
 	double *largest_p)
 {

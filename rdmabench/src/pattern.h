@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The pattern that a queue pair sends repeatedly: requests separated by commas. A request is
- * OP_N_LENGTH[_LENGTH]... with N lengths of 1 to 8388608 bytes, one per place (scatter/gather
- * element) of the payload:
+ * OP_N_LENGTH[_LENGTH]... with N lengths of 1 to 8388608 bytes. Each is the length of a place
+ * (scatter/gather element) of the payload:
  *
  *	w_1_65536,s_2_4096_512		a WRITE of 64 KiB, then a SEND of 4608 bytes in two places
  *

@@ -63,7 +63,7 @@ static int bind_nodes(hwloc_topology_t hw, hwloc_const_bitmap_t set)
 		       0;
 }
 
-/* Binds to the choice, if there is a device; else only checks it. */
+/* Binds the thread or its memory to the choice. If @device is NULL, only checks the choice. */
 static int apply(hwloc_topology_t hw, struct choice *c, const char *device, bool of_nodes,
 	char *why, size_t size)
 {

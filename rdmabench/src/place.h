@@ -7,14 +7,18 @@
 #include <stddef.h>
 
 /*
- * Binds the calling thread to processors, and the memory that it allocates from now on to NUMA nodes,
- * each "near" (the device) or a list as "0-3,8"; NULL: not bound. Returns 0. -EINVAL: the machine does
- * not have them, or this process may not use them. -ENODATA: hwloc does not know where the device is.
- * -ENOMEM, -ENOSYS, or an error of the system. After an error @why has a line that says what to give.
+ * Binds the calling thread to processors, and the memory that it allocates from now on to NUMA
+ * nodes, each given as "near" (near the device) or as a list like "0-3,8"; NULL: not bound. Returns
+ * 0. -EINVAL: the machine does not have all of them, or this process may not use them. -ENODATA:
+ * hwloc does not know where the device is. -ENOMEM, -ENOSYS, or an error of the system. After an
+ * error @why contains a line with the valid values.
  */
 int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size);
 
-/* As place_bind() without a device, which "near" does not need here, and without an effect: for an early error. */
+/*
+ * Like place_bind(), but only checks the values. The device is not known yet, so "near" is always
+ * accepted.
+ */
 int place_check(const char *cpus, const char *nodes, char *why, size_t size);
 
 /* Returns the processors and nodes to which the thread is bound: {"cpus": "0-3", "nodes": "0"}, or NULL. */

@@ -14,7 +14,7 @@ uint64_t pattern_receives(const struct pattern *p, uint64_t requests)
 	return n;
 }
 
-/* Returns the request of the pattern that takes receive number n. */
+/* Returns the request of the pattern that consumes receive number n. */
 static const struct pattern_request *request_of(const struct pattern *p, uint64_t n)
 {
 	uint64_t nth = n % p->receives;
@@ -26,8 +26,8 @@ static const struct pattern_request *request_of(const struct pattern *p, uint64_
 }
 
 /*
- * Returns the number of a receive: from its first bytes, or from its immediate, which has the low
- * 32 bits; otherwise the next number.
+ * Returns the number of a receive. The immediate contains the low 32 bits of the number, or the
+ * first bytes of the payload contain it; otherwise the number is the next one.
  */
 static uint64_t number_of(const struct flow *f, const struct mlx5dvl_recv *r, const uint8_t *data,
 	uint32_t len)
@@ -81,7 +81,7 @@ static void check_receive(struct flow *f, const struct mlx5dvl_recv *r, const ui
 	f->next_number = number + 1;
 }
 
-/* Compares a WRITE. In a ping-pong it ends with its mark. */
+/* Compares a WRITE. In a ping-pong its last byte is the mark of flow_mark(). */
 static bool write_is_right(const struct flow *f, const uint8_t *at, uint32_t len, uint64_t number)
 {
 	bool marked = f->peer->side->t.pingpong;
@@ -97,7 +97,7 @@ bool flow_has_write(const struct flow *f, uint64_t number)
 	const uint8_t *at =
 		f->mem + s->layout.write_at + number % s->layout.slots * s->layout.stride;
 
-	/* Pairs with the device's write of the payload, which ends with this byte. */
+	/* Pairs with the device's write of the payload, of which this byte is the last. */
 	if (__atomic_load_n(&at[len - 1], __ATOMIC_ACQUIRE) != flow_mark(number))
 		return false;
 	return !s->t.check || write_is_right(f, at, len, number);

@@ -23,7 +23,7 @@ static double per_s(const struct side *s, uint64_t n)
 	return elapsed_s(s) > 0 ? (double)n / elapsed_s(s) : 0;
 }
 
-/* In a run that was shorter than an interval the peak is the average. */
+/* If the run was shorter than an interval, the peak is the average. */
 static double peak_bytes_per_s(const struct side *s)
 {
 	double average = per_s(s, s->bytes);

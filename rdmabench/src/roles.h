@@ -8,7 +8,9 @@
 /* The client of the server at @host; with --all one run for each size. */
 int client_run(const struct engine_options *o, const char *host, uint32_t port);
 
-/* Serves one run after another, as long as the clients announce a next one. Closes the listener. */
+/*
+ * Serves one run after another, as long as the clients announce another one. Closes the listener.
+ */
 int server_run(const struct engine_options *o, int listener);
 /* Serves each client in a process of its own. Never returns. */
 int server_run_all(const struct engine_options *o, int listener);

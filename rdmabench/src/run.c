@@ -11,8 +11,8 @@
 
 /* Rounds of a busy loop between two checks of the connections, which are system calls. */
 #define LOOK_ROUNDS 64
-#define LOOK_ROUNDS_PINGPONG 4096 /* more than a round trip takes */
-#define SILENCE_NS (200 * NSEC_PER_MSEC) /* without arrivals: missing requests are lost */
+#define LOOK_ROUNDS_PINGPONG 4096 /* these rounds take longer than a round trip */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* after so long without arrivals, missing ones are lost */
 #define SLEEP_MS 1
 
 static uint8_t body[WIRE_BODY_MAX];
@@ -86,7 +86,10 @@ static void send_result(struct peer *p)
 	send_tally(p, WIRE_RESULT);
 }
 
-/* True if all requests of the peer's DONE have arrived, or nothing arrives any more. */
+/*
+ * Returns true if all requests that the peer's DONE reports have arrived, or if nothing has arrived
+ * for SILENCE_NS.
+ */
 static bool is_drained(struct peer *p, uint64_t now_ns)
 {
 	const struct side *s = p->side;
@@ -194,7 +197,10 @@ static bool tend_peers(struct side *s, bool done)
 	return over;
 }
 
-/* Arms a queue again when its event has been read; until then it is armed, or has fired. */
+/*
+ * Arms a queue, unless it is still armed. A queue that has fired is armed again after its event has
+ * been read.
+ */
 static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 {
 	if (a->fired && mlx5dvl_cq_event(cq)) {
@@ -207,8 +213,8 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 }
 
 /*
- * Returns true if the queues are empty and armed for the next completion. A ping-pong takes an event for its send and one
- * for the answer, as ibv_rc_pingpong does.
+ * Returns true if the queues are empty and armed for the next completion. In a ping-pong, a side
+ * takes one event for its send and one for the answer, as ibv_rc_pingpong does.
  */
 static bool arm_queues(struct side *s)
 {
@@ -219,8 +225,8 @@ static bool arm_queues(struct side *s)
 }
 
 /*
- * Polls the send CQ. With one request at a time, arms it and waits for the event first, even if the completion
- * is there already: a latency then contains both, as those of perftest do.
+ * Polls the send CQ. With one request at a time, first arms the queue and waits for the event, even
+ * if the completion is there already. Then each latency includes both, as in perftest.
  */
 static uint32_t poll_sent(struct side *s)
 {
@@ -239,8 +245,8 @@ static uint32_t poll_sent(struct side *s)
 }
 
 /*
- * Sleeps until a message on a connection, a completion if the queues are armed, or for a
- * millisecond. Returns true if the connections may have messages.
+ * Sleeps until a message arrives on a connection, or a completion if the queues are armed, but at
+ * most for a millisecond. Returns true if the connections may have messages.
  */
 static bool sleep_on(struct side *s)
 {
@@ -267,8 +273,9 @@ static bool sleep_on(struct side *s)
 }
 
 /*
- * Posts at most one batch per flow. Both CQs are polled next, so that waiting completions do not
- * become part of the latency. @done_p: nothing is left to send, and nothing is outstanding.
+ * Posts at most one batch per flow. The caller then polls both CQs, so that completions do not
+ * wait, which would increase the latency. Sets *done_p if nothing is left to send, and nothing is
+ * outstanding.
  */
 static uint32_t send_all(struct side *s, bool *done_p)
 {
@@ -319,7 +326,10 @@ void side_run(struct side *s)
 			wait_reset(&w);
 		if (++round % look && (progress || (!done && !s->t.sleeps)))
 			continue;
-		/* After a completion has ended a sleep, the connections are looked at later. */
+		/*
+		 * If a completion has ended a sleep, the connections are checked only every `look`
+		 * rounds.
+		 */
 		if (heard || done || !(round % look))
 			over = tend_peers(s, done);
 		if (!progress && (s->t.sleeps || wait_step(&w))) {

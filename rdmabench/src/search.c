@@ -20,8 +20,8 @@
 #include "text.h"
 #include "trial.h"
 
-#define PROBE "probe" /* name of the run of a point that is measured again */
-#define HOPELESS 5 /* failures of the first points after which the search ends */
+#define PROBE "probe" /* name of the run that measures the last good point again */
+#define HOPELESS 5 /* the search ends if so many of the first points fail */
 
 struct options {
 	struct explore_attr x;
@@ -33,7 +33,7 @@ struct options {
 	bool has_model, inject, resume, force, dry_run, no_features;
 };
 
-/* Puts the option before what is wrong with its value. */
+/* Puts the name of the option before the text of the error. */
 static int bad_space(const struct arg *a, const char *why, int err)
 {
 	return err ? fail(a->why, a->size, err, "%s: %s", a->name, why) : 0;
@@ -78,7 +78,7 @@ static int add_end(const struct arg *a, struct trial_attr *t, const char *host, 
 	return 0;
 }
 
-/* Without an address the host is it, without its user. */
+/* If no address is given, it is HOST without the user. */
 static int read_peer(const struct arg *a, void *trial)
 {
 	const char *equal = strchr(a->value, '='), *at = strchr(a->value, '@');
@@ -181,7 +181,7 @@ static const char usage[] =
 	"Looks for traffic that a device handles badly: runs engines for one point (a set of traffic\n"
 	"parameters) after another, here or on other machines, and writes each result below DIR.\n";
 
-/* Injects nothing, except where --fix or --space asks for it. */
+/* Leaves out all injected events, except those that --fix or --space names. */
 static void leave_out_injection(struct space *s)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
@@ -193,8 +193,8 @@ static void leave_out_injection(struct space *s)
 }
 
 /*
- * Leaves out flows from other machines, unless engines there can be started and know where to connect
- * to.
+ * Leaves out flows from other machines, unless engines there can be started and have an address to
+ * connect to.
  */
 static int leave_out_reverse(const struct args *args, struct options *o)
 {
@@ -274,7 +274,7 @@ static bool is_dead(struct search *s)
 	return searchlog_clear(s->log, PROBE) || err;
 }
 
-/* Measures by the model or by engines, and writes the journal. */
+/* Measures a point, by the model or by engines, and writes the result to the journal. */
 static int measure_new(struct search *s, const struct explore_ask *ask, struct measure *m_p)
 {
 	char name[64];
@@ -374,7 +374,7 @@ static json_t *found_json(const struct space *s, const struct feature_set *f, ui
 		point_json(s, &f->point));
 }
 
-/* Suggests the option with which not every point would be an anomaly. */
+/* Names the option to change if no point without an anomaly was found. */
 static void say_blunt(const struct explore_result *r)
 {
 	static const char *const options[] = {[-ANOMALY_PAUSE] = "--tx-pause or --rx-pause",

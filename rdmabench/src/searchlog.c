@@ -21,21 +21,21 @@
 static const char *const dirs[] = {"result", "result/again", "result/mfs_help", "reproduce",
 	"reproduce/again", "reproduce/mfs_help", "target", "stats"};
 
-/* Directories of measurements, and the beginnings of their names. */
+/* Directories of the measurements that are not tries, and the beginnings of their names. */
 static const char *const places[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATURE] = "mfs_help"};
 static const char *const prefixes[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATURE] = "mfs"};
 
 struct searchlog {
 	char dir[PATH_MAX / 2];
 	const struct space *space;
-	int lock; /* the directory, locked; -1: it was not there */
-	long begin; /* number of lines in the journal behind the header */
+	int lock; /* descriptor of the locked directory; -1: it did not exist */
+	long begin; /* number of lines in the journal after the header */
 	FILE *journal;
 	bool replaying;
-	uint32_t tries; /* measurements that were made or replayed */
+	uint32_t tries; /* tries that were measured or replayed */
 };
 
-/* Returns @path, in which a name of a search always fits. */
+/* Returns @path, which is long enough for each name that a search uses. */
 static const char *in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
 {
 	snprintf(path, PATH_MAX, "%s/%.300s", log->dir, name);
@@ -222,7 +222,7 @@ int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struc
 
 	if (got < 0)
 		return got;
-	if (!got) { /* the rest of a torn line is overwritten */
+	if (!got) { /* an incomplete line is removed */
 		if (log->replaying && ftruncate(fileno(log->journal), ftell(log->journal)))
 			return -errno;
 		log->replaying = false;

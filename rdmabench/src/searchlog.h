@@ -20,7 +20,7 @@
 
 #include "explore.h"
 
-#define SEARCHLOG_VERSION 7 /* of the journal; another one means other decisions of a search */
+#define SEARCHLOG_VERSION 7 /* of the journal; must change if a search would decide differently */
 
 struct searchlog;
 

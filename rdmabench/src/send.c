@@ -92,7 +92,7 @@ static int post_one_place(struct flow *f, const struct pattern_request *r, uint8
 	}
 }
 
-/* The send queue has room: it is sized for the depth. */
+/* Posts request k. The send queue has room for it: it is sized for the depth. */
 static int post_request(struct flow *f, uint64_t k, bool last)
 {
 	const struct side *s = f->peer->side;
@@ -117,13 +117,13 @@ static int post_request(struct flow *f, uint64_t k, bool last)
 	return err;
 }
 
-/* True on the side of a ping-pong that does not begin. */
+/* Returns true on the side of a ping-pong that does not begin. */
 static bool answers(const struct side *s)
 {
 	return s->t.pingpong && s->is_server;
 }
 
-/* True if all messages of the peer that precede our next one have arrived. */
+/* Returns true if all messages of the peer that precede our next one have arrived. */
 static bool is_our_turn(const struct flow *f)
 {
 	const struct side *s = f->peer->side;
@@ -141,7 +141,7 @@ static uint64_t left_to_post(const struct flow *f, uint64_t now_ns)
 	if (f->failed || f->peer->gone || !s->sends)
 		return 0;
 	if (answers(s) && f->peer->got_done)
-		return 0; /* the client ends, maybe before its last request */
+		return 0; /* the client has ended, perhaps before its last request */
 	if (s->t.iterations)
 		return s->t.iterations - f->posted;
 	if (answers(s))
@@ -183,7 +183,7 @@ static void record(struct flow *f, const struct batch *b, uint64_t done_ns, uint
 	}
 }
 
-/* Records half of the time from the last post, whose place the next one takes, until now. */
+/* Records half of the time from the last post until now. The next post then overwrites @last. */
 static void record_half(struct flow *f, const struct batch *last, uint64_t now_ns)
 {
 	record(f, last, last->posted_ns + (now_ns - last->posted_ns) / 2, now_ns);
@@ -203,7 +203,7 @@ static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due)
 	b->due_ns = due ? due : b->posted_ns;
 	for (uint32_t i = 0; i < n && !err; i++)
 		err = post_request(f, b->first + i, b->signaled && i + 1 == n);
-	if (err) { /* -ENOTCONN: the QP has failed, which side_on_error() has told */
+	if (err) { /* -ENOTCONN: the QP has failed, as side_on_error() has reported */
 		f->failed = true;
 		return;
 	}
@@ -265,7 +265,8 @@ static void after_batch(struct flow *f, uint64_t now_ns)
 }
 
 /*
- * Gives up a flow of the client whose message, or its answer, is lost. The server waits for DONE.
+ * Ends a flow of the client if its message or the answer is lost. The server does not do this: it
+ * waits for DONE.
  */
 static void look_for_answer(struct flow *f, uint64_t now_ns)
 {
@@ -340,7 +341,10 @@ static void note_peak(struct side *s, uint64_t now_ns)
 	s->interval_bytes = 0;
 }
 
-/* Takes all batches up to the next signaled one, or to the last. Returns that one. */
+/*
+ * Takes all batches up to and including the next signaled one, or the last one. Returns the last
+ * batch taken.
+ */
 static const struct batch *take_batches(struct flow *f)
 {
 	const struct batch *b;
@@ -363,7 +367,7 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	s->last_ns = now;
 	note_peak(s, now);
 	if (!b->signaled || s->t.pingpong)
-		return; /* the request of flush_quiet() has no time of completion */
+		return; /* a batch that flush_quiet() completed has no time of completion */
 	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
 	record(f, b, done, now);
 }

@@ -17,13 +17,13 @@
 
 /* The server checks clients that wait until all have joined at this interval. */
 #define LOOK_NS (200 * NSEC_PER_MSEC)
-#define SERVED 64 /* clients of --serve at a time; more of them stay in the backlog */
+#define SERVED 64 /* clients of --serve at a time; further ones stay in the backlog */
 #define CALLERS 256 /* connections that have not sent HELLO yet */
 
 /* A connection that has not sent HELLO yet. */
 struct caller {
 	struct tcp_guest guest;
-	struct peer *peer; /* NULL: not read yet */
+	struct peer *peer; /* NULL before the first step */
 	struct traffic t;
 };
 
@@ -86,8 +86,8 @@ static bool same_traffic(struct session *e, const struct traffic *t)
 }
 
 /*
- * Uses the traffic of the first client; the others must request the same. @first: this is the first
- * client.
+ * Adds a client. The first client (@first) determines the traffic; the others must request the
+ * same.
  */
 static int welcome(struct session *e, struct peer *p, const struct traffic *t, bool first)
 {

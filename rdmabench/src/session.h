@@ -16,7 +16,7 @@ struct session {
 	uint8_t body[WIRE_BODY_MAX];
 };
 
-/* Returns NULL without memory. */
+/* Returns NULL if there is no memory. */
 struct session *session_new(const struct engine_options *o);
 void session_free(struct session *e);
 
@@ -27,7 +27,10 @@ int session_say(struct session *e, const char *who, int err);
 /* Names the peer in the text of an error, unless the peer gave the reason. Returns err. */
 int session_of_peer(struct session *e, const struct peer *p, int err);
 
-/* Returns a peer that owns the connection, or NULL without memory. The caller frees it, or the session keeps it. */
+/*
+ * Returns a peer that owns the connection, or NULL if there is no memory. The caller must free it
+ * or give it to session_keep_peer().
+ */
 struct peer *session_new_peer(struct session *e, int fd, const char *address);
 void session_keep_peer(struct session *e, struct peer *p);
 
@@ -36,12 +39,15 @@ int session_send_side(struct session *e, struct peer *p, enum wire_kind kind);
 /* Reads the other side's QPs and memory from WELCOME or JOIN, and connects our QPs to them. Returns 0 or -errno. */
 int session_take_side(struct session *e, struct peer *p, enum wire_kind kind);
 
-/* Opens the statistics file of a side that sends, if there is to be one. Returns 0 or -errno. */
+/* Opens the statistics file if the side sends and the options request one. Returns 0 or -errno. */
 int session_open_stats(struct session *e);
 /* Reads the counters of the port. */
 void session_count(const struct session *e, struct counters *c_p);
 
-/* Reports a run that ended before there was any result. Returns the status, which is the program's. */
+/*
+ * Reports a run that ended before there was any result. Returns @status, which the program ends
+ * with.
+ */
 int session_fail(const struct session *e, int status);
 /*
  * Runs the traffic after the set-up, which may have failed (err), reports it, and closes both sides. Returns

@@ -36,8 +36,8 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 
 	if (!f) {
 		/*
-		 * The QP is not of the traffic. It belongs to --control, or to the probes of the
-		 * device's clock, which read the status of their QP (hwclock.c).
+		 * The QP does not carry traffic. It belongs to --control, or to the probes of the
+		 * device's clock, which read the status of their QP themselves (hwclock.c).
 		 */
 		control_on_error(&s->control, error);
 		return;
@@ -182,7 +182,7 @@ int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	if (err)
 		return said(why, "latencies cannot be measured", err);
 	err = open_device(s, d, why);
-	if (!err) /* before the first object has memory */
+	if (!err) /* before the first object allocates memory */
 		err = place_bind(d->cpus, d->nodes, mlx5dvl_ctx_device(s->ctx), why, WIRE_TEXT_MAX);
 	if (err)
 		return err;
@@ -224,7 +224,7 @@ static int add_flow(struct side *s, struct peer *p, uint32_t i)
 	return err;
 }
 
-/* Returns the first of the QPs whose memory is in a region. */
+/* Returns the index of the first QP whose memory is in a region. */
 static uint32_t first_of(const struct side *s, uint32_t region)
 {
 	return (uint32_t)((uint64_t)region * s->t.qps / s->t.regions);

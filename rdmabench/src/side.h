@@ -46,8 +46,8 @@ struct flow {
 	uint64_t head, tail; /* indices of the ring, not reduced by its size */
 	uint64_t posted, completed; /* in requests */
 	uint64_t numbered; /* requests that consumed a receive of the peer */
-	uint64_t atomics[2]; /* fetch-and-adds, compare-and-swaps, that were posted */
-	uint64_t checked[2]; /* atomics whose results have been compared */
+	uint64_t atomics[2]; /* number of fetch-and-adds and of compare-and-swaps posted */
+	uint64_t checked[2]; /* the same, for atomics whose results were compared */
 	uint64_t resume_ns; /* end of the pause after a burst */
 	uint32_t burst; /* batches since the last pause */
 	uint32_t quiet; /* requests since the last signaled one */
@@ -59,9 +59,9 @@ struct peer {
 	struct side *side;
 	struct wire_conn conn;
 	struct wire_side remote;
-	struct mlx5dvl_mr *regions; /* side.t.regions of them */
+	struct mlx5dvl_mr *regions; /* side.t.regions entries */
 	uint8_t *mem;
-	struct flow *flows; /* side.t.qps of them */
+	struct flow *flows; /* side.t.qps entries */
 	struct wire_tally theirs; /* requests that the peer sent, from its DONE */
 	struct wire_tally result; /* requests that the peer received, from its RESULT */
 	bool sent_done, got_done, sent_result, got_result;
@@ -100,12 +100,12 @@ struct side {
 	bool hw_failed; /* the device's clock could not be read during the run */
 	struct control control;
 	uint32_t injected; /* planted events that have happened */
-	bool by_event; /* each completion of a send is awaited by its event */
+	bool by_event; /* this side waits for the event of each send's completion */
 	bool overslept; /* the last sleep has ended without an event */
 	uint64_t wakeups; /* sleeps that were ended by an event of a completion queue */
 	struct armed {
-		bool armed; /* and its event has not been read */
-		bool fired; /* its event can be read */
+		bool armed; /* armed, and its event has not been read */
+		bool fired; /* the descriptor of its event is readable */
 	} armed[2]; /* send and receive CQ */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
@@ -162,7 +162,7 @@ void side_event(struct side *s, const char *format, ...) __attribute__((format(p
 /* Posts a batch if the traffic allows one now. @now_ns is a time of side.clock. Returns true if a
  * batch was posted. */
 bool flow_send(struct flow *f, uint64_t now_ns);
-/* True if nothing is outstanding and nothing more will be posted, nor answered. */
+/* Returns true if nothing is outstanding, nothing more will be posted, and no answer is missing. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
 /*
  * Returns the number of batches that were due by the rate within the duration and were not posted.
@@ -173,16 +173,16 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 
 /* ---- receiving (receive.c) ---- */
 
-/* Returns the last byte of a WRITE of a ping-pong, by which the peer sees that it has arrived. */
+/* Returns the last byte of a WRITE of a ping-pong, by which the peer recognises its arrival. */
 static inline uint8_t flow_mark(uint64_t number)
 {
 	return (uint8_t)(number + 1);
 }
 
-/* True if this WRITE of the peer has arrived. */
+/* Returns true if this WRITE of the peer has arrived. */
 bool flow_has_write(const struct flow *f, uint64_t number);
 void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
-/* Returns how many of the first @requests requests consume a receive. */
+/* Returns the number of the first @requests requests that consume a receive. */
 uint64_t pattern_receives(const struct pattern *p, uint64_t requests);
 /* Compares the memory with its expected content after @requests requests of the peer. Returns the
  * number of mismatches. */

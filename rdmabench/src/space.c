@@ -20,16 +20,18 @@ enum op { OP_WRITE, OP_SEND, OP_READ, OP_WRITE_IMM, OP_SEND_IMM, OP_ADD, OP_SWAP
 static const char *const op_names[] = {"w", "s", "r", "wi", "si", "a", "c", NULL};
 static const char *const direction_names[] = {"none", "reverse", "loopback", NULL};
 
-/* Built-in values are consecutive from first, or, with a shift, first << index * shift. */
+/*
+ * The n built-in values are first, first + 1, ..., or, if shift is not 0, first << index * shift.
+ */
 static const struct kind {
 	const char *name;
 	uint8_t n;
 	uint32_t first;
 	uint8_t shift;
 	const char *const *words; /* by value; NULL: the values are numbers */
-	struct field field; /* in struct traffic; size 0: none has this value */
+	struct field field; /* in struct traffic; size 0: it has no field of its own */
 	bool has_zero; /* 0 is a value, and comes before first */
-	const char *option; /* of the engine, whose range is that of the values; or 1 to max */
+	const char *option; /* option of the engine with the valid range; NULL: 1 to max */
 	uint32_t max;
 	bool rare; /* every second random point has the value `usual` */
 	uint32_t usual;
@@ -87,7 +89,7 @@ unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request)
 	return traffic * SPACE_PER_TRAFFIC + kind + (kind >= DIM_OP ? 3 * request : 0);
 }
 
-/* Dimension within its traffic. */
+/* Returns the index of the dimension among those of its traffic. */
 static unsigned local_of(unsigned dim)
 {
 	return dim % SPACE_PER_TRAFFIC;
@@ -154,7 +156,9 @@ void space_value(const struct space *s, unsigned dim, unsigned at, char value[SP
 		snprintf(value, SPACE_NAME, "%u", x);
 }
 
-/* Reads one of the words; those of an option of the engine are numbers. */
+/*
+ * Reads one of the words. If @numbers is set, the words are numbers, and the value is the number.
+ */
 static int parse_word(const struct arg *a, const char *const *words, bool numbers,
 	uint32_t *value_p)
 {
@@ -232,7 +236,7 @@ bool space_op_fits(uint32_t type, uint32_t op)
 	return type == MLX5DVL_RC || op == OP_SEND || op == OP_SEND_IMM;
 }
 
-/* Takes the largest value up to a limit, or the first. */
+/* Lowers the value to the largest one that does not exceed @most, or to the first one. */
 static void limit(const struct space *s, struct point *p, unsigned dim, uint32_t most)
 {
 	while (p->at[dim] && value_of(s, p, dim) > most)
@@ -256,7 +260,7 @@ static void settle_request(const struct space *s, struct point *p, unsigned traf
 		limit(s, p, bytes, get(s, p, traffic, DIM_MTU, 0));
 }
 
-/* A parameter has the index 0 if another one, which is 0, leaves it without an effect. */
+/* Sets the index to 0 if the parameter has no effect because the value of @decides is 0. */
 static void settle_idle(const struct space *s, struct point *p, unsigned traffic,
 	enum dimension_kind kind, enum dimension_kind decides)
 {
@@ -336,7 +340,10 @@ static unsigned below(uint64_t *rand, unsigned n)
 	return (unsigned)(rand_unit(rand) * n);
 }
 
-/* Draws a value; of a rare parameter every second time the usual one, if it is there. */
+/*
+ * Draws a value. For a rare parameter this is every second time the usual value, if the list has
+ * it.
+ */
 static uint8_t draw(const struct space *s, unsigned dim, uint64_t *rand)
 {
 	const struct kind *k = &kinds[kind_of(dim)];
@@ -356,7 +363,10 @@ void point_random(const struct space *s, struct point *p, uint64_t *rand)
 	point_settle(s, p);
 }
 
-/* Changes the value of a dimension: to a neighbour, or to any other value, equally often. */
+/*
+ * Changes the value of a dimension: with probability 1/2 to a neighbour, otherwise to any other
+ * value.
+ */
 static void change(const struct space *s, struct point *p, unsigned dim, uint64_t *rand)
 {
 	unsigned n = s->n[dim], at = p->at[dim];
@@ -421,7 +431,10 @@ static uint32_t places_of(const struct space *s, const struct point *p, unsigned
 	return places < bytes ? places : bytes;
 }
 
-/* Writes a request like "s_2_512_513": equal places, and the last one has the remainder, too. */
+/*
+ * Writes a request like "s_2_512_513": all places have the same length, except that the last one
+ * also has the remainder.
+ */
 static size_t put_request(const struct space *s, const struct point *p, unsigned traffic,
 	unsigned request, char *text, size_t size)
 {

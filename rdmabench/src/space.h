@@ -40,7 +40,7 @@ enum dimension_kind {
 	DIM_RETRIES, /* 5, 6, 7 */
 	DIM_SL, /* 0, 3 */
 	DIM_TCLASS, /* 0, 104 (DSCP 26) */
-	/* Parameters of its client and its server. */
+	/* Parameters of the flow's client and server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */
 	DIM_RX_DEPTH, /* 16 to 1024 */
@@ -87,11 +87,14 @@ void space_name(unsigned dim, char name[SPACE_NAME]);
 /* Writes the value of an index as text, like "4", "RC" or "reverse". */
 void space_value(const struct space *s, unsigned dim, unsigned at, char value[SPACE_NAME]);
 /*
- * Reads a value of the parameter that the engine accepts, also one that is not in the dimension's
- * list. Returns 0, or -EINVAL with one line in @why: the mistake and the valid values.
+ * Reads a value of the parameter. It may be any that the engine accepts, even if the dimension's
+ * list does not have it. Returns 0, or -EINVAL with one line in @why: the mistake and the valid
+ * values.
  */
 int space_parse(unsigned dim, const char *text, uint32_t *value_p, char *why, size_t size);
-/* Returns true if this kind of QP (enum mlx5dvl_qp_type) has the operation, a value of DIM_OP. */
+/*
+ * Returns true if this kind of QP (enum mlx5dvl_qp_type) supports the operation, a value of DIM_OP.
+ */
 bool space_op_fits(uint32_t type, uint32_t op);
 
 /*
@@ -102,7 +105,7 @@ bool space_op_fits(uint32_t type, uint32_t op);
  */
 void point_settle(const struct space *s, struct point *p);
 /*
- * Marks in @taken the parameters that decide whether the value of this one is valid. Returns true if
+ * Marks in @taken the parameters on which the validity of this one's value depends. Returns true if
  * one of them was not marked yet.
  */
 bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
@@ -110,11 +113,11 @@ bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
 bool space_is_ordered(unsigned dim);
 /* Returns true if the dimension has an effect. */
 bool point_uses(const struct space *s, const struct point *p, unsigned dim);
-/* Draws every dimension independently. Parameters that most traffic does not set have the engine's
- * default in every second point. */
+/* Draws every dimension independently. Rare parameters have the engine's default in every second
+ * point. */
 void point_random(const struct space *s, struct point *p, uint64_t *rand);
-/* Changes the value of one dimension that has an effect, and more than one value; with probability
- * 1/2 to a neighbouring value, else to any value. */
+/* Changes the value of one dimension that has an effect and more than one value: with probability
+ * 1/2 to a neighbouring value, otherwise to any other value. */
 void point_mutate(const struct space *s, struct point *p, uint64_t *rand);
 bool point_equal(const struct point *a, const struct point *b);
 
@@ -126,7 +129,7 @@ uint32_t point_traffic(const struct space *s, const struct point *p, unsigned tr
 	struct traffic *t_p);
 /* Returns the direction of the second flow. */
 enum direction point_direction(const struct space *s, const struct point *p);
-/* Returns the place of a value among the built-in ones, from 0 (the first) to 1. */
+/* Returns the position of the value among the built-in ones, from 0 (the first) to 1 (the last). */
 double point_place(const struct space *s, const struct point *p, unsigned dim);
 
 /* Returns {"Traffics": [...]}, the beginning of result files; see rdmabench(1). */

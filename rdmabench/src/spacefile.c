@@ -122,7 +122,7 @@ int space_read(struct space *s, const char *path, char *why, size_t size)
 	return err;
 }
 
-/* ---- values that go with no others ---- */
+/* ---- values that no point can have ---- */
 
 static uint32_t least(const struct space *s, unsigned dim)
 {
@@ -152,7 +152,7 @@ static int prune_below(struct space *s, unsigned dim, unsigned of, char *why, si
 		strrchr(name, '.') + 1, strrchr(other, '.') + 1);
 }
 
-/* Leaves out so many QPs that none of the depths is possible with them. */
+/* Leaves out numbers of QPs that are too large for all depths. */
 static int prune_qps(struct space *s, unsigned traffic, char *why, size_t size)
 {
 	unsigned qps = space_dim(traffic, DIM_QPS, 0), depth = space_dim(traffic, DIM_TX_DEPTH, 0);
@@ -173,7 +173,10 @@ static unsigned most_requests(const struct space *s, unsigned traffic)
 	return s->value[dim][s->n[dim] - 1];
 }
 
-/* Do all requests of a flow have an operation for this kind of QP, and UD a size of one packet? */
+/*
+ * Returns true if each request of the flow has an operation that this kind of QP supports, and for
+ * UD a size that fits into a packet.
+ */
 static bool type_fits(const struct space *s, unsigned traffic, uint32_t type)
 {
 	for (unsigned r = 0; r < most_requests(s, traffic); r++) {
@@ -191,7 +194,7 @@ static bool type_fits(const struct space *s, unsigned traffic, uint32_t type)
 	return true;
 }
 
-/* On UD alone a packet must have room for a message. */
+/* If UD is the only kind of QP, leaves out MTUs that are smaller than all sizes of a request. */
 static int prune_mtus(struct space *s, unsigned traffic, char *why, size_t size)
 {
 	unsigned type = space_dim(traffic, DIM_TYPE, 0);
@@ -234,7 +237,7 @@ static size_t longest_request(const struct space *s, unsigned traffic, unsigned 
 	for (unsigned i = 0; i < s->n[size]; i++) {
 		for (unsigned k = 0; k < s->n[places]; k++) {
 			uint32_t n = s->value[places][k];
-			/* No place is larger than the last, which has the remainder. */
+			/* The last place is the longest, because it also has the remainder. */
 			uint32_t last = s->value[size][i] / n + n - 1;
 			size_t len = strlen("wi_4,") + n * (size_t)snprintf(NULL, 0, "_%u", last);
 

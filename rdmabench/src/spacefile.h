@@ -27,10 +27,11 @@ void space_leave_out(struct space *s, unsigned dim, unsigned at);
 
 /*
  * Must be called after the changes. Leaves out the values that no point can have, because they are
- * not valid with any value of another parameter: depths below the smallest batch, numbers of QPs
- * that are less than the smallest number of regions or too large for the smallest depth, and kinds
- * of QP that have none of a request's operations, or (UD) whose packets are too small for it.
- * Returns an error if the requests of a flow may be longer, as text, than a pattern may be.
+ * not valid with any value of another parameter: depths below the smallest batch; numbers of QPs
+ * that are less than the smallest number of regions or too large for the smallest depth; and kinds
+ * of QP that support none of a request's operations, or (UD) whose packets are too small for all of
+ * its sizes. Returns an error if the text of a flow's requests can be longer than a pattern is
+ * allowed to be.
  */
 int space_prune(struct space *s, char *why, size_t size);
 

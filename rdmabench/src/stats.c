@@ -167,7 +167,7 @@ void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_
 		merge_key(rows, n, key, m_p);
 }
 
-/* Has no exponent if there are at most 16 digits before the point. */
+/* Writes no exponent if there are at most 16 digits before the point. */
 void stats_real(double x, char *text, size_t size)
 {
 	char best[32];

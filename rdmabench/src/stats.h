@@ -10,10 +10,10 @@
  *	latency_p99_ns: 3987654
  *	latency_max_ns: 4123456
  *
- * They can be computed in two ways. From a histogram they are nearest rank, at most 1/128 above the
- * sample. The compatible way uses a sorted window of samples: the median is sample number n / 2,
- * percentile p is sample number (size_t)(n * p), both counted from 0, and the mean is truncated.
- * The compatible way also has a rule to merge the figures of several files.
+ * They can be computed by two methods. From a histogram, percentiles are by nearest rank, at most
+ * 1/128 above the sample. The compatible method uses a sorted window of samples: the median is
+ * sample number n / 2, percentile p is sample number (size_t)(n * p), both counted from 0, and the
+ * mean is truncated. The compatible method also has a rule to merge the figures of several files.
  */
 #ifndef RDMABENCH_STATS_H
 #define RDMABENCH_STATS_H
@@ -47,7 +47,7 @@ struct stats {
 	uint64_t v[STATS_KEYS];
 };
 
-/* Computes the figures in the compatible way; sorts the samples. n is at least 1. */
+/* Computes the figures by the compatible method, and sorts the samples. @n must be at least 1. */
 void stats_of_window(uint64_t *samples, size_t n, struct stats *s_p);
 
 /* Computes the figures of a histogram; all are 0 if it is empty. */
@@ -65,7 +65,7 @@ struct stats_row {
 /*
  * Reads lines "key: value" and ignores unknown keys. Writes *row_p only on success. Returns 0.
  * -ENODATA: the text has only white space. -EBADMSG: a value is not a number, or is negative, or a
- * key or the end of the last line is missing (the file is torn, or is not a statistics file).
+ * key or the end of the last line is missing (the file is incomplete, or is not a statistics file).
  */
 int stats_parse(const char *text, size_t len, struct stats_row *row_p);
 
@@ -89,12 +89,13 @@ void stats_merge_hist(const struct latrec_hist *h, struct stats_merged *m_p);
 /* Returns the text of a histogram, see latrec(7), as a new JSON string, or NULL if out of memory. */
 json_t *stats_hist_json(const struct latrec_hist *h);
 /*
- * Reads such a text, which another process wrote, and the number of its samples. Returns false if one
- * of them is missing or damaged, or they differ.
+ * Reads the text of a histogram, which another process wrote, and the number of samples. Returns
+ * false if the text or the number is missing or damaged, or if the number is not that of the
+ * histogram.
  */
 bool stats_hist_read(const json_t *text, const json_t *samples, struct latrec_hist *h_p);
 
-/* Writes a line per figure; absent ones are None. */
+/* Writes a line per figure; an absent figure is written as None. */
 void stats_print_merged(const struct stats_merged *m, FILE *out);
 
 /* Writes the shortest text that reads back as @x: 15642778.0, 142739395.66666666, 1e+16. */

@@ -59,7 +59,7 @@ struct temporary {
 static int make_temporary(const char *path, struct temporary *t)
 {
 	snprintf(t->path, sizeof(t->path), "%s.%d.tmp", path, (int)getpid());
-	unlink(t->path); /* left by a process with this number that was killed */
+	unlink(t->path); /* a killed process with the same number may have left this file */
 	t->fd = open(t->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	return t->fd < 0 ? -errno : 0;
 }
@@ -151,7 +151,7 @@ static int write_json(const struct statsfile *f, const struct stats *s)
 	int err = -ENOMEM;
 
 	if (text) {
-		text[len] = '\n'; /* no terminating 0: the length is given */
+		text[len] = '\n'; /* replaces the terminating 0; the length is passed on */
 		err = append(f->json_path, !f->attr.window || !f->windows, text, len + 1);
 	}
 	free(text);

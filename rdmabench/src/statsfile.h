@@ -3,9 +3,9 @@
  * Statistics files that are written while a program runs. Each write replaces the old content as a
  * whole (a temporary file is renamed), so that a reader sees either the old or the new content.
  *
- * The directory of PATH.txt also gets PATH.jsonl: one JSON object per line with the same seven
- * figures, the writer, the clock, the method, and the histogram, from which the figures of several
- * files can be computed exactly. It has
+ * Beside PATH.txt there is PATH.jsonl: one JSON object per line with the same seven figures, the
+ * writer, the clock, the method, and the histogram, from which the figures of several files can be
+ * computed exactly. Its lines depend on the attributes:
  *	cumulative	one line, of all samples so far, replaced with the text;
  *	windows		a line per window, which holds the samples of that window;
  *	compatible	one line, written at the end, of the last window, without a histogram.
@@ -35,7 +35,7 @@ struct statsfile_attr {
 	const char *run, *role; /* names that name_is_safe() accepts */
 	const char *clock; /* the clock of the stamps; for the JSON lines */
 	uint64_t window; /* samples of a window; 0: cumulative */
-	bool compat; /* windows of STATS_COMPAT_WINDOW samples, in the compatible way */
+	bool compat; /* windows of STATS_COMPAT_WINDOW samples, by the compatible method */
 };
 
 /*
@@ -52,8 +52,8 @@ int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns);
 
 /*
- * Writes the remaining samples (whole windows only in the compatible way) and frees the object. If
- * there was no sample, no file is left. @f may be NULL. Returns 0 or -errno.
+ * Writes the remaining samples (with compat only whole windows) and frees the object. If there was
+ * no sample, no file is left. @f may be NULL. Returns 0 or -errno.
  */
 int statsfile_close(struct statsfile *f);
 

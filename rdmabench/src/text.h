@@ -10,10 +10,10 @@
 
 /* Accepts a name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, the first not a dot. */
 bool name_is_safe(const char *name);
-/* Reads the value of an option as such a name, into a const char *. Rows of base/args.h use it. */
+/* Reads the value of an option as such a name, into a const char *. Used as the .read of rows. */
 int read_name(const struct arg *a, void *name_p);
 
-/* Writes a line, which says what is wrong and what is valid, to @why. Returns err. */
+/* Writes a line to @why that describes the mistake and the valid values. Returns err. */
 int fail(char *why, size_t size, int err, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 

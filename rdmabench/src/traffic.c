@@ -102,8 +102,8 @@ static int check_type(const struct traffic *t, char *why, size_t size)
 }
 
 /*
- * A side recognises its turn by the only request that is under way. Only completions wake a side
- * that sleeps.
+ * Checks a ping-pong. A side recognises its turn by the arrival of the one request that is under
+ * way. Only completions wake a side that sleeps, so the request must cause one.
  */
 static int check_pingpong(const struct traffic *t, char *why, size_t size)
 {
@@ -125,7 +125,10 @@ static int check_pingpong(const struct traffic *t, char *why, size_t size)
 	return 0;
 }
 
-/* A lost message shows in the numbers of messages, or in their immediates. */
+/*
+ * Checks that messages have numbers, in the payload or as immediates: lost messages are detected by
+ * them.
+ */
 static int check_numbers(const struct traffic *t, char *why, size_t size)
 {
 	for (uint32_t i = 0; i < t->pattern.n; i++) {
@@ -197,8 +200,9 @@ uint32_t traffic_recv_size(const struct traffic *t)
 }
 
 /*
- * Receives for messages that are on their way at the same time. An SRQ is refilled when fewer than two
- * thirds of its receives are posted. A single buffer stays in the cache.
+ * Returns the number of receives for messages that are on their way at the same time. An SRQ is
+ * refilled when fewer than two thirds of its receives are posted. For a single message, one buffer
+ * is used, which stays in the cache.
  */
 static uint32_t few_receives(uint64_t messages, uint64_t fit)
 {

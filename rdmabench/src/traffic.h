@@ -46,9 +46,9 @@ extern const char *const inject_names[]; /* by kind, NULL at the end */
 
 struct traffic {
 	uint8_t type; /* enum mlx5dvl_qp_type */
-	bool bidirectional; /* the server sends the same to the client */
+	bool bidirectional; /* the server sends the same traffic to the client */
 	bool check; /* every payload is generated and compared */
-	bool pingpong; /* the server answers each WRITE or SEND by the same */
+	bool pingpong; /* the server answers each WRITE or SEND by the same request */
 	uint8_t mtu; /* 1 to 5; 0: that of the port */
 	uint8_t qp_timeout; /* 4.096 us * 2^n */
 	uint8_t retries; /* repetitions after which a QP fails */
@@ -65,8 +65,7 @@ struct traffic {
 	uint32_t inline_max; /* payloads up to this many bytes are copied into the request */
 	uint32_t burst; /* batches between two pauses; 0: no pauses */
 	uint32_t burst_pause_us;
-	uint32_t moderation; /* about this many requests per completion; 1: each batch has a
-				completion */
+	uint32_t moderation; /* about this many requests per completion; 1: one per batch */
 	bool sleeps; /* sleeps on events of completion queues, instead of polling */
 	bool cm; /* QPs are connected by rdma_cm */
 	bool again; /* another run follows on the same server */
@@ -101,13 +100,17 @@ void traffic_init(struct traffic *t);
  */
 int traffic_check(struct traffic *t, char *why, size_t size);
 
-/* Returns the largest depth of so many QPs: their sends complete in one completion queue. */
+/*
+ * Returns the largest depth that so many QPs can have, because all their sends complete in one
+ * completion queue.
+ */
 uint32_t traffic_depth_max(uint32_t qps);
 /* Returns the number of blocks in a send queue for t->depth requests. */
 uint32_t traffic_sq_depth(const struct traffic *t);
 /*
- * Return the number of receives of a side with so many peers, and the bytes of each (0: receives need no
- * memory). The default number is what fits into 64 MiB, at most 1024, and in a ping-pong what suffices.
+ * traffic_rx_depth() returns the number of receives of a side with so many peers;
+ * traffic_recv_size() returns the bytes of each (0: receives need no memory). By default there are
+ * as many receives as fit into 64 MiB, at most 1024; in a ping-pong, as few as are sufficient.
  */
 uint32_t traffic_rx_depth(const struct traffic *t, uint32_t n_peers);
 uint32_t traffic_recv_size(const struct traffic *t);

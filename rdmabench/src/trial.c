@@ -15,7 +15,7 @@
 #include "text.h"
 
 #define OUTPUT_MAX (1 << 20)
-#define GRACE_NS (30 * NSEC_PER_SEC) /* time limit beyond that of the traffic */
+#define GRACE_NS (30 * NSEC_PER_SEC) /* engines must end so long after the traffic */
 
 /* A script that is being written. */
 struct script {
@@ -49,7 +49,7 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 	return true;
 }
 
-/* The engines of a point, and what they do. */
+/* The engines of a point: their processes and commands. */
 struct engines {
 	struct command command[COMMANDS_MAX];
 	struct process process[COMMANDS_MAX];
@@ -70,8 +70,8 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* Adds the traffic of a direction. @back: from the server to the client. If both ends use one port,
- * all traffic counts in both directions. */
+/* Adds the traffic of a direction. @back: from the server to the client. If both ends use the same
+ * port, all traffic is counted as sent and as received. */
 static void add_direction(struct measure *m, const struct command *e, bool back, double messages,
 	double bytes, double seconds)
 {
@@ -102,7 +102,10 @@ static void take_counters(struct measure *m, json_t *counters, double seconds)
 	m->counters = json_incref(counters);
 }
 
-/* Has the engine a rate, and sent nine tenths of what was due? */
+/*
+ * Returns true if the engine has a rate, and has sent at least nine tenths of the requests that
+ * were due.
+ */
 static bool keeps_up(const struct command *e, const json_t *sent)
 {
 	double missing = number(sent, "overdue_batches") * e->batch;
@@ -131,7 +134,7 @@ static bool add_report(struct measure *m, const struct command *e, json_t *o)
 	return sent;
 }
 
-/* Adds the latencies of a report to @all. They are damaged, or there are none: returns false. */
+/* Adds the latencies of a report to @all. Returns false if they are damaged or missing. */
 static bool take_latency(struct latrec_hist *all, const json_t *o)
 {
 	const json_t *latency = json_object_get(o, "latency_ns");
@@ -155,7 +158,9 @@ static const char *reason_of(const json_t *o)
 	return json_string_value(error ? error : json_array_get(json_object_get(o, "events"), 0));
 }
 
-/* Writes why a command has failed, unless an earlier one has. */
+/*
+ * Writes the reason why a command has failed to @why, unless that has the reason of an earlier one.
+ */
 static void explain(const struct command *e, const struct process *p, const json_t *o, char *why,
 	size_t size)
 {
@@ -171,8 +176,8 @@ static void explain(const struct command *e, const struct process *p, const json
 }
 
 /*
- * Adds the report of an engine that has ended, and with @latency its latencies to that. Returns
- * false, with the first reason, if it has failed.
+ * Adds the report of an engine that has ended, and its latencies to @latency, unless that is NULL.
+ * If the engine has failed, returns false, and @why has the reason of the first failure.
  */
 static bool take_report(struct measure *m, const struct command *e, const struct process *p,
 	struct latrec_hist *latency, char *why, size_t size)

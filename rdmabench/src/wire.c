@@ -138,7 +138,7 @@ static int read_message(struct wire_conn *c, struct wire_buf *body_p)
 			c->heard_ns = clock_ns();
 			return kind;
 		}
-		/* Reads no further than this message; later bytes wait in the socket. */
+		/* Reads only this message; later bytes stay in the socket. */
 		err = tcp_read(c->fd, c->in, want, &c->have);
 		if (err)
 			return err;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The TCP connection over which a server and a client agree on the traffic. Each message has a
- * header of 12 bytes (magic, version, kind, length of what follows). Numbers are little-endian:
+ * header of 12 bytes (magic, version, kind, length of the body). Numbers are little-endian:
  *
  *	client				server
  *	HELLO traffic
  *					WELCOME run, QPs, memory
  *	JOIN QPs, memory
  *					GO
- *	DONE what was sent		DONE		after a side has sent all
- *	RESULT what came		RESULT		after the other's DONE
+ *	DONE counts sent		DONE		after a side has sent all
+ *	RESULT counts received		RESULT		after the peer's DONE
  *
  * A busy side sends ALIVE every second. REFUSE, a line of text, may replace any other message.
  *
@@ -107,8 +107,8 @@ const char *wire_error(int err);
 /* The objects that one side offers to the other. */
 struct wire_side {
 	char run[WIRE_RUN_MAX]; /* name of the run, in WELCOME; "" in JOIN */
-	uint16_t cm_port; /* where the server listens with rdma_cm; 0: it does not */
-	uint64_t addr; /* address of its memory, which has one layout per QP */
+	uint16_t cm_port; /* port of rdma_cm at which the server listens; 0: none */
+	uint64_t addr; /* address of its memory, which has a struct layout per QP */
 	uint32_t qps;
 	struct mlx5dvl_qp_info qp[TRAFFIC_QPS_MAX];
 	uint32_t rkey[TRAFFIC_QPS_MAX]; /* rkey of each QP's part of the memory */
@@ -116,12 +116,12 @@ struct wire_side {
 
 /* The body of DONE and RESULT. */
 struct wire_tally {
-	uint64_t messages, bytes, elapsed_ns; /* sent (DONE), received (RESULT) */
+	uint64_t messages, bytes, elapsed_ns; /* of requests: sent (DONE), received (RESULT) */
 	uint64_t mismatches; /* wrong payloads */
-	uint64_t errors; /* completions with error, without flushed requests */
+	uint64_t errors; /* completions with error, except those of flushed requests */
 	int32_t first_error; /* -errno, or 0 */
 	uint32_t qps; /* only in DONE; 0 in RESULT */
-	uint64_t posted[TRAFFIC_QPS_MAX]; /* requests that have completed, per QP */
+	uint64_t posted[TRAFFIC_QPS_MAX]; /* requests of each QP that have completed */
 };
 
 size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t);
