@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench lat and bw beside perftest's programs, and those of ibverbs-utils, on the software HCA: what each measures, and the ratio.
+"""Compares rdmabench lat and bw with the programs of perftest and ibverbs-utils on the software HCA: their figures and the ratio.
 
     perftest.py RDMABENCH SOFTHCA-RUN [--only TEXT] [--rounds N] [--seconds S] [--mode MODE] [--turns]
 
-A round is a run of each; which is the first alternates. A row has the medians of the rounds, of the median latency of a run or
-of its average throughput, and the median of the rounds' ratios with its confidence interval (at least 95 %). Rounds end
-when the interval is narrower than 2 %, or after --rounds or --seconds. Both programs use the HCA in the same mode. Server and client
-have a processor each and, if this is permitted, real-time priority, so that other programs on the machine rarely interrupt them.
+A round is a run of each program; which of them is first alternates. The figure of a run is its median latency or its average
+throughput. A row contains each program's median over the rounds, and the median of the rounds' ratios with its confidence
+interval (at least 95 %). Rounds end when the interval is narrower than 2 %, or after --rounds or --seconds. Both programs use the
+HCA in the same mode. Server and client have a processor each and, if this is permitted, real-time priority, so that other programs
+on the machine rarely interrupt them.
 
-SENDs with events are compared with ibverbs-utils: the sides of ib_send_lat do not take turns then. Those programs print a mean round
-trip, so half of it is compared with our mean. Server and client share a processor, so that each message is slept for. With a
-processor each, a side may take the event of its send until the answer is there, and chance decides how often it sleeps.
+SENDs with events are compared with ibverbs-utils, because the sides of ib_send_lat do not alternate with events. Those programs
+print a mean round trip, and half of it is compared with the mean of rdmabench. Server and client share a processor, so that a side
+sleeps for each message. If each side had a processor, the answer might arrive while the side still takes the event of its send, and
+chance would decide how often it sleeps.
 
---turns counts in a capture (needs tshark) how many SENDs of a ping-pong come from another side than the SEND before.
+--turns counts in a capture (needs tshark) how many SENDs of a ping-pong come from another side than the previous SEND.
 """
 import argparse
 import math
@@ -58,7 +60,7 @@ def free_port():
 
 
 def placed(side, shared, priority):
-    """Returns a function for a new process. If a processor is not shared, each side has one, so that neither waits for the other."""
+    """Returns a function for a new process. Unless they share a processor, each side has its own, so that neither waits for the other."""
     cpus = sorted(os.sched_getaffinity(0))
 
     def place():
@@ -68,10 +70,10 @@ def placed(side, shared, priority):
 
 
 def one_pair(program, args, env=None, shared=False):
-    """Returns what the client prints, or None if it fails; a client that comes before the server listens tries again."""
+    """Returns the output of the client, or None if it fails. A client that starts before the server listens tries again."""
     run = [options.runner, "--fabric", f"perftest-{os.getpid()}", "--mode", options.mode]
     port = ["-p", str(free_port())]
-    env = {**os.environ, **(env or {})}  # of both: either may be the first of the fabric
+    env = {**os.environ, **(env or {})}  # for both: either may be the first process of the fabric
     server = subprocess.Popen([*run, *program, *args, *port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
                               preexec_fn=placed(0, shared, options.priority))
     try:
@@ -92,7 +94,7 @@ def one_pair(program, args, env=None, shared=False):
 
 
 def pair(program, args, shared):
-    """As one_pair(). perftest's programs sometimes fail or hang with -e ("Couldn't post send")."""
+    """Like one_pair(), but tries again, because perftest's programs sometimes fail or hang with -e ("Couldn't post send")."""
     for _ in range(20):
         out = one_pair(program, args, shared=shared)
         if out:
@@ -101,7 +103,7 @@ def pair(program, args, shared):
 
 
 def own_options(program):
-    """Returns options of the other program that make it do what ours does without options."""
+    """Returns the options that make the other program do the same as rdmabench does by default."""
     if "atomic" in program:
         return ["-F", "--atomic_type=FETCH_AND_ADD"]
     if "pingpong" in program:
@@ -131,7 +133,7 @@ def interval(values):
 
 
 def iterations(lat, events, size):
-    """Short runs: the figure of a run is a median, and runs differ more than the messages of one."""
+    """Returns the iterations of a run. Runs are short, because the figures of runs differ more than the messages of a run."""
     if size > 16384:
         return 100 if size > 262144 else 400
     return 2000 if not lat or events else 4000 if size > 1024 else 10000
@@ -157,7 +159,7 @@ def cell(program, both, ours, size):
 
 
 def turns():
-    """A run that fails counts up to there."""
+    """Counts SENDs in captures. If a run fails, its SENDs up to the failure are counted."""
     ours = [options.rdmabench, *SEND]
     for line in (["ib_send_lat"], ["ib_send_lat", "-e"], ["ibv_rc_pingpong", "-e"], ours, [*ours, "-e"]):
         more = [] if line[0] == ours[0] else own_options(line[0])
@@ -170,7 +172,7 @@ def turns():
 
 
 def priority():
-    """Returns the real-time priority of the programs, or 0 if there is none. This one's is higher: it starts and ends them."""
+    """Returns the real-time priority of the programs, or 0 if there is none. This program's is higher: it starts and ends them."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
     except PermissionError:

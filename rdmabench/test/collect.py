@@ -44,7 +44,7 @@ def native(tmp):
     files = [write(tmp / "s", "r1", 0, a), write(tmp / "s", "r1", 0, b), write(tmp / "s", "r1", 7, c)]
     o, err = collect(tmp / "s")
     assert figures_of(o) == expected(a + b + c) and not err and not o["skipped"], (o, err)
-    # Each file counts once, by whatever way it comes.
+    # Each file counts once, even if several paths lead to it.
     o, _ = collect(tmp / "s", tmp / "s" / "r1", files[0], files[1])
     assert figures_of(o) == expected(a + b + c)
     copy = tmp / "copy.jsonl"
@@ -79,7 +79,7 @@ def native(tmp):
 
 
 def damaged(tmp):
-    """Torn, empty, foreign and old files are skipped and reported, and the good one counts."""
+    """Incomplete, empty, foreign and old files are skipped and reported, and the good one counts."""
     good = write(tmp / "d", "r", 0, [5, 6])
     text = good.read_text()
     line = json.loads(text)
@@ -201,12 +201,12 @@ def remote(tmp):
     assert len(asked) == 5 and any(evil in argv for argv in asked), asked
     o, err = collect("--timeout", 1, "--host", "deaf", name)
     assert figures_of(o) == expected(mine) and "deaf: it does not answer" in err, (o, err)
-    # The same files, here and through ssh to this machine: they count once.
+    # The same files are read here and through ssh to this machine, and count once.
     o, _ = collect("--host", "one", here / "one" / name)
     assert figures_of(o) == expected(a)
     o, err = collect("--host", "one", "--no-local", name)
     assert figures_of(o) == expected(a)
-    # Three machines with ten samples each are thirty, although this machine is one of the three and has a name for ssh as well.
+    # Ten samples on each of three machines are thirty, although one of the three is this machine, which is also read through ssh.
     ten = {host: [rand.randrange(256) for _ in range(10)] for host in ("m1", "m2", "m3")}
     for host, samples in ten.items():
         (here / host).mkdir()

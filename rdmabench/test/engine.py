@@ -127,7 +127,7 @@ LATENCIES = "t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 9
 
 
 def ping_pong():
-    """Round trips: the server answers each message by the same; both sides have its latency, without the warm-up."""
+    """Round trips: the server answers each message by the same; both sides record the latency, without the warm-up."""
     for args in (["--op", "w"], ["--op", "w", "-s", 1], ["--op", "wi", "-s", 5000], ["--op", "s", "-e"], ["--op", "si", "-I", 0],
                  ["-c", "UC", "--op", "w", "-s", 3000], ["-c", "UC", "--op", "s", "-s", 8], ["-c", "UD", "--op", "si", "-e"]):
         for check in ([], ["--check"]):
@@ -233,7 +233,7 @@ def hw_ts():
         lines = [json.loads(p.read_text()) for p in pathlib.Path(d, "r").glob("*.jsonl")]
         assert len(lines) == 2 and all("time stamps of mlx5_0" in x["clock"] for x in lines), lines
         assert "hw_ts" not in report("--fork", "-n", 10)
-        # A message takes the link's latency at least; what comes after the stamp is not in it.
+        # A message takes at least the link's latency; the time after the stamp is not included.
         real = ["--topology", devices, "--link", "real"]
         o = report("--fork", "--hw-ts", "-n", 20, "-s", 64, "-t", 1, hca=["--fabric", FABRIC[1] + "-real", *real])
         assert o["latency_ns"]["min"] >= 3000000 - o["hw_ts"]["error_ns"], o
@@ -258,7 +258,7 @@ def all_sizes():
         assert all(o["status"] == 0 and o["mismatches"] == 0 for o in objects)
         server.p.communicate(timeout=HANG)
         assert server.p.returncode == 0
-        # The server waits for a client that does not come back as long as for a silent one.
+        # If a client does not come back, the server waits for it as long as for a silent client.
         server = Server("--timeout", 1)
         assert "/dev/full: No space" in run("-a", "-n", 10, "--json", "/dev/full", "-p", server.port, "127.0.0.1", status=1).stderr
         _, err = server.p.communicate(timeout=HANG)
@@ -302,7 +302,7 @@ def moderation():
         assert sent > t["depth"] * t["qp_num"] and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
         per = min(100, t["depth"] - t["depth"] % t["send_batch"])
         assert o["latency_ns"]["samples"] <= sent / (per // t["send_batch"] * t["send_batch"]) + t["qp_num"], o
-        if args == timed:  # the last ones, whose end is waited for otherwise, have no latency
+        if args == timed:  # the last batches, which another request completes, have no latency
             assert o["latency_ns"]["samples"] * 100 <= sent, o
         if t["iterations"]:
             assert sent == 1000 * t["qp_num"] and o["latency_ns"]["samples"] > 0, o
@@ -325,7 +325,7 @@ def sleeps():
     # With one request at a time each completion is awaited by its event, even if it is there at once.
     o = report("--fork", "-e", "-t", 1, "--op", "r", "-n", 300)
     assert o["wakeups"] == o["sent"]["messages"] == 300, o
-    # Many QPs without receives do not keep a side that sleeps from the device, which it needs to arm its queues.
+    # Many QPs that find no receive do not prevent a side that sleeps from arming its queues.
     o = report("--fork", "-e", "-q", 256, "-t", 8, "-l", 4, "-r", 16, "--recv-batch", 8, "-D", ".1", "--op", "s", "-s", 64)
     assert o["errors"] == 0 and o["counters"].get("rnr_nak_retry_err", 0) < 20 * o["sent"]["messages"], o
 
@@ -395,7 +395,7 @@ def placed():
                        env={"HWLOC_XMLFILE": f.name, "HWLOC_THISSYSTEM": "1"})
             assert says in o["error"] if says else o["place"] == {"cpus": str(near), "nodes": "0"}, o
     for args in (["--cpu", "4000"], ["--cpu", "x"], ["--numa", "900"], ["--cpu", "0-4000"]):
-        # A server says so before a client comes, and a client before there is a server.
+        # A server reports this before a client comes, and a client before there is a server.
         for role, where in (("client", ["--fork"]), ("server", ["--wait", 5]), ("client", ["127.0.0.1"])):
             o = report(*args, *where, status=2)
             assert "give near or some of " in o["error"] and o["role"] == role, o
@@ -441,7 +441,7 @@ def stats():
             if f.endswith(".jsonl"):
                 line = json.loads(pathlib.Path(tmp, "s", "r1", f).read_text())
                 assert line["run"] == "r1" and line["latency_samples"] == 100, line
-        # 100 completions of batches of 4: two windows of ten, five are not seen.
+        # 100 requests in batches of 4 give 25 samples: two windows of ten; the last five are not written.
         path = pathlib.Path(tmp, "old")
         run("--fork", "-n", 100, "-l", 4, "--stats-file", path, "--compat")
         text = path.read_text().splitlines()
@@ -454,13 +454,13 @@ def stats():
         for option in "--stats-dir", "--stats-file":  # before anything is sent
             o = report("--fork", "-n", 10, option, "/nowhere/x", status=1)
             assert "/nowhere/x: No such file" in o["error"] and "events" not in o, o
-        os.mkdir(tmp + "/x.jsonl")  # in the place of the second file
+        os.mkdir(tmp + "/x.jsonl")  # a directory that has the name of the second file
         o = report("--fork", "-n", 10, "--stats-file", tmp + "/x", status=1)
         assert "Is a directory" in o["events"][0], o
 
 
 def incast():
-    """Two clients at the same time; both use the server's name of the run."""
+    """Two clients at the same time; both use the name that the server gives the run."""
     server = Server("--hosts", "2", "--run", "many")
     args = ["-p", server.port, "-n", 200, "--check", "--op", "s", "-s", 500, "--json", "-", "127.0.0.1"]
     clients = [start(*args) for _ in range(2)]
@@ -480,8 +480,8 @@ cd "HOSTS/$2" && exec sh -c "$3"
 
 
 def machines():
-    """Three machines (each a host name, a device and a file system of its own): incast, and what all have measured."""
-    if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # host names are root's
+    """Three machines (each a host name, a device and a file system of its own): incast, and the merge of their measurements."""
+    if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # only root may change the host name
         os.environ["RDMABENCH_NAMESPACE"] = "1"
         if subprocess.run(["unshare", "-Ur", "true"], stderr=subprocess.DEVNULL).returncode:
             print("skipped: this user may have no namespaces")
@@ -512,7 +512,7 @@ def machines():
         reports.append(json.loads(out))
     assert [r["device"] for r in reports] == ["mlx5_0", "mlx5_1", "mlx5_2"] and all(r["mismatches"] == 0 for r in reports)
     assert reports[0]["received"]["messages"] == 1000 and {r["run"] for r in reports} == {"incast"}, reports
-    # Each machine has files of its own; all are collected from one of them, the one that is off is named.
+    # Each machine has its own files. One machine collects those of all, and names the machine that is off.
     files = [sorted(p.name for p in pathlib.Path(tmp, h, "stats", "incast").iterdir()) for h in ("alpha", "beta", "gamma")]
     assert all(len(f) == 2 and f[0].startswith(h + "-") for f, h in zip(files, ("alpha", "beta", "gamma"))), files
     r = support.run(exe, "collect", "--json", "-", "--run", "incast", "--host", "beta", "--host", "gamma", "--host", "delta",
@@ -555,7 +555,7 @@ def strangers():
                say(header.pack(0x424d4452, VERSION, 1, 1000) + b"slow")]
     run("-p", server.port, "-n", 10, "--timeout", 60, "127.0.0.1")
     _, err = server.end()
-    assert err.count("refused 127.0.0.1") >= 5, err  # the silent ones need not be given up
+    assert err.count("refused 127.0.0.1") >= 5, err  # the server need not have given up the silent ones
     del sockets
 
 
@@ -621,7 +621,7 @@ def bad():
 
 
 def faults():
-    """Errors of the device are counted, named and end in status 1; the other QPs go on."""
+    """Errors of the device are counted, named and end in status 1; the other QPs continue."""
     fault = {"SOFTHCA_FAULTS": "opcode=write nth=100 action=error syndrome=remote_access"}
     o = report("--fork", "-n", 200, "-q", 2, "-s", 64, "-t", 16, status=1, env=fault)
     assert o["errors"] == 1 and "Permission denied" in o["events"][0], o
@@ -690,7 +690,7 @@ def larger():
         hca = ["--topology", devices, "--link", "real"]
         sizes, batches = (1024, 8192, 65536), (1, 16, 64)
 
-        def shortest(size, batch):  # of as many as make about 2 MiB, as a busy machine prolongs some
+        def shortest(size, batch):  # of about 2 MiB of messages, because a busy machine delays some
             n = max(1, min(50, (1 << 21) // (size * batch))) * batch
             return report("--fork", "-n", n, "-s", size, "-l", batch, "-t", batch, hca=hca)["latency_ns"]["min"]
 
@@ -710,7 +710,7 @@ def virtual(devices, *args, what="engine", env=None):
 
 
 def delayed():
-    """A link with a latency of 50 us. A result travels back. Batches of a rate and pauses are due at exact times."""
+    """A link with a latency of 50 us. A result takes this time twice. With a rate, or with pauses, batches are due at exact times."""
     with topology("name=mlx5_0 link=ib rate_mbps=1000000 latency_ns=50000\n") as devices:
         for what, op, ways in (("engine", "w", 1), ("engine", "s", 1), ("lat", "w", 1), ("lat", "s", 1), ("lat", "a", 2)):
             o = virtual(devices, "-n", 100, "--op", op, *(["-t", 1] if what == "engine" else []), what=what)

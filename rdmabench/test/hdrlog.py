@@ -56,7 +56,7 @@ def decode(text):
 
 
 def read(text):
-    """[(tag, start, length, maximum in nanoseconds, histogram)] of a log. HdrHistogram passes over lines that begin before it."""
+    """[(tag, start, length, maximum in nanoseconds, histogram)] of a log. HdrHistogram ignores lines before StartTime."""
     lines = text.splitlines(keepends=True)
     head = re.sub(r"with [^,]*", "with X", "".join(lines[:4]))
     assert re.sub(r": \d+\.\d{3} (.*), 20\S*Z", r": N \1, D", head) == HEAD, head
@@ -76,7 +76,7 @@ def lowest(value):
 
 
 def reference(figures, java, jar):
-    """The processor adds the histograms of the tag; each row has how many values are at most this one."""
+    """The processor adds the histograms of the tag; each row contains the number of values that are not above its own."""
     log, wanted = "", {}
     for planted in ({}, {0: 3, 1: 1}, {5: 2, 6: 1, 8: 1, 11: 7}, {255: 1, 256: 2, 257: 300, 258: 1}, {3**k: 99 - k for k in range(39)}):
         args = [str(x) for pair in planted.items() for x in pair]

@@ -80,7 +80,7 @@ def served(tmp):
 
 
 def lost(tmp):
-    """A machine that is lost ends the search with the reason; when it is back, the search goes on."""
+    """A machine that is lost ends the search with the reason; when it is back, the search can be resumed."""
     with hosts.Network(runner, topology="mtu=1024") as machines:
         a, b = machines
         env = stand_in(tmp, machines)
@@ -89,7 +89,7 @@ def lost(tmp):
         support.run(*command, "--measurements", 1, env=env)
         before = (tmp / "log" / "journal.jsonl").read_text()
         (tmp / b.name).unlink()
-        r = support.run(*command, "--measurements", 1, "--resume", env=env)  # other limits do not measure anything
+        r = support.run(*command, "--measurements", 1, "--resume", env=env)  # with this limit nothing is measured
         assert (tmp / "log" / "journal.jsonl").read_text() == before, r
         r = support.run(*command, "--resume", env=env, status=1)
         assert f"an engine on {b.name} failed: ssh does not reach it" in r.stderr and "--resume" in r.stderr, r.stderr
@@ -108,7 +108,7 @@ def rdma_cm(tmp):
             said = hosts.pair(a, b, *map(str, [exe, *line, "-R", "-n", 30, "-p", port, "--json", "-"]), port=port)
             for o in (json.loads(x) for text in said for x in text.splitlines() if x.startswith("{")):
                 assert o["traffic"]["rdma_cm"] and o["errors"] == o["mismatches"] == 0, o
-            assert o["sent"]["messages"] >= 30, o  # the client's
+            assert o["sent"]["messages"] >= 30, o  # of the client
 
 
 cases = [by_ssh, served, lost, rdma_cm]

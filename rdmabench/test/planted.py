@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench search on engines, for what is planted in the software HCA.
+"""rdmabench search runs engines and finds anomalies that are planted in the software HCA.
 
     planted.py corner|conditions RDMABENCH SOFTHCA-RUN CLOCK
 
 Engines and links are in virtual time (CLOCK is preloaded), so neither the machine nor its load matters.
 
-corner: the HCA pauses its link the more the nearer a point is to a corner of the space.
+corner: the HCA pauses its link the more, the nearer a point is to a corner of the space.
 The long form (SOAK) compares annealing with random search over 30 seeds, which takes half an hour: the median of their tries
 is 58 for annealing and 112.5 for random search. The short form checks that annealing reaches the corner if only two of the four
 relevant properties vary.
 
-conditions: three anomalies, by a fault rule and the link model, whose conditions are one, two and three parameters, are
-found exactly. The long form allows for wrong measurements, and so makes more of them.
+conditions: the search finds the exact conditions (on one, two and three parameters) of three anomalies, which a fault rule and the
+link model cause. The long form allows for wrong measurements, and therefore makes more measurements.
 """
 import concurrent.futures
 import json
@@ -28,7 +28,7 @@ HANG = 3600  # seconds
 SEEDS = 30
 TRIES = 400  # at most, per search
 AT_ONCE = 2  # searches, each in a fabric of its own
-# A batch of 64 large messages takes 6.7 ms, all else less than 2 ms, and a fetch-and-add half a second if it is delayed. The
+# A batch of 64 large messages takes 6.7 ms, other batches less than 2 ms, and a delayed fetch-and-add half a second. The
 # link is paused for 32 % of the time if batch, size and places are the largest, else for at most 27 %.
 PLANTED = "name=mlx5_0 link=ib rate_mbps=10000 latency_ns=100000 pauses=90\n"
 NEVER, LIMIT = 1000000, 295000  # microseconds of pauses per second
@@ -63,7 +63,7 @@ def climbs(tmp):
     found = o["anomalies"][0]
     assert found["anomaly"] == "pauses", o
     traffic = found["point"]["Traffics"][0]
-    # Near what the HCA has planted.
+    # The point is near the planted corner.
     assert traffic["requests"][0]["size"] >= 4096 and traffic["requests"][0]["places"] >= 2, traffic
     return f"after {found['try'] + 1} tries"
 

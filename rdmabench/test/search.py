@@ -30,7 +30,7 @@ def run(*args, prefix=(), **kw):
     return support.run(*prefix, exe, "search", *args, **kw)
 
 
-SMALL = ["--fix=0.qp_num=4", "--fix=1.qp_num=4", "--fix=0.events=1", "--fix=1.events=1"]  # engines start soon, and sleep
+SMALL = ["--fix=0.qp_num=4", "--fix=1.qp_num=4", "--fix=0.events=1", "--fix=1.events=1"]  # engines start quickly, and sleep
 
 
 def search(log, *args, **kw):
@@ -39,7 +39,7 @@ def search(log, *args, **kw):
 
 
 def read_result(path):
-    """The blocks of a result file: JSON, counters, the six with source and judgement, latency."""
+    """The blocks of a result file: JSON, counters, the six counters with source and anomaly, latency."""
     first, rest = path.read_text().split("\n", 1)
     assert set(json.loads(first)) == {"Traffics"}, first
     assert rest.startswith("\n") and rest.endswith("\n\n"), path
@@ -90,7 +90,7 @@ def layout(tmp):
     script = log / "reproduce" / "0.sh"
     assert os.access(script, os.X_OK) and script.read_text().startswith("#!/bin/sh\n")
     assert subprocess.run(["sh", "-n", script]).returncode == 0
-    # The same seed, the same search; another seed, another.
+    # The same seed gives the same search, another seed another one.
     again = tmp / "again"
     search(again, "--model", "corner", "--anomalies", 2, "--tries", 2000)
     same_tree(log, again)
@@ -179,7 +179,7 @@ def keep(tmp):
     (outside / "kept").write_text("kept")
     shutil.rmtree(log / "result")
     (log / "result").symlink_to(outside)
-    search(log, *args, "--force")  # the link goes, not what it leads to
+    search(log, *args, "--force")  # the link is removed, not its target
     assert (outside / "kept").exists() and not (log / "result").is_symlink()
     foreign = tmp / "foreign"
     (foreign / "result").mkdir(parents=True)
@@ -283,7 +283,7 @@ def dry_run(tmp):
 
 @contextlib.contextmanager
 def member(fabric):
-    """A process that keeps the fabric."""
+    """A process that keeps the fabric alive."""
     p = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
                           "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -319,7 +319,7 @@ def interrupted(tmp):
     shutil.rmtree(log)
     search(log, *args[2:], "-D", ".1", prefix=prefix)
     journal = (log / "journal.jsonl").read_text().splitlines(keepends=True)
-    (log / "journal.jsonl").write_text("".join(journal[:2]))  # the second was not over
+    (log / "journal.jsonl").write_text("".join(journal[:2]))  # as if the second measurement had not ended
     old = next((log / "stats" / "1").glob("*-client.jsonl"))
     old.rename(old.with_name("old-client.jsonl"))
     search(log, *args[2:], "-D", ".1", "--resume", prefix=prefix)
@@ -354,7 +354,7 @@ def dead(tmp):
 
 
 def unplugged(tmp):
-    """The search ends with the engines' reason if the device fails, and goes on when that works again."""
+    """The search ends with the engines' reason if the device fails, and can be resumed when the device works again."""
     fabric, log = f"rdmabench-search-{os.getpid()}-unplugged", tmp / "unplugged"
     ctl = [pathlib.Path(runner).with_name("softhcactl"), "-f", fabric, "link", "mlx5_0"]
     line = [runner, "--fabric", fabric, exe, "search", "--log", log, "--json", "-", "--tries", "1000", "-D", ".05", "--gbps", "0", "--packets", "0",
@@ -375,7 +375,7 @@ def unplugged(tmp):
 
 
 def counted(tmp):
-    """Measurements of a good point, between which others fail, count, and are made within the limit of measurements."""
+    """If a point fails, the last good point is measured again. These measurements are counted, too, and obey the limit."""
     own, runs, log = tmp / "rdmabench", tmp / "runs", tmp / "counted"
     shutil.copy(exe, own)
     (tmp / "half").write_text(f"""#!/bin/sh
@@ -431,7 +431,7 @@ def engine(tmp):
 
 
 def inject(tmp):
-    """With --inject events are tried."""
+    """With --inject, the search tries injected events."""
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
                "--fix=0.inject_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
     assert o["failures"] == 0, o
@@ -441,7 +441,7 @@ def inject(tmp):
 
 
 def rates(tmp):
-    """A rate is no lack of throughput, unless the traffic does not keep up with it; a resumed search judges the same."""
+    """Traffic with a rate lacks throughput only if it does not keep up with the rate; a resumed search decides the same."""
     for rate, anomaly, seconds in (1, "0", ".2"), (1000000000, "-2", ".1"):
         args = ["--tries", 1, "-D", seconds, f"--fix=0.rate={rate}", "--fix=1.direction=none", "--fix=0.qp_type=RC", "--fix=0.process_num=1",
                 "--fix=0.send_batch=1", "--fix=0.bidirectional=0", "--fix=0.burst=0", "--tx-pause", 1000000, "--rx-pause", 1000000, "--gbps", 10000,
@@ -454,7 +454,7 @@ def rates(tmp):
 
 
 def late(tmp):
-    """Contention on a slow link is found by the latency alone: 16 messages of 32 KiB need at least 200 ms, whoever waits for a core."""
+    """Contention on a slow link is found by the latency alone: 16 messages of 32 KiB need at least 200 ms."""
     fixed = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none", "0.events=1", "0.inline=220", "0.qp_num=1",
              "0.tx_depth=16", "0.send_batch=1", "0.qp_type=RC", "0.request0.op=w", "0.request0.places=1", "0.bidirectional=0",
              "0.control=none", "0.rate=0", "0.cq_mod=1", "0.request0.size=64,32768"]
@@ -481,7 +481,7 @@ def wide(tmp):
 
 
 def directions(tmp):
-    """Between two devices the directions differ: in the counters of the first one, and in the places of clients and servers."""
+    """Between two devices the directions differ: in the counters of the first device, and in the devices of clients and servers."""
     fixed = ["--fix=0.process_num=1", "--fix=1.process_num=1", "--fix=0.bidirectional=0", "--fix=1.bidirectional=0",
              "--fix=0.requests=1", "--fix=1.requests=1", "--fix=0.request0.op=s", "--fix=1.request0.op=s"]
     for way, first, second in (("none", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", None),

@@ -49,7 +49,7 @@ def run_cases(cases, wanted):
 
 
 def until(process, true):
-    """Returns when true() is. Waits for the end of the process, which is a failure, and looks from time to time."""
+    """Returns once true() returns true, which is checked from time to time. Fails if the process ends before that."""
     end = os.pidfd_open(process.pid)
     try:
         while not true():

@@ -184,8 +184,9 @@ TEST(a_known_anomaly_is_not_tried_again)
 }
 
 /*
- * Pauses where there are 4 QPs; with UD too little throughput as well. Points that are drawn to show
- * the conditions enough cannot be measured: each `fail`-th one.
+ * Points with 64 QPs have pauses; with UD they have too little throughput instead. Every
+ * `fail`-th of the points that are drawn to show that the conditions are sufficient cannot be
+ * measured.
  */
 struct drawn {
 	uint32_t fail, drawn;
@@ -200,11 +201,14 @@ static int drawn_points_fail(void *arg, const struct explore_ask *ask, struct me
 	*m_p = (struct measure){.v = {[MEASURE_TX_GBPS] = slow ? 1 : 100,
 					[MEASURE_TX_PAUSE] = many && !slow ? 5000 : 0}};
 	if (ask->what && !strcmp(ask->what, "drawn") && d->fail)
-		return d->drawn++ / 3 % d->fail ? 0 : -EIO; /* a point is given up after three */
+		return d->drawn++ / 3 % d->fail ? 0 : -EIO; /* a point may fail three times */
 	return 0;
 }
 
-/* Points that cannot be measured do not show that the conditions are enough. Others are drawn for them. */
+/*
+ * Points that cannot be measured do not show that the conditions are sufficient. Other points are
+ * drawn in their place.
+ */
 TEST(what_cannot_be_decided_shows_nothing)
 {
 	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
@@ -219,7 +223,7 @@ TEST(what_cannot_be_decided_shows_nothing)
 	CHECK(r.n == 1 && r.found[0].whole);
 }
 
-/* Conditions that are not shown to be enough hide no other anomaly. */
+/* Conditions that were not shown to be sufficient do not hide other anomalies. */
 TEST(only_shown_conditions_exclude)
 {
 	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
@@ -237,7 +241,10 @@ TEST(only_shown_conditions_exclude)
 	CHECK(kinds[-ANOMALY_PAUSE] && kinds[-ANOMALY_THROUGHPUT]);
 }
 
-/* The space has twelve points. Three of them have an anomaly, whose conditions are not shown. */
+/*
+ * The space has twelve points. Three of them have an anomaly, whose conditions are not shown to be
+ * sufficient.
+ */
 TEST(the_point_of_an_anomaly_is_found_once)
 {
 	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
@@ -295,7 +302,7 @@ static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct me
 	return model_measure(MODEL_CORNER, arg, ask->point, m_p);
 }
 
-/* No method varies a fixed parameter, and it is no feature. */
+/* No method varies a fixed parameter, and the parameter never becomes a condition. */
 TEST(what_is_fixed_stays)
 {
 	char why[200];
@@ -348,7 +355,7 @@ TEST(failures_are_passed_over)
 	CHECK(r.n == 1 && r.failures > 0 && r.failures <= l.n / 3);
 }
 
-/* All measurements count, whatever they are for. */
+/* All measurements count, whatever their purpose is. */
 TEST(measurements_end_the_search)
 {
 	for (uint32_t most = 1; most < 400; most += 7) {
@@ -394,7 +401,7 @@ static int name_and_measure(void *arg, const struct explore_ask *ask, struct mea
 	return 0;
 }
 
-/* Measurements of a candidate that is refuted have a place of their own. */
+/* Measurements have unique names, even those of candidates that are refuted. */
 TEST(each_measurement_has_a_name)
 {
 	static struct names names;
@@ -430,7 +437,7 @@ static int measure_twice(void *arg, const struct explore_ask *ask, struct measur
 	return fails ? -EIO : model_measure(MODEL_CORNER, usual(), ask->point, m_p);
 }
 
-/* Measurements that the function adds count. */
+/* Measurements that the function reports in `others` count, too. */
 TEST(other_measurements_count)
 {
 	for (uint32_t most = 1; most < 400; most += 7) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search on planted anomalies: of its methods the tries until the first one, of its decisions how
- * often they are wrong when measurements are.
+ * The search on planted anomalies: the number of tries that each method needs until the first
+ * anomaly, and how often decisions are wrong if some measurements are wrong.
  */
 #include <stdlib.h>
 
@@ -21,18 +21,18 @@ struct condition {
 };
 
 enum shape {
-	FLAT, /* throughput is the same everywhere else */
-	SLOPE, /* it falls with each condition, and with the distance from it */
-	DECEPTIVE, /* it falls away from the anomaly */
+	FLAT, /* throughput is the same everywhere */
+	SLOPE, /* throughput falls towards the anomaly */
+	DECEPTIVE, /* throughput falls away from the anomaly */
 };
 
 struct landscape {
 	const char *name;
 	enum shape shape;
 	double flips; /* share of measurements that are wrong */
-	double spread; /* of throughput, relative */
+	double spread; /* of the measured throughput, relative */
 	double drift; /* throughput that is lost over a thousand measurements, relative */
-	bool busy; /* now and then ten measurements are bad, wherever they are made */
+	bool busy; /* 9 of 200 measurements show the anomaly at any point */
 	struct condition region[REGIONS][CONDITIONS];
 	/* State of a run. */
 	uint64_t rand;
@@ -113,7 +113,10 @@ static bool inside(const struct landscape *l, const struct point *p)
 	return false;
 }
 
-/* From 0 to 1: the share of throughput that is lost near the first region, or away from it. */
+/*
+ * Returns the share, from 0 to 1, of throughput that is lost near the first region, or away from
+ * it.
+ */
 static double badness(const struct landscape *l, const struct point *p)
 {
 	double sum = 0, n = 0;
@@ -189,8 +192,9 @@ TEST(the_default_is_never_much_slower)
 }
 
 /*
- * Draws conditions for the first values or the last ones of ordered parameters, for at most half of
- * them. Returns the share of all combinations that fit; some of these are not valid.
+ * Draws conditions on ordered parameters. Each requires the first or the last values of its
+ * parameter, at most half of them. Returns the share of all combinations that fit; some
+ * combinations are not valid points.
  */
 static double draw_corner(struct landscape *l, unsigned n, uint64_t *rand)
 {
@@ -230,8 +234,9 @@ static double share_inside(const struct landscape *l, uint64_t *rand)
 }
 
 /*
- * Draws a landscape. A random point hits the region of a slope with a probability of less than 1/2000:
- * the walk gains nothing where a random point hits sooner than the walk arrives.
+ * Draws a landscape. A random point hits the region of a slope with a probability of less than
+ * 1/2000. If it hit more often, it would do so before annealing reaches the region, and annealing
+ * would gain nothing.
  */
 static void draw_landscape(struct landscape *l, enum shape shape, uint64_t seed)
 {
@@ -248,7 +253,7 @@ static void draw_landscape(struct landscape *l, enum shape shape, uint64_t seed)
 	} while (shape == SLOPE ? share > .0005 || share < .0002 : share < .002);
 }
 
-/* Hold-out landscapes: nobody has chosen them, and the method was not tuned by them. */
+/* These landscapes are drawn at random, and the methods were not tuned on them. */
 TEST(the_default_on_drawn_landscapes)
 {
 	uint64_t last = getenv("SOAK") ? 42 : 3;
@@ -284,7 +289,10 @@ static void print_found(void)
 	}
 }
 
-/* Returns in how many seeds exactly the planted conditions were found, and nothing else. */
+/*
+ * Returns the number of seeds with which exactly the planted conditions were found, and nothing
+ * else.
+ */
 static int exact(const struct landscape *l, uint32_t tries)
 {
 	int n = 0;
@@ -325,8 +333,9 @@ TEST(conditions_are_found_exactly)
 }
 
 /*
- * Values that are valid at some points only: datagrams up to the MTU, and the largest depth with up to
- * 256 QPs. They are tried at other points than the others, which may lack a condition.
+ * Values that are valid at some points only: datagrams up to the MTU, and the largest depth with up
+ * to 256 QPs. Such values are tried at other points than the remaining values, and these points may
+ * violate a condition.
  */
 TEST(values_that_are_not_valid_everywhere)
 {
@@ -363,8 +372,8 @@ static void draw_region(struct landscape *l, uint64_t *rand)
 }
 
 /*
- * Are these conditions of the landscape, and no others? Each point that fits one of the two sets fits
- * the other, and no parameter is named that is not planted.
+ * Returns true if these are exactly the conditions of the landscape: each point that fits one of
+ * the two sets fits the other, and only planted parameters are named.
  */
 static bool mean_the_same(const struct landscape *l, const struct feature_set *f, uint64_t *rand)
 {
@@ -396,7 +405,7 @@ static bool mean_the_same(const struct landscape *l, const struct feature_set *f
 	return fit > 0;
 }
 
-/* Landscapes that nobody has chosen. */
+/* The conditions of landscapes that are drawn at random. */
 TEST(drawn_landscapes)
 {
 	int found = 0, right = 0;

@@ -84,7 +84,10 @@ TEST(every_value_can_be_fixed)
 	}
 }
 
-/* The values of a parameter, like "1,4"; they are also what space_json() has. */
+/*
+ * Checks that a parameter has the values @want, like "1,4", and that space_json() lists them if
+ * they were changed.
+ */
 static void check_values(const struct space *s, unsigned dim, const char *want)
 {
 	char name[SPACE_NAME], value[SPACE_NAME], text[300];
@@ -141,7 +144,7 @@ TEST(values_are_restricted_and_added)
 	}
 }
 
-/* A value that no point can have is left out: the narrower parameter decides. */
+/* A value that no point can have is left out: the parameter with fewer values decides. */
 TEST(values_that_go_with_no_others_are_left_out)
 {
 	static const struct {
@@ -491,7 +494,7 @@ TEST(rules_are_as_documented)
 	CHECK_EQ(judge(0, 0, 2000, 0, 1001), ANOMALY_PAUSE);
 }
 
-/* Traffic that keeps up with its rate has no throughput to miss. */
+/* Traffic that keeps up with its rate does not lack throughput. */
 TEST(a_rate_is_no_lack_of_throughput)
 {
 	struct measure m = {.v = {[MEASURE_TX_GBPS] = 1}};
@@ -524,7 +527,7 @@ TEST(energy_has_three_parts)
 	CHECK(measure_energy(&m, &r) == 1.75);
 	m.latency.v[STATS_P99] = 5000;
 	CHECK(measure_energy(&m, &r) == 2.25);
-	/* Throughput that cannot be an anomaly has no part. */
+	/* If throughput has no limit, it adds nothing. */
 	r = (struct rules){0};
 	CHECK(measure_energy(&m, &r) == .25);
 	m.v[MEASURE_TX_GBPS] = 2;

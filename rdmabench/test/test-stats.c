@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading of statistics files: good ones, torn ones, foreign ones, and noise. */
+/* Reading of statistics files: good ones, incomplete ones, foreign ones, and noise. */
 #include <errno.h>
 
 #include "support/test.h"

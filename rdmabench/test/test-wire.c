@@ -105,7 +105,7 @@ TEST(strangers_are_refused)
 	CHECK_EQ(expect(WIRE_GO, &b), -EBADMSG);
 }
 
-/* A peer that sends a byte now and then times out like a peer that sends nothing. */
+/* A peer that sends single bytes with long pauses times out like a peer that sends nothing. */
 TEST(slow_peers_are_given_up)
 {
 	struct wire_buf b;
@@ -284,7 +284,7 @@ TEST(traffic_comes_back)
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
 }
 
-/* Only what both sides can follow is a ping-pong. */
+/* Traffic that is not possible as a ping-pong is refused. */
 TEST(pingpongs_are_checked)
 {
 	static const struct {

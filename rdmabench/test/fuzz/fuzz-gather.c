@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: a statistics file, which rdmabench collect reads from a directory and as the output of
- * another machine. The first byte has the options, the rest is the file. Files that are read twice
- * count once, figures are in order, and what is printed is read back the same.
+ * another machine. The first byte contains the options, the rest is the file. Files that are read
+ * twice count once, figures are in order, and printed figures are read back unchanged.
  */
 #include <math.h>
 #include <stdlib.h>

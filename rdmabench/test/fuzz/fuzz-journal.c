@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: the journal of a search that is resumed. If the first byte is odd, a right header is
- * put before the rest. Measurements that are replayed come back if one more is written behind them.
+ * libFuzzer: the journal of a search that is resumed. If the first byte is odd, a valid header is
+ * put before the rest. After another measurement was appended, all measurements are replayed
+ * unchanged.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -23,7 +24,7 @@ struct replayed {
 };
 
 static struct space space;
-static const struct point point; /* the first value of each parameter */
+static const struct point point; /* has the first value of each parameter */
 static const struct explore_ask ask = {.purpose = PURPOSE_TRY, .point = &point};
 static char dir[] = "/tmp/fuzz-journal-XXXXXX";
 static int journal = -1;

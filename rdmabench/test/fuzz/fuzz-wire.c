@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: what a peer of rdmabench sends. The first byte says which message is awaited, and
- * whether a right header is put before the rest; two more are the number of QPs. A body that is
- * accepted comes back if it is written again.
+ * libFuzzer: the messages of a peer of rdmabench. The first byte selects the message that is
+ * awaited, and whether a valid header is put before the rest; the next two bytes are the number of
+ * QPs. A body that is accepted is written again, which gives the same bytes.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -93,7 +93,7 @@ static void take_body(enum wire_kind kind, uint32_t qps, const struct wire_buf *
 	free(copy);
 }
 
-/* The peer sends and goes. */
+/* The peer sends, and closes the connection. */
 static void send_all(int fd, enum wire_kind kind, bool header, const uint8_t *data, size_t size)
 {
 	static struct wire_conn peer;
