@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Searches the index of the site: names first, then what is said of them. "/" goes to the field, Enter to the first result.
+// Searches the index of the site, first the names, then the summaries. "/" moves to the field, Enter opens the first result.
 "use strict";
 
 /* Smaller is better; -1: a word is neither in the name nor in the summary. */

@@ -4,9 +4,9 @@
     gdb -x layers.py -p PID
     (gdb) info copyrpc | delegrpc | shmipc | flux | tent | softhca    [EXPRESSION]
 
-EXPRESSION is the address of an object (docs/observability.md names the types). Without it the command shows the
+EXPRESSION is the address of an object (docs/observability.md names the types). Without EXPRESSION the command shows the
 objects that it finds: it follows the variables of all frames of all threads, and the static variables of their files.
-The libraries need debug information; nothing is called in the process.
+The libraries need debug information. No function of the process is called.
 """
 import gdb
 
@@ -23,7 +23,7 @@ def table(head, rows):
 
 
 def linked(first, member):
-    """The elements of a list that ends with NULL; damaged memory may hold a circle."""
+    """The elements of a list that ends with NULL; in damaged memory the list may be a cycle."""
     seen = set()
     while first and int(first) not in seen:
         seen.add(int(first))
@@ -49,7 +49,7 @@ def struct_of(kind):
 
 
 class Search:
-    """Finds pointers to structs of a name among the variables of a process."""
+    """Finds structs of the given names by the variables of a process."""
 
     def __init__(self, names):
         self.names = names
