@@ -48,7 +48,7 @@ static int open_channel(struct side *s, uint32_t qps, char *why)
 	c->ids = calloc(qps, sizeof(struct rdma_cm_id *));
 	c->channel = rdma_create_event_channel();
 	if (!c->ids || !c->channel || fcntl(c->channel->fd, F_SETFL, O_NONBLOCK))
-		return said(why, "no channel of events", c->ids ? -errno : -ENOMEM);
+		return said(why, "no event channel", c->ids ? -errno : -ENOMEM);
 	return 0;
 }
 
@@ -253,7 +253,7 @@ static int find_path(struct peer *p, struct rdma_cm_id *id, char *why)
 		return err;
 	if (!id->verbs || strcmp(id->verbs->device->name, device) != 0)
 		return fail(why, WIRE_TEXT_MAX, -ENODEV,
-			"rdma_cm: the way to %.60s does not begin at %.40s: give another address or "
+			"rdma_cm: the path to %.60s does not begin at %.40s: give another address or "
 			"--ib-dev",
 			p->conn.peer, device);
 	if (rdma_resolve_route(id, timeout_ms))

@@ -84,7 +84,7 @@ static int check(const struct args *args, const struct options *o)
 	if (!o->n_paths)
 		return args_fail(args, "no files: give at least one path");
 	if (o->attr.compat && o->hosts.n && (o->n_paths > 1 || o->attr.max_age_s))
-		return args_fail(args, "--compat reads one file per host, whose age it does not "
+		return args_fail(args, "--compat reads one file per host, whose age it cannot "
 				       "see: give one path, and no --max-age");
 	return 0;
 }

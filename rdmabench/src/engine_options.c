@@ -82,7 +82,7 @@ static const struct arg_row rows[] = {
 	{"recv-batch", 0, "N", ARG_WHOLE, AT(o.t.recv_batch), .min = 1, .max = TRAFFIC_DEPTH_MAX,
 		.def = "64", .sets = ENGINE | BW, .help = "receives taken per poll"},
 	{"bidirectional", 'b', NULL, ARG_FLAG, AT(o.t.bidirectional), .sets = ENGINE | BW,
-		.help = "the server sends the same to the client"},
+		.help = "the server sends the same traffic to the client"},
 	{"iters", 'n', "N", ARG_WHOLE, AT(o.t.iterations), .min = 1, .max = 1ull << 40,
 		.unset = "bw: 5000; lat: 1000", .not_with = "duration",
 		.help = "requests per QP, instead of a duration"},
@@ -172,7 +172,7 @@ static const struct arg_row rows[] = {
 	{"run", 0, "NAME", ARG_CALL, AT(o.run), .read = read_name, .unset = "the server's choice",
 		.help = "name of this run"},
 	{"report-histogram", 'H', NULL, ARG_FLAG, AT(o.histogram),
-		.help = "also the histogram: us, us, samples between them; --json: as text of latrec"},
+		.help = "also print the histogram: lower us, upper us, samples; --json: as text of latrec"},
 	{"help", .kind = ARG_HELP},
 };
 

@@ -119,7 +119,7 @@ static const char *read_line(struct gather *g, json_t *o, struct line *l)
 		return g->why;
 	}
 	if (json_unpack(o, "{s:s}", "writer", &l->writer) || strlen(l->writer) != STATSFILE_WRITER)
-		return "it does not say who wrote it";
+		return "it does not name its writer";
 	if (a->run && strcmp(a->run, run))
 		return "it is of another run";
 	if (a->max_age_s && (int64_t)time(NULL) - l->written_ns / NS_PER_S > (int64_t)a->max_age_s)

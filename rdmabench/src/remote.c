@@ -46,7 +46,7 @@ void remote_explain(const struct process *p, char *why, size_t size)
 		snprintf(why, size, "%s",
 			p->err == -EMSGSIZE ? "it sends too much" : strerror(-p->err));
 	else if (status == 127)
-		snprintf(why, size, "there is no ssh, or not what it should run");
+		snprintf(why, size, "there is no ssh, or no such program");
 	else if (status == 255)
 		snprintf(why, size, "ssh does not reach it");
 	else

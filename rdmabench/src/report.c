@@ -188,7 +188,7 @@ static void print_rest(const struct side *s, FILE *out)
 	if (s->overdue)
 		fprintf(out,
 			"due and not sent within the duration: %" PRIu64
-			" batches; no latency has them\n",
+			" batches; they are in no latency\n",
 			s->overdue);
 	if (s->lost)
 		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);

@@ -98,9 +98,9 @@ static int read_server(const struct arg *a, void *trial)
 
 static const struct arg_row rows[] = {
 	{"log", 0, "DIR", ARG_TEXT, AT(log), .give = "a directory",
-		.help = "directory for result/N, reproduce/N.sh and target/N; must not exist, or be empty"},
+		.help = "directory for result/N, reproduce/N.sh and target/N; must not exist, or must be empty"},
 	{"resume", 0, NULL, ARG_FLAG, AT(resume), .not_with = "force",
-		.help = "go on with the search in DIR, which had the same options"},
+		.help = "continue the search in DIR, which must have had the same options"},
 	{"force", 0, NULL, ARG_FLAG, AT(force),
 		.help = "remove an earlier search from DIR first, and nothing else"},
 	{"method", 0, "NAME", ARG_WORD, AT(x.method), .words = explore_methods, .def = "mixed",
@@ -138,20 +138,20 @@ static const struct arg_row rows[] = {
 	{"numa", 0, "near|LIST", ARG_TEXT, AT(trial.nodes), .unset = "any",
 		.help = "NUMA nodes of the memory of each engine"},
 	{"host", 0, "[USER@]HOST", ARG_CALL, AT(trial.host), .read = read_host, .unset = "this one",
-		.help = "machine of that device; engines there are started by ssh"},
+		.help = "machine of --ib-dev; engines there are started by ssh"},
 	{"address", 0, "ADDRESS", ARG_CALL, AT(trial.address), .read = read_host,
 		.unset = "no flow is reverse", .with = "peer",
-		.help = "address of that machine, where engines at the other end connect to"},
+		.help = "address of --host, to which engines at the other end connect"},
 	{"peer", 0, "[USER@]HOST[=ADDRESS]", ARG_CALL, AT(trial), .read = read_peer,
-		.help = "machine at the other end, where engines are started by ssh, and its address "
-			"for the first one; may be repeated"},
+		.help = "machine at the other end, where engines are started by ssh, and the address "
+			"to which the first machine connects; may be repeated"},
 	{"server", 0, "ADDRESS", ARG_CALL, AT(trial), .read = read_server,
 		.help = "machine at the other end, where you have started rdmabench engine --serve; may be "
 			"repeated"},
 	{"port", 'p', "N", ARG_WHOLE, AT(trial.port), .min = 1, .max = 65000, .def = "18515",
 		.help = "TCP port of --server, and the first one of the servers on other machines"},
 	{"program", 0, "PATH", ARG_TEXT, AT(trial.far_program), .def = "rdmabench",
-		.help = "rdmabench on the machines of --host and --peer"},
+		.help = "path of rdmabench on the machines of --host and --peer"},
 	{"compat", 0, NULL, ARG_FLAG, AT(trial.compat), .not_with = "host peer server",
 		.help = "statistics as older tools write and merge them"},
 	{"model", 0, "NAME", ARG_WORD, AT(model), .words = model_names,
@@ -428,7 +428,8 @@ static void print_result(const struct search *s, const struct explore_result *r)
 	       "confirmed\n",
 		r->tries, r->measurements, r->failures, r->n, r->refuted);
 	if (s->late || full)
-		printf("stopped by --%s: --resume goes on\n", s->late ? "seconds" : "measurements");
+		printf("stopped by --%s: --resume continues\n",
+			s->late ? "seconds" : "measurements");
 }
 
 static int report(const struct search *s, const struct explore_result *r)

@@ -161,7 +161,7 @@ static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *head
 		remove_parts(log);
 	else if (!access(log->dir, F_OK) && !is_empty(log->dir))
 		return fail(why, size, -EEXIST,
-			"%.120s: it is there already: give --resume, --force if it is an old "
+			"%.120s: it exists already: give --resume, --force if it is an old "
 			"search's, or another --log",
 			log->dir);
 	err = open_new(log, header);

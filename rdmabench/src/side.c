@@ -162,8 +162,9 @@ static int open_hwclock(struct side *s, char *why)
 
 	if (err == -EOPNOTSUPP || err == -ENOTSUP)
 		snprintf(why, WIRE_TEXT_MAX, "--hw-ts: the device %s: leave it out",
-			s->hw.probes ? "stamps completions by a clock not in step with the host's" :
-				       "does not offer its clock");
+			s->hw.probes ?
+				"stamps completions by a clock that does not run at the host's rate" :
+				"does not offer its clock");
 	else if (err)
 		said(why, "--hw-ts: the device's clock cannot be read", err);
 	return err;

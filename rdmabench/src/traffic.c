@@ -117,11 +117,11 @@ static int check_pingpong(const struct traffic *t, char *why, size_t size)
 		return 0;
 	if (p->n != 1 || p->kinds & ~answered || t->depth != 1 || t->bidirectional)
 		return fail(why, size, -EINVAL,
-			"round trips are of one request: give a depth of 1, one direction, and one "
+			"a round trip consists of one request: give a depth of 1, one direction, and one "
 			"WRITE or SEND");
 	if (t->sleeps && !p->receives)
 		return fail(why, size, -EINVAL,
-			"no event tells of a WRITE: give wi, s or si, or no --events");
+			"a WRITE causes no event: give wi, s or si, or no --events");
 	return 0;
 }
 
@@ -137,8 +137,8 @@ static int check_numbers(const struct traffic *t, char *why, size_t size)
 		if (t->check && t->type != MLX5DVL_RC && r->opcode == MLX5DVL_SEND &&
 			r->total < PAYLOAD_NUMBER)
 			return fail(why, size, -EINVAL,
-				"%s loses messages, which --check sees by a number of 8 bytes: "
-				"give larger ones, or si",
+				"%s can lose messages, and --check needs 8 bytes to detect that: "
+				"give larger messages, or si",
 				traffic_type_names[t->type]);
 	}
 	return 0;

@@ -121,11 +121,11 @@ def report(tmp):
     assert "anomaly 0 (" in run("--log", tmp / "same", "--model", "corner", "--tries", 1, "--no-features", *fixed).stdout
     n = 1 + json.loads((tmp / "log" / "target" / "0").read_text())["try"]
     cut = run("--log", tmp / "cut", *args, "--measurements", n + 30).stdout
-    assert "  the conditions are incomplete: whole is false\n" in cut and cut.endswith("stopped by --measurements: --resume goes on\n"), cut
+    assert "  the conditions are incomplete: whole is false\n" in cut and cut.endswith("stopped by --measurements: --resume continues\n"), cut
     assert run("--log", tmp / "cut", *args, "--resume").stdout == out.replace(str(tmp / "log"), str(tmp / "cut"))
     for seconds in .01, .1:  # on a busy machine the first ends before the first measurement
         r = run("--log", tmp / str(seconds), "--model", "corner", "--tries", 1000000, "--seconds", seconds)
-        assert r.stdout.endswith("stopped by --seconds: --resume goes on\n") and not r.stderr, r
+        assert r.stdout.endswith("stopped by --seconds: --resume continues\n") and not r.stderr, r
 
 
 def resume(tmp):
