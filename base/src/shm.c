@@ -220,7 +220,7 @@ static bool shm_in_group(gid_t gid)
 }
 
 /*
- * Returns 0 if only this user may open the file, or its owner's group may and the caller expects
+ * Returns 0 if only this user may open the file, or if a group may open it and the caller expects
  * that; otherwise -EACCES.
  */
 static int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
@@ -340,9 +340,9 @@ static int shm_guard_open(struct shm_region *g, const struct shm_region *r, cons
 }
 
 /*
- * Opens the guard, if the region has one that this process may open, so that its locks decide.
- * Returns 0 or -errno; -ECONNREFUSED if the guard belongs to another region, whose server is just
- * replacing this one.
+ * Opens the guard, if the region has one that this process may open. Then the guard's locks show
+ * whether the server is alive. Returns 0 or -errno; -ECONNREFUSED if the guard belongs to another
+ * region, whose server is just replacing this one.
  */
 static int shm_guard_join(struct shm_region *r, const struct stat *file)
 {

@@ -19,7 +19,7 @@
 /* A machine at the other end. */
 struct far_end {
 	char host[256]; /* [USER@]HOST for ssh; "": the user has started engine --serve */
-	char address[256]; /* where engines connect to */
+	char address[256]; /* to which engines connect */
 };
 
 struct trial_attr {
@@ -59,7 +59,7 @@ struct command {
 	bool is_client; /* the client; with --fork also the server */
 	/* The traffic of a client. */
 	bool bidirectional;
-	bool sends, receives; /* traffic goes only in this direction at the measured device */
+	bool sends, receives; /* directions of the traffic at the measured device */
 	uint32_t mtu; /* bytes */
 	uint32_t batch; /* requests */
 	bool has_rate;

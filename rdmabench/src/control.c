@@ -15,7 +15,7 @@
 #define QUEUE_BLOCKS 16
 #define PAYLOAD 64
 #define ANSWER_NS NSEC_PER_SEC
-#define NO_KEY 0xfffffe00u /* the largest key that a device assigns */
+#define NO_KEY 0xfffffe00u /* the largest key: no region has it */
 
 int control_open(struct control *c, struct mlx5dvl_ctx *ctx, enum control_kind kind,
 	uint64_t every_ns, uint64_t now_ns)

@@ -25,7 +25,7 @@ extern const char *const measure_names[MEASURE_KEYS];
 struct measure {
 	double v[MEASURE_KEYS];
 	bool from_port; /* from the port's counters; otherwise the engines have counted */
-	bool keeps_up; /* all traffic has a rate, and nine tenths of it were sent */
+	bool keeps_up; /* all clients have a rate and sent at least nine tenths of it */
 	struct stats_merged latency;
 	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
@@ -34,7 +34,7 @@ struct measure {
 struct rules {
 	double tx_pause, rx_pause; /* largest allowed value, us per second */
 	double gbps, packets; /* at least one of the two must be reached in at least one
-				 direction; not if the traffic keeps up with its rate */
+				 direction, unless the traffic keeps up with its rate */
 	double p99_ns; /* largest allowed value; 0: no limit */
 };
 

@@ -13,8 +13,9 @@ bool remote_is_host(const char *host);
 #define REMOTE_WORDS 6
 
 /*
- * Writes the words that run a command, for a shell, on a host, which must answer within @timeout_s
- * seconds. @timeout: the text of an option, which the words point to.
+ * Writes the words of an ssh command, which runs @command in a shell on the host. The host must
+ * answer within @timeout_s seconds. The words point to @timeout, which receives the text of an
+ * option.
  */
 void remote_words(const char *words[REMOTE_WORDS + 1], char timeout[40], const char *host,
 	const char *command, uint32_t timeout_s);

@@ -43,7 +43,7 @@ struct flow {
 	bool failed;
 	/* The sending part. */
 	struct batch *batches; /* a ring of side.t.depth */
-	uint64_t head, tail; /* indices of the ring, not reduced by its size */
+	uint64_t head, tail; /* numbers of batches; modulo the depth they are indices */
 	uint64_t posted, completed; /* in requests */
 	uint64_t numbered; /* requests that consumed a receive of the peer */
 	uint64_t atomics[2]; /* number of fetch-and-adds and of compare-and-swaps posted */
@@ -116,7 +116,7 @@ struct side {
 	uint64_t recv_messages, recv_bytes;
 	uint64_t mismatches, lost;
 	uint64_t overdue; /* batches that were due within the duration and were not posted */
-	uint64_t interval_ns, interval_bytes; /* interval that may become the peak */
+	uint64_t interval_ns, interval_bytes; /* start and bytes of the present interval */
 	double peak; /* bytes per nanosecond */
 	uint64_t errors;
 	int first_error;

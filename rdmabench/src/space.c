@@ -293,7 +293,10 @@ bool space_is_ordered(unsigned dim)
 	return !kinds[kind_of(dim)].words;
 }
 
-/* By kind: the kinds that decide which values are valid; 0 (DIM_PROCESSES decides nothing): none. */
+/*
+ * For each kind, the kinds that decide which of its values are valid. 0 means none: DIM_PROCESSES,
+ * which is 0, decides nothing.
+ */
 static const uint8_t parents[DIM_KINDS][3] = {
 	[DIM_REGIONS] = {DIM_QPS},
 	[DIM_INJECT_AT] = {DIM_INJECT},

@@ -74,7 +74,7 @@ struct traffic {
 	uint8_t inject; /* enum inject_kind */
 	uint64_t inject_at; /* the number of the message, from 1 */
 	uint64_t iterations; /* per QP, with those of the warm-up; 0: by duration */
-	uint32_t warm_up; /* requests of each QP that have no latency, the first ones */
+	uint32_t warm_up; /* first requests of each QP, whose latency is not recorded */
 	uint64_t duration_ns;
 	uint64_t rate; /* messages per second of a side; 0: as fast as possible */
 	char pattern_text[PATTERN_TEXT_MAX];

@@ -75,10 +75,10 @@ static int client_wake(struct client *c)
 /* ---- the slow path of an empty poll ---- */
 
 /*
- * Another client may have taken the word of a server that sleeps on its descriptor, and then failed
- * to wake it, or died. So a client tries again when it has waited for 100 ms, and every 100 ms from
- * then on. If the other client has died, the word says that the server is awake. A server that is
- * awake ignores the wake-up.
+ * Another client may have reset the sleep word of a server that sleeps on its descriptor, and then
+ * failed to wake the server, or died. So a client tries again when it has waited for 100 ms, and
+ * every 100 ms from then on. If the other client has died, the word still says that the server is
+ * awake. A server that is awake ignores the wake-up.
  */
 static void look_again(struct client *c, uint64_t now)
 {
