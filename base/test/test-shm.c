@@ -221,7 +221,10 @@ TEST(empty_remains_are_replaced)
 	check_gone();
 }
 
-/* If a file was removed by hand, its name may belong to another server when it is closed. */
+/*
+ * If a region's file was removed by hand, the name may belong to another server when the region is
+ * closed.
+ */
 TEST(name_of_another_is_left)
 {
 	struct shm_region old, s, c;

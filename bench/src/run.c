@@ -4,7 +4,7 @@
 #include "bench.h"
 
 #define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
-#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* if threads share cores: a few slices */
+#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* threads share cores: a few time slices */
 #define RPCBENCH_LEAST_ROUNDS 5
 #define RPCBENCH_PROBES 512
 #define RPCBENCH_PROBE_BATCH 64

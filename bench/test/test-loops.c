@@ -263,8 +263,7 @@ TEST(lost_responses)
 {
 	answers = UINT64_MAX;
 	CHECK_EQ(in_child(step), 0);
-	for (answers = 0; answers < 6;
-		answers++) /* the last calls are in flight when both have 5 */
+	for (answers = 0; answers < 6; answers++) /* at 5, the last calls are missed */
 		CHECK_EQ(in_child(step), 1 << 8);
 }
 

@@ -28,7 +28,7 @@ int cm_accept(struct side *s, char why[WIRE_TEXT_MAX]);
 /* Connects the QPs of a peer, whose address is that of its TCP connection. */
 int cm_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
 
-/* Destroys what was created, before the QPs are destroyed. */
+/* Destroys all objects of rdma_cm. Must be called before the QPs are destroyed. */
 void cm_close(struct side *s);
 
 #endif

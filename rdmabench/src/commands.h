@@ -32,11 +32,10 @@ struct trial_attr {
 	uint32_t n_ends; /* 0: both ends are on the machine of the measured device */
 	uint32_t port; /* of engine --serve, and the first one of servers that are started */
 	const char *device; /* NULL: the first */
-	const char *
-		peer; /* the device at the other end; NULL: the same, of another machine the first */
+	const char *peer; /* at the other end; NULL: the same; on another machine the first */
 	const char *cpus, *nodes; /* of each engine, see place_bind(); NULL: any */
 	double seconds; /* seconds of traffic */
-	bool compat; /* statistics are written and merged in the compatible way */
+	bool compat; /* statistics are written and merged by the compatible method */
 	const char *stats_dir; /* of engines on this machine, if there are no other machines */
 };
 
@@ -49,7 +48,7 @@ static inline bool is_far(const struct trial_attr *a)
 	return a->host || a->n_ends;
 }
 
-/* A command, and what it does. */
+/* A command, and the traffic that it makes. */
 struct command {
 	char text[COMMAND_WORDS][COMMAND_WORD], line[COMMAND_LINE], timeout[40];
 	const char *argv[COMMAND_WORDS + 1];

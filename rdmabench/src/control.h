@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs control verbs, and requests that must fail, during the traffic. They use the traffic's
- * thread and context, but separate queue pairs. Also plants events, which the software HCA causes
- * at the n-th message of a queue pair.
+ * Runs verbs of the control path, and requests that must fail, during the traffic. They use the
+ * traffic's thread and context, but separate queue pairs. Also plants events, which the software
+ * HCA causes at the n-th message of a queue pair.
  */
 #ifndef RDMABENCH_CONTROL_H
 #define RDMABENCH_CONTROL_H

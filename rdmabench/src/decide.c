@@ -5,8 +5,8 @@
 #include "explorer.h"
 
 #define WRONG .1 /* probability of a wrong measurement that decide() allows for */
-#define DISTURBED_MAX 30 /* measurements of a decision that may be void */
-#define FAILURES_MAX 3 /* measurements of a decision that may fail */
+#define DISTURBED_MAX 30 /* void measurements that end a decision without a result */
+#define FAILURES_MAX 3 /* failed measurements that end a decision without a result */
 #define HEALTHY_DRAWS 20 /* points that are tried when no healthy one is known */
 
 int explorer_measure(struct explorer *e, struct explore_ask *ask, struct measure *m_p)

@@ -12,7 +12,7 @@
 
 #define FIRST_SIZE 2 /* first size of --all */
 
-/* The commands that take an option, for arg_row.sets. */
+/* The commands that accept an option, for arg_row.sets. */
 enum { ENGINE = 1 << ENGINE_TRAFFIC, LAT = 1 << ENGINE_LAT, BW = 1 << ENGINE_BW };
 
 /* Options while they are being read. The meaning of some depends on others. */

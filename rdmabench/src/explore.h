@@ -44,7 +44,7 @@ struct feature_set {
 struct explore_attr {
 	enum explore_method method;
 	uint64_t seed;
-	uint32_t tries; /* points to be chosen, without those that certainty and conditions need */
+	uint32_t tries; /* points to choose; certainty and conditions need more measurements */
 	uint32_t measurements; /* of all kinds; 0: no limit */
 	uint32_t anomalies; /* stops after this many; 0: only after tries */
 	double error; /* probability of a false anomaly, and of a wrong decision about conditions */

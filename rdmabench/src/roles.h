@@ -5,7 +5,7 @@
 
 #include "engine.h"
 
-/* The client of the server at @host; with --all one run for each size. */
+/* Runs the client of the server at @host; with --all, one run for each size. */
 int client_run(const struct engine_options *o, const char *host, uint32_t port);
 
 /*

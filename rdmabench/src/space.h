@@ -30,7 +30,7 @@ enum dimension_kind {
 	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
 	DIM_EVENTS, /* both sides sleep until a completion event */
 	DIM_INLINE, /* payloads of up to 0, 55, 110 or 220 bytes are in the request */
-	/* Every second random point has the engine's default of each of these. */
+	/* Rare parameters: each has the engine's default in every second random point. */
 	DIM_RATE, /* requests per second: 0 (no limit), 1024, 32768, 1048576 */
 	DIM_BURST_PAUSE, /* 25, 100, 400 microseconds */
 	DIM_CONTROL_EVERY, /* 250, 1000, 4000 microseconds */

@@ -40,8 +40,8 @@ struct statsfile_attr {
 
 /*
  * Checks that the files can be written, and writes nothing yet. Returns 0. -EINVAL: neither dir nor
- * path is set, or both are, or window and compat are. -ENAMETOOLONG, -EISDIR, -ENOMEM, or -errno of
- * mkdir(2) or open(2).
+ * path is set, or both are, or both window and compat are. -ENAMETOOLONG, -EISDIR, -ENOMEM, or
+ * -errno of mkdir(2) or open(2).
  */
 int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 

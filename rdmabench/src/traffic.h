@@ -70,7 +70,7 @@ struct traffic {
 	bool cm; /* QPs are connected by rdma_cm */
 	bool again; /* another run follows on the same server */
 	uint8_t control; /* enum control_kind */
-	uint32_t control_us; /* time between two of them */
+	uint32_t control_us; /* time between two control operations */
 	uint8_t inject; /* enum inject_kind */
 	uint64_t inject_at; /* the number of the message, from 1 */
 	uint64_t iterations; /* per QP, with those of the warm-up; 0: by duration */
@@ -116,9 +116,9 @@ uint32_t traffic_rx_depth(const struct traffic *t, uint32_t n_peers);
 uint32_t traffic_recv_size(const struct traffic *t);
 
 /*
- * The memory of a side for each of its QPs. It has two parts: one from which the side sends and to
- * which its READs go, and one that its peer accesses. If payloads are checked, each request that
- * can be outstanding has its own slot in both parts.
+ * The memory that a side has for each of its QPs. There are two parts: one from which the side
+ * sends and to which its READs go, and one that its peer accesses. If payloads are checked, each
+ * request that can be outstanding has its own slot in both parts.
  */
 struct layout {
 	uint32_t slots;

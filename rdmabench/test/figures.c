@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * For compat.py: prints figures that it computes from its arguments:
- *	figures window N...	of samples, in the compatible way
+ *	figures window N...	of samples, by the compatible method
  *	figures merge FILE...	of statistics files, by the compatible rule; "-" for an absent figure
  *	figures real X...	numbers as text
  * For hdrlog.py: prints a log with one histogram:

@@ -329,7 +329,7 @@ TEST(random_points_reach_everything)
 			CHECK(seen[dim][v]);
 }
 
-/* Parameters that most traffic does not set have the engine's default in more than half of the points. */
+/* Rare parameters have the engine's default in more than half of the points. */
 TEST(unusual_values_are_rare)
 {
 	static const struct {

@@ -136,7 +136,10 @@ TEST(noise_does_no_harm)
 	CHECK(read > 1000);
 }
 
-/* A histogram's figures are nearest rank; the compatible figures have a rank that is one higher. */
+/*
+ * Percentiles of a histogram are by nearest rank; those of the compatible method have a rank that
+ * is one higher.
+ */
 TEST(histogram_is_nearest_rank)
 {
 	struct latrec_hist *h;

@@ -23,8 +23,8 @@
  *	  handler (and may only shm_close() the region). A child made by a bare clone(2) is not handled.
  *	- exec closes the descriptor (O_CLOEXEC).
  *
- * A process maps a region only once, even if several objects of its threads have it open. They
- * share its page tables, and a thread sanitizer recognises it as the same memory.
+ * A process maps a region only once, even if several objects of its threads have it open. The
+ * objects share its page tables, and a thread sanitizer recognises it as the same memory.
  *
  * Members of a group open the region's file for writing, so they can lock any of its bytes.
  * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
@@ -39,8 +39,8 @@
  * user's region if the region is for a group and the caller expects that. Otherwise any member of a
  * group that two users share could create a region of a known name for the other one to attach to.
  *
- * A region belongs to one thread at a time; different regions are independent. It must not move
- * while it is open (the fork handler knows its address).
+ * A struct shm_region belongs to one thread at a time; different ones are independent. The struct
+ * must not move while the region is open (the fork handler knows its address).
  *
  * src/shm.c is compiled into each library and program that uses this header, so each of them has
  * its own list of open regions and its own fork handler.
@@ -124,8 +124,8 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 }
 
 /*
- * Locks a byte of the region's file. Returns 0, also if this region has locked it already; -EAGAIN
- * if another one has; -EBADF in a forked child.
+ * Locks a byte of the region's file. Returns 0, also if @r has locked it already; -EAGAIN if
+ * another struct shm_region has; -EBADF in a forked child.
  */
 int shm_lock(const struct shm_region *r, uint32_t byte);
 

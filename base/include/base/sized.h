@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns an attribute, or if it is 0 its default. */
+/* Returns the value of an attribute, or its default if the value is 0. */
 static inline uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
 	return value ? value : otherwise;

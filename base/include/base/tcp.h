@@ -46,11 +46,14 @@ int tcp_wait(int fd, short events, uint64_t limit_ns);
 
 /*
  * Accepts the next connection without waiting, even from a blocking listener. Returns 0, -EAGAIN if
- * there is no connection, or -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM. After one of the latter the
- * connection is still in the listener's queue, and the listener stays readable.
+ * there is no connection, or -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM. After one of the last four
+ * errors the connection is still in the listener's queue, and the listener stays readable.
  */
 int tcp_take(int listener, int *fd_p);
-/* True if tcp_take() found a connection, but no descriptor or memory for it. */
+/*
+ * Returns true if this error of tcp_take() means that there was no descriptor or memory for a
+ * connection.
+ */
 bool tcp_is_short(int err);
 /* Waits for a connection, even while no descriptor is free. Returns 0 or -ETIMEDOUT. */
 int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
