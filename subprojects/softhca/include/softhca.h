@@ -2,10 +2,10 @@
 /*
  * softhca: functions by which a test can query the software HCA.
  *
- * A program under the software HCA runs unmodified and needs nothing from here. A
- * test that has to know what the adapter did (how many doorbells, which work
- * requests) links with libsofthca before libibverbs, or finds these functions with
- * dlsym(RTLD_DEFAULT, ...) when the library is preloaded:
+ * A program under the software HCA runs unmodified and needs nothing of this header. A test that
+ * has to know what the adapter did (how many doorbells, which work requests) links with libsofthca
+ * before libibverbs, or finds these functions with dlsym(RTLD_DEFAULT, ...) when the library is
+ * preloaded:
  *
  *	struct softhca_counters before, after;
  *
@@ -31,16 +31,16 @@ extern "C" {
 #define SOFTHCA_OPCODES 64
 
 /*
- * Counts of what the adapters did for one process as requester, unless said otherwise. They only
+ * Counts for one process, as requester unless the comment of a field says otherwise. Counts only
  * grow. Bytes are payload bytes.
  */
 struct softhca_counters {
 	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
-	uint64_t bf_copies; /* of these, those that were BlueFlame copies */
+	uint64_t bf_copies; /* of these, BlueFlame copies */
 	uint64_t traps; /* trapped stores of any kind */
-	uint64_t single_steps; /* of these, not decoded but single-stepped */
+	uint64_t single_steps; /* of these, stores that were single-stepped, not decoded */
 	uint64_t arms; /* completion queue doorbells */
-	uint64_t cqes; /* completions written for this process's QPs, either side */
+	uint64_t cqes; /* completions written for this process's QPs, as requester or responder */
 	uint64_t recvs; /* receives consumed by messages to this process's QPs */
 	uint64_t rnr_naks; /* attempts that found no receive */
 	uint64_t retries; /* attempts that got no answer */
@@ -48,8 +48,8 @@ struct softhca_counters {
 	uint64_t flushes; /* work requests flushed */
 	uint64_t violations; /* of strict mode's rules */
 	uint64_t late_held; /* WRITEs that the network held back */
-	uint64_t late_placed; /* of these, placed after their sender had ended them with an error */
-	uint64_t late_lost; /* of these, lost because their receiver did not receive any more */
+	uint64_t late_placed; /* of late_held: placed after the sender had reported an error */
+	uint64_t late_lost; /* of late_held: lost because their receiver did not receive any more */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];
 };
@@ -62,8 +62,8 @@ int softhca_counters_self(struct softhca_counters *out);
 struct softhca_fabric_info {
 	uint32_t processes; /* attached and alive */
 	uint32_t qps; /* existing QPs */
-	uint32_t recoveries; /* how often others continued the work of a dead or stopped process */
-	uint32_t replays; /* of these, in the middle of a step, which was then completed */
+	uint32_t recoveries; /* how often a process continued the work of a dead or stopped one */
+	uint32_t replays; /* of these, recoveries that had to complete a half-done step */
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };
 
@@ -71,35 +71,34 @@ struct softhca_fabric_info {
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
- * Serves the due timers of this process and executes all requests that it has posted. Chaos mode:
- * executes a random part of the pending work instead, but at least one step. With
+ * Serves the due timers of this process and executes all requests that it has posted. In chaos mode
+ * it executes a random part of the pending work instead, but at least one step. With
  * SOFTHCA_MODE=step, only this function and sched_yield(), which calls it, execute requests.
- * Returns the number of queues, or steps, that had work. -ENODEV: the process has not opened a
- * device. -EPERM: the mode is not step.
+ * Returns the number of queues that had work; in chaos mode, the number of steps. -ENODEV: the
+ * process has not opened a device. -EPERM: the mode is not step.
  */
 int softhca_step(void);
 
 /*
  * Adds a fault rule to the fabric: for example "action=no_answer qpn=0x41 nth=100". softhca(7)
- * describes the rules. It applies to later messages. Returns the number of the rule, from 1.
+ * describes the rules. The rule applies to later messages. Returns the number of the rule, from 1.
  * -EINVAL: @rule is not a rule, or names an adapter that does not exist. -ENOSPC: there is no room
  * for another rule. -ENODEV: the process has not opened a device.
  */
 int softhca_fault_add(const char *rule);
 
 /*
- * Removes a rule by its number, from softhca_fault_add() or from softhcactl fault list. Returns how
- * many messages it has affected. -ENOENT: there is no such rule. -ENODEV: the process has not
- * opened a device.
+ * Removes the rule @number, which softhca_fault_add() returned or softhcactl fault list shows.
+ * Returns how many messages it has affected. -ENOENT: there is no such rule. -ENODEV: the process
+ * has not opened a device.
  */
 long long softhca_fault_remove(int number);
 
 /*
  * Replaces a GID of an adapter, as if an IP address of its interface were deleted and another one
- * added. Messages to the former GID get no answer from now on, and every context that is open on
- * the adapter gets the event IBV_EVENT_GID_CHANGE. @device is the name of the adapter, @index that
- * of the entry of its GID table, and @address an IPv6 or IPv4 address, or NULL: the entry becomes
- * empty.
+ * added. Messages to the old GID get no answer from now on, and every context that is open on the
+ * adapter gets the event IBV_EVENT_GID_CHANGE. @device is the name of the adapter, @index the index
+ * of an entry of its GID table, and @address an IPv6 or IPv4 address, or NULL to empty the entry.
  *
  * Returns 0. -EINVAL: there is no such adapter or entry, or @address is no address. -EEXIST: an
  * adapter of the fabric has the address. -EOPNOTSUPP: the adapter reaches other hosts (udp=on).
@@ -123,19 +122,19 @@ int softhca_link_set(const char *device, bool up);
 #define SOFTHCA_TRACE_DEPTH 4096
 #define SOFTHCA_TRACE_RINGS 64
 
-/* A work request that the adapter finished; flushed ones are not recorded. */
+/* A work request that the adapter has executed; flushed ones are not recorded. */
 struct softhca_wqe_record {
-	uint64_t seq; /* of this QP, from 0 */
+	uint64_t seq; /* number of the record in this QP, from 0 */
 	uint64_t raddr;
 	uint32_t rkey;
-	uint32_t imm; /* as it stands in the entry */
+	uint32_t imm; /* in network byte order */
 	uint32_t length; /* payload bytes */
-	uint32_t inline_len; /* of these, in the entry itself */
-	uint16_t index; /* of the block at which the adapter found it */
-	uint16_t wqe_index; /* as written in the entry itself */
+	uint32_t inline_len; /* of these, bytes in the entry itself */
+	uint16_t index; /* block of the send queue where the adapter found the entry */
+	uint16_t wqe_index; /* index in the entry's control segment */
 	uint8_t opcode;
-	uint8_t units; /* of 16 bytes, the control segment included */
-	uint8_t segments; /* of payload, inline ones included */
+	uint8_t units; /* length of the entry in units of 16 bytes */
+	uint8_t segments; /* data segments, with inline ones */
 	uint8_t flags; /* the control segment's fm_ce_se */
 	uint8_t syndrome; /* 0: success */
 	uint8_t reserved[7];
@@ -143,22 +142,22 @@ struct softhca_wqe_record {
 
 /* A completion as it was before compression. */
 struct softhca_cqe_record {
-	uint64_t seq; /* of this CQ, from 0: the producer's index */
+	uint64_t seq; /* number in this CQ, from 0: the producer index */
 	uint32_t qpn;
 	uint32_t byte_cnt;
-	uint32_t imm; /* as it stands in the completion */
+	uint32_t imm; /* in network byte order */
 	uint16_t wqe_counter;
 	uint8_t opcode; /* of the completion: 0 requester, 1..4 responder, 13, 14 errors */
-	uint8_t wqe_opcode; /* requester: of the work request */
+	uint8_t wqe_opcode; /* requester only: opcode of the work request */
 	uint8_t syndrome; /* errors only */
 	uint8_t reserved[7];
 };
 
 /*
- * Read the records of the QP @qpn, or of the CQ @cqn, of this process, from the one with the
- * sequence number @from on. @out has room for @n records. Return the number of records written, 0
- * if the record @from does not exist yet. -ENODEV: the process has not opened a device. -ENOENT:
- * there is no such object, or it is not recorded. -ENODATA: the record @from has been overwritten.
+ * Read the records of the QP @qpn, or of the CQ @cqn, of this process, from the record with the
+ * number @from on. @out has room for @n records. Return the number of records written, 0 if the
+ * record @from does not exist yet. -ENODEV: the process has not opened a device. -ENOENT: there is
+ * no such object, or it is not recorded. -ENODATA: the record @from has been overwritten.
  */
 int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n);
 int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n);
