@@ -24,10 +24,10 @@
 #define DBREC_SEND 4
 #define CQ_DBREC_ARM 4 /* offset of the arm word in a CQ's doorbell record */
 #define CQ_CI_MASK 0xffffffu /* consumer index, in the record and in an arm word */
-#define CQ_ARM_SN(word) ((word) >> 28 & 3) /* raised by the program with each event it reads */
+#define CQ_ARM_SN(word) ((word) >> 28 & 3) /* the program raises it for each event that it reads */
 #define CQ_NEVER_ARMED 0xffffffffu /* not a valid arm word: the command field is 0 or 1 */
 
-#define UAR_PAGE 4096u /* a doorbell page; the next ones are offsets in it */
+#define UAR_PAGE 4096u /* size of a doorbell page; the next four are offsets and sizes in it */
 #define UAR_CQ_DOORBELL 0x20u
 #define UAR_BF_FIRST 0x800u
 #define UAR_BF_BUFFER 0x100u /* half of a register */
@@ -113,12 +113,15 @@ struct cqe64 {
 };
 
 #define CQE_SOLICITED 0x02
-/* Bits of flags_rqpn. On RoCE the field of the service level holds the kind of header. */
+/*
+ * Bits of flags_rqpn. With RoCE, the service level field contains the type of the network
+ * header.
+ */
 #define CQE_GRH (1u << 28)
 #define CQE_SL(sl) ((uint32_t)(sl) << 24)
-#define CQE_ROCE_IPV6 (CQE_SL(0x9) | CQE_GRH) /* bit 3: over UDP */
+#define CQE_ROCE_IPV6 (CQE_SL(0x9) | CQE_GRH) /* bit 3 of the field: UDP */
 #define CQE_ROCE_IPV4 (CQE_SL(0xa) | CQE_GRH)
-#define GRH_BYTES 40 /* in a datagram's receive buffer, before the payload */
+#define GRH_BYTES 40 /* precede the payload in a datagram's receive buffer */
 
 enum cqe_opcode {
 	CQE_REQ = 0,
