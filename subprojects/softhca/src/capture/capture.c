@@ -14,7 +14,7 @@
 
 #define BUFFER (64 * 1024)
 
-/* The group that is being written. The fabric's mutex keeps other threads out. */
+/* The group that is being written. The fabric's mutex protects it. */
 static struct {
 	int fd;
 	int error;

@@ -28,28 +28,32 @@ int capture_create(const char *path, const struct softhca_topology *t, struct ca
 int capture_resolve(const char *path, char absolute[CAPTURE_PATH]);
 
 /*
- * Starts the capture @c. @owner: slot of the process with which the capture ends, or NO_SLOT. @qpn:
- * the only QP that is captured, or 0. Returns 0, or -EBUSY if another capture is running.
+ * Starts the capture @c. @owner: slot of a process; the capture ends when the process ends.
+ * NO_SLOT: no such process. @qpn: the only QP that is captured, or 0. Returns 0, or -EBUSY if
+ * another capture is running.
  */
 int capture_start(struct arena *a, const struct capture *c, uint32_t owner, uint32_t qpn);
 
 /* Ends the capture that is running. Its counts stay readable. */
 void capture_stop(struct arena *a);
 
-/* Ends the capture if the process of @slot, which is dead or leaves, is its owner. */
+/* Ends the capture if its owner is the process of @slot, which is dead or is leaving. */
 void capture_leave(uint32_t slot);
 
-/* Begins a group. Returns false if the capture cannot go on. */
+/* Begins a group. Returns false if no packets can be captured. */
 bool capture_begin(void);
 
 /*
- * Adds a packet of the adapter @rail. @frame has room for headers (frame_head_bytes()), then the
- * packet of @len bytes from BTH to padding, then room for the ICRC.
+ * Adds a packet of the adapter @rail. @frame consists of room for headers (frame_head_bytes()), the
+ * packet of @len bytes from BTH to padding, and room for the ICRC.
  */
 void capture_add(uint32_t rail, uint64_t ns, const struct flow *f, uint8_t *frame, size_t len,
 	const char *comment);
 
-/* Ends a group, which is then in the file. @messages of @bytes in all are counted with it. */
+/*
+ * Ends a group and makes it a part of the file. Adds @messages and @bytes to the capture's
+ * counts.
+ */
 void capture_commit(uint32_t messages, uint64_t bytes);
 
 /* Discards the group. */

@@ -12,7 +12,7 @@
 /* Room for a packet of @len bytes with the longest comment. */
 #define PCAPNG_PACKET_MAX(len) ((len) + 3 + 32 + 4 + PCAPNG_COMMENT_MAX + 3 + 4)
 
-/* Each writes a block and returns its length. */
+/* Each function writes a block and returns its length. */
 size_t pcapng_section(uint8_t *out, const char *application);
 size_t pcapng_interface(uint8_t *out, const char *name);
 
