@@ -124,8 +124,8 @@ bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b)
 }
 
 /*
- * The index of the GID that stands for @addr of the host: the first GID of the same kind (IPv4 or
- * IPv6), else the first GID.
+ * Returns the index of the GID that stands for the host's address @addr: the first GID of the same
+ * kind (IPv4 or IPv6), else the first GID.
  */
 static uint32_t usual_gid(const struct softhca_rail *rail, const struct cm_addr *addr)
 {
@@ -150,7 +150,10 @@ bool cm_gid_place(const uint8_t gid[16], struct cm_place *place_p)
 	return false;
 }
 
-/* Returns true if hosts of the network have loopback addresses, because this one has. */
+/*
+ * Returns true if an adapter with udp=on has a loopback address. In this case other hosts have
+ * loopback addresses, too.
+ */
 static bool hosts_are_local(void)
 {
 	const struct softhca_topology *t = &arena()->topo;

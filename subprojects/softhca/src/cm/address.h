@@ -2,8 +2,8 @@
 /*
  * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. Another
  * address of the host belongs to the adapter whose network interface has it, else to the first
- * adapter; a loopback address belongs to the first adapter, unless it may be that of another fabric
- * because an adapter with udp=on has a loopback address, too.
+ * adapter. A loopback address that no interface has belongs to the first adapter, too, unless an
+ * adapter with udp=on has a loopback address: then it may be an address of another fabric.
  */
 #ifndef SOFTHCA_CM_ADDRESS_H
 #define SOFTHCA_CM_ADDRESS_H
@@ -31,7 +31,7 @@ struct cm_sockaddr_ib {
 /*
  * Decodes a socket address of @len bytes, which must include its family. An AF_IB address without a
  * GID counts as the wildcard of IPv6. Returns 0; -EINVAL if @len does not fit the family;
- * -EAFNOSUPPORT.
+ * -EAFNOSUPPORT for other families.
  */
 int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p);
 
@@ -55,8 +55,9 @@ struct cm_place {
 bool cm_gid_place(const uint8_t gid[16], struct cm_place *place_p);
 
 /*
- * Finds the adapter that has @addr. The caller must not hold the fabric's mutex, because the kernel
- * lists the host's addresses meanwhile. Returns 0, or -EADDRNOTAVAIL if no adapter has @addr.
+ * Finds the adapter that has @addr. The caller must not hold the fabric's mutex, because this
+ * function asks the kernel for the host's addresses. Returns 0, or -EADDRNOTAVAIL if no adapter has
+ * @addr.
  */
 int cm_addr_place(const struct cm_addr *addr, struct cm_place *place_p);
 

@@ -50,7 +50,7 @@ static bool reachable(uint32_t rail, const struct cm_place *place)
 	return from->link == to->link && packet_pkeys_match(from->pkeys[0], to->pkeys[0]);
 }
 
-/* Gives @id, which is on no adapter, an adapter and its address. */
+/* Gives @id, which has no adapter yet, the adapter of @place and the address @addr. */
 static int take_place(struct cm_id *id, const struct cm_addr *addr, const struct cm_place *place)
 {
 	struct cm_addr src = *addr;
@@ -110,7 +110,7 @@ int cm_listen(struct cm_id *id, uint32_t backlog)
 	return 0;
 }
 
-/* Records what the id is about to send. */
+/* Records the parameters that the id is about to send. */
 static void set_local(struct cm_id *id, const struct cm_param *p)
 {
 	uint32_t psn = id->local.psn;
@@ -120,7 +120,7 @@ static void set_local(struct cm_id *id, const struct cm_param *p)
 	id->local.qkey = CM_UDP_QKEY;
 }
 
-/* Records in @to the message with private data that @from has sent. */
+/* Records in @to the parameters and the @data_len bytes of private data that @from has sent. */
 static void receive(struct cm_id *to, const struct cm_id *from, uint8_t data_len)
 {
 	to->remote = from->local;
@@ -364,7 +364,7 @@ static void drop_requests(const struct cm_id *listener)
 	}
 }
 
-/* Withdraws the request of an id that goes away. */
+/* Withdraws the request of an id that is being destroyed. */
 static void withdraw(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
@@ -379,7 +379,7 @@ static void withdraw(struct cm_id *id)
 		peer->state = CM_ENDED;
 }
 
-/* The id has no owner any more, and exists until its DREQ is answered. */
+/* Keeps an id that the program has destroyed until its DREQ is answered. */
 static void linger(struct cm_id *id)
 {
 	id->uid = 0;
@@ -431,8 +431,8 @@ void cm_close_channel(uint64_t fifo)
 }
 
 /*
- * If this process is killed meanwhile, the next one starts again: an event may then be delivered
- * twice, but none is lost.
+ * If this process is killed in this function, another process starts again: an event may then be
+ * delivered twice, but none is lost.
  */
 void cm_reap(uint32_t slot)
 {

@@ -13,7 +13,7 @@
 #include "hca/timer.h"
 #include "hca/random.h"
 
-#define LOOK_NS 1000000u /* between two checks whether a program has polled */
+#define LOOK_NS 1000000u /* time between two checks whether a program has polled */
 #define FIRST_FREE_PORT 32768u /* Linux assigns ports from here on */
 #define LAST_FREE_PORT 60999u
 
@@ -42,7 +42,7 @@ struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo)
 		id->rail = NO_INDEX;
 		id->serial = a->next_cm_serial;
 		id->local.psn = first_psn(id->serial);
-		/* 0 is no serial number. */
+		/* 0 is not used as a serial number. */
 		a->next_cm_serial += a->next_cm_serial == UINT32_MAX ? 2 : 1;
 		if (i >= a->cm_high)
 			a->cm_high = i + 1;
@@ -105,7 +105,7 @@ struct cm_link cm_link_to(const struct cm_id *id)
 	return (struct cm_link){cm_index(id), id->serial};
 }
 
-/* Returns true if @id has the wildcard of IPv6 and it includes the addresses of IPv4. */
+/* Returns true if @id has the IPv6 wildcard address and accepts IPv4 addresses too. */
 static bool any_of_both(const struct cm_id *id)
 {
 	return id->src.family == AF_INET6 && !id->v6_only && cm_addr_any(&id->src);
@@ -166,7 +166,10 @@ bool cm_may_listen(const struct cm_id *id)
 	return true;
 }
 
-/* Ranks a listener at @addr; 0: it does not listen there. The address itself beats the wildcard. */
+/*
+ * Returns 2 if @l listens at the address @addr itself, 1 if at the wildcard, 0 if it does not
+ * listen for requests to @addr.
+ */
 static int match(const struct cm_id *l, uint32_t ps, const struct cm_addr *addr)
 {
 	if (!l->used || l->state != CM_LISTEN || l->ps != ps || l->src.port != addr->port)
@@ -226,7 +229,7 @@ static struct cm_coming *coming(struct cm_id *id, uint32_t number)
 	return &id->coming[number % CM_COMING];
 }
 
-/* If the process is killed inside this function, the event is delivered twice. */
+/* If the process is killed between the two statements, the event is delivered twice. */
 static void arrive(struct cm_id *id)
 {
 	post(id, coming(id, id->first_coming));
@@ -263,7 +266,7 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
 	on_its_way(id, &c);
 }
 
-/* The time at which a message that is sent now arrives; 0: immediately. */
+/* Returns the time at which a message that is sent now arrives; 0: immediately. */
 static uint64_t arrival(const struct cm_id *id)
 {
 	bool models = arena()->link_mode == LINK_REAL && id->rail != NO_INDEX;
@@ -298,9 +301,10 @@ static bool is_polled(uint32_t cq_index, uint32_t producer)
 }
 
 /*
- * A program that learns of the end of a connection drops the completions that it has not polled. On
- * a network the completions come some time before the event, however busy the program's core is. So
- * the event waits until they are polled, but at most CM_PATIENCE_NS.
+ * Returns true if the event must wait. A program that learns of the end of a connection drops the
+ * completions that it has not polled. On a network the completions arrive some time before the
+ * event, however busy the program's core is. So the event waits until the completions are polled,
+ * but at most CM_PATIENCE_NS.
  */
 static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint64_t now)
 {
@@ -338,7 +342,7 @@ void cm_recover(void)
 			timer_ring(slot);
 }
 
-/* Moves the events of an id, and the requests to it, to another FIFO. */
+/* Moves an event to the FIFO of @arg if it is an event of this id, or a request to it. */
 static bool move_event(const void *event, void *arg)
 {
 	struct cm_id *moved = arg, *id;

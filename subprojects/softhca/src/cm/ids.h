@@ -3,8 +3,8 @@
  * The table of rdma_cm ids, their ports, and the events that they get. The caller of each function
  * must hold the fabric's mutex.
  *
- * An event is a record in the FIFO of the id's event channel: an id, a type, and a status. The rest
- * of what a program learns is taken from the id when the program reads the event.
+ * An event is a record in the FIFO of the id's event channel: an id, a type, and a status. The
+ * other fields of the program's event are taken from the id when the program reads the event.
  */
 #ifndef SOFTHCA_CM_IDS_H
 #define SOFTHCA_CM_IDS_H
@@ -30,7 +30,7 @@ enum cm_event_type {
 };
 
 struct cm_event {
-	uint64_t id; /* first, for fifo_drop() */
+	uint64_t id; /* must be first: fifo_drop() compares it */
 	uint16_t type; /* enum cm_event_type */
 	uint16_t has_param; /* the event reports the parameters in `remote` of the id */
 	int32_t status;
@@ -51,7 +51,7 @@ static inline uint32_t cm_index(const struct cm_id *id)
  * id visible. Returns NULL if there is no room.
  */
 struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
-/* As cm_alloc(), for a request to @listener, which its program has not taken yet. */
+/* As cm_alloc(), for a request to @listener. The program has not read the request yet. */
 struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
 
@@ -69,8 +69,8 @@ struct cm_id *cm_linked(struct cm_link link);
 struct cm_link cm_link_to(const struct cm_id *id);
 
 /*
- * Gives the id an address and a port of its port space that no other id has; port 0: any free port.
- * Returns 0 or -EADDRINUSE.
+ * Gives the id the address @addr. No other id of the port space may have the same port at this
+ * address. Port 0: any free port. Returns 0 or -EADDRINUSE.
  */
 int cm_take_port(struct cm_id *id, const struct cm_addr *addr);
 
@@ -90,12 +90,12 @@ void cm_move(struct cm_id *id, uint64_t fifo);
 #define CM_MESSAGE_NS 100000u
 
 /*
- * The event of the end of a connection is posted when the program has polled the completions that
- * its QP had until then, but at the latest after this time.
+ * The event that a connection has ended is posted when the program has polled the completions that
+ * the QP had by then, but at the latest after this time.
  */
 #define CM_PATIENCE_NS 500000000u
 
-/* The thread of the id's process runs cm_serve() at @due. */
+/* Makes the thread of the id's process run cm_serve() at @due. */
 void cm_wake(const struct cm_id *id, uint64_t due);
 
 /*
@@ -109,13 +109,16 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
  */
 void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
 
-/* The time at which the next event of the id is posted; 0: none. */
+/* Returns the time at which the next event of the id is posted; 0: none. */
 uint64_t cm_due(const struct cm_id *id);
 
-/* Posts that event, unless it waits for the program. */
+/* Posts the next event of the id, unless the program has to poll first (CM_PATIENCE_NS). */
 void cm_deliver(struct cm_id *id, uint64_t now);
 
-/* After a process was killed while it sent a message: wakes the threads that wait for messages. */
+/*
+ * Must be called after a process was killed while it sent a message: wakes the threads that wait
+ * for messages.
+ */
 void cm_recover(void);
 
 #endif

@@ -19,13 +19,16 @@
 #define CM_TIMEOUT 16 /* the other end's time to answer: 0.27 s */
 #define CM_RETRIES 15
 
-/* A message. Each function below writes or reads one field, so one body encodes and decodes. */
+/*
+ * A message that is being encoded or decoded. Each function below writes or reads one field, so
+ * that the same code encodes and decodes.
+ */
 struct io {
 	uint8_t *at;
 	bool out;
 };
 
-/* Writes @v, or returns the number that is there. */
+/* Writes the number @v, or reads a number and returns it. */
 static uint64_t number(const struct io *io, uint32_t at, uint32_t bytes, uint64_t v)
 {
 	uint64_t read = 0;
@@ -40,7 +43,7 @@ static uint64_t number(const struct io *io, uint32_t at, uint32_t bytes, uint64_
 	return read;
 }
 
-/* The same for @width bits of a byte, above its @shift lowest bits. */
+/* As number(), for the @width bits of a byte that are above its @shift lowest bits. */
 static uint8_t bits(const struct io *io, uint32_t at, uint32_t shift, uint32_t width, uint32_t v)
 {
 	uint8_t *b = io->at + at;

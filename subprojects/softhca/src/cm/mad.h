@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The messages of InfiniBand's communication manager as management datagrams (MADs) of QP 1:
- * converts them between values and bytes. The functions keep no state.
+ * Encodes and decodes the messages of InfiniBand's communication manager, which are management
+ * datagrams (MADs) of QP 1. The functions keep no state.
  */
 #ifndef SOFTHCA_CM_MAD_H
 #define SOFTHCA_CM_MAD_H
@@ -31,7 +31,7 @@ enum mad_type {
 #define MAD_REJECTED_REP 1
 #define MAD_REJECTED_OTHER 2
 
-/* Fields that the type does not have are 0. */
+/* Fields that messages of a type do not have are 0. */
 struct mad {
 	uint16_t type; /* enum mad_type */
 	uint64_t tid;
@@ -54,8 +54,8 @@ struct mad {
 void mad_encode(const struct mad *m, uint8_t out[MAD_BYTES]);
 
 /*
- * Returns 0, or -EINVAL: another length, version, class or method, an unknown type, or addresses
- * that are neither IPv4 nor IPv6.
+ * Returns 0, or -EINVAL if the length, version, class or method is not that of a CM message, the
+ * type is unknown, or the addresses are neither IPv4 nor IPv6.
  */
 int mad_decode(const uint8_t *bytes, size_t len, struct mad *m_p);
 

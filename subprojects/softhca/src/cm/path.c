@@ -14,8 +14,7 @@
 
 #define PORT 1
 #define HOP_LIMIT 64 /* of RoCE v2 */
-#define ACK_TIMEOUT                                                                                \
-	18 /* 1.07 s: the kernel's 17 for the life of a packet, and the adapter's delay */
+#define ACK_TIMEOUT 18 /* 1.07 s: the kernel's packet life time, 17, plus the adapter's delay */
 #define RATE_200G 15 /* IBV_RATE_200_GBPS */
 #define ACCESS_REMOTE_WRITE 2u
 #define ACCESS_REMOTE_READ 4u
@@ -63,7 +62,7 @@ static bool is_global(const struct cm_id *id)
 	return is_roce(id) || rail_of(id)->grh_required;
 }
 
-/* The smaller MTU of the two ends, as enum ibv_mtu. */
+/* Returns the smaller MTU of the two ends, as enum ibv_mtu. */
 static uint8_t path_mtu(const struct cm_id *id)
 {
 	uint32_t a = rail_of(id)->mtu, b = arena()->topo.rails[id->dst_rail].mtu;
@@ -122,7 +121,7 @@ struct path_record {
 	uint8_t reversible_paths;
 	uint16_t pkey;
 	uint16_t qos_sl;
-	uint8_t mtu; /* the selector is in the high two bits of this and of the next two */
+	uint8_t mtu; /* in mtu, rate and life_time, the two high bits are a selector */
 	uint8_t rate;
 	uint8_t life_time;
 	uint8_t preference;
@@ -156,7 +155,7 @@ void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p)
 	memcpy(p->path_rec, &r, sizeof(r));
 }
 
-/* Returns true if the two ends have exchanged what their QPs need. */
+/* Returns true if this end knows the parameters of the other end's QP. */
 static bool is_connected(const struct cm_id *id)
 {
 	return id->state == CM_REQ_RCVD || id->state == CM_REP_SENT || id->state == CM_REP_RCVD ||
@@ -164,8 +163,8 @@ static bool is_connected(const struct cm_id *id)
 }
 
 /*
- * READs and atomics of the peer that may be outstanding here: the number that this end has sent,
- * else the number that the other end has requested.
+ * The number of the peer's READs and atomics that may be outstanding here: the number that this end
+ * has sent or, if it has sent none yet, the number that the other end has requested.
  */
 static uint8_t responder_resources(const struct cm_id *id)
 {
@@ -206,7 +205,10 @@ static void to_rtr(const struct cm_id *id, struct ib_uverbs_qp_attr *a)
 	a->min_rnr_timer = 0; /* the kernel's: 655 ms */
 }
 
-/* The end that requested the connection sets the retries, the other end the RNR retries. */
+/*
+ * The end that requested the connection chooses the retry count of both QPs. Each end chooses the
+ * RNR retry count of the other end's QP.
+ */
 static void to_rts(const struct cm_id *id, struct ib_uverbs_qp_attr *a)
 {
 	bool passive = id->listener.serial != 0;

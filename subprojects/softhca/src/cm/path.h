@@ -16,19 +16,19 @@
 /* Returns true if the other end's adapter is known. */
 bool cm_has_path(const struct cm_id *id);
 
-/* GIDs of the two ends; NULL: not known. */
+/* Return the GIDs of the two ends; NULL: not known. */
 const uint8_t *cm_src_gid(const struct cm_id *id);
 const uint8_t *cm_dst_gid(const struct cm_id *id);
 
-/* The partition key, host order. */
+/* Returns the partition key in host order. */
 uint16_t cm_pkey(const struct cm_id *id);
 
-/* The local ACK timeout, encoded as in QP attributes. */
+/* Returns the local ACK timeout, encoded as in QP attributes. */
 uint8_t cm_ack_timeout(const struct cm_id *id);
 
 void cm_ah_attr(const struct cm_id *id, struct ib_uverbs_ah_attr *a);
 
-/* The path in the two formats in which programs request it. */
+/* Write the path in the two formats in which programs request it. */
 void cm_path_unpacked(const struct cm_id *id, struct ib_user_path_rec *p);
 void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p);
 

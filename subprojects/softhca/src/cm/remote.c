@@ -26,8 +26,8 @@ static const struct softhca_rail *rail_at(uint32_t rail)
 /* ---- paths ---- */
 
 /*
- * Other hosts cannot be reached in step mode, which has no threads, or in virtual time, in which
- * their clocks do not run.
+ * Returns true if other hosts can be reached: not in step mode, which has no threads, and not in
+ * virtual time, which the clocks of other hosts do not follow.
  */
 static bool is_possible(void)
 {
@@ -82,7 +82,7 @@ int remote_find(const struct cm_addr *dst, const struct cm_place *bound, struct 
 	return 0;
 }
 
-/* The index of the id is in its number, so ids that exist have different numbers. */
+/* The number contains the index of the id, so the numbers of existing ids differ. */
 static uint32_t new_number(const struct cm_id *id)
 {
 	uint64_t state = timer_now() ^ (uint64_t)id->serial << 32;

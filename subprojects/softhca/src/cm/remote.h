@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Connections to other fabrics: their messages are MADs between the QPs 1 of two adapters with
- * udp=on. A message that needs an answer is repeated until it has come (REMOTE_REPEATS).
+ * udp=on. A message that needs an answer is repeated until the answer arrives, at most
+ * REMOTE_REPEATS times.
  *
  * The caller must hold the fabric's mutex, except for remote_find().
  */
@@ -28,10 +29,10 @@ struct remote_path {
 };
 
 /*
- * Finds the path to @dst from the adapter and GID @bound (NULL: from those that the host's routes
- * choose). Returns 0, or -EADDRNOTAVAIL if no adapter with udp=on has a route to @dst, or if the
- * mode of the HCA has no connections to other hosts. Returns -EADDRNOTAVAIL with path_p->src set if
- * adapters have udp=on, but the route begins at that address, which none of them has.
+ * Finds the path to @dst. @bound: the adapter and GID at which the path must begin; NULL: the
+ * host's routes choose them. Returns 0, or -EADDRNOTAVAIL if no adapter with udp=on has a route to
+ * @dst, or if the HCA's mode does not allow connections to other hosts. If the host's route begins
+ * at an address that no adapter with udp=on has, path_p->src is set to that address.
  */
 int remote_find(const struct cm_addr *dst, const struct cm_place *bound,
 	struct remote_path *path_p);
@@ -41,23 +42,23 @@ static inline bool cm_is_away(const struct cm_id *id)
 	return id->away.here != 0;
 }
 
-/* The id belongs to a request of the other end. */
+/* Returns true if the other end requested the connection. */
 static inline bool remote_is_passive(const struct cm_id *id)
 {
 	return id->listener.serial != 0;
 }
 
-/* Sends a message of a process to @to, a GID. */
+/* Sends a message of the process in slot @owner to the GID @to. */
 void remote_emit(const struct cm_place *from, uint32_t owner, const uint8_t *to,
 	const struct mad *m);
 
-/* The id gets this path. */
+/* Gives the id this path. */
 void remote_begin(struct cm_id *id, const struct remote_path *path);
 
 /* Sends a message. @status: see struct mad. */
 void remote_send(struct cm_id *id, enum mad_type type, uint16_t status);
 
-/* The same, and repeats it until remote_stop(). */
+/* Sends a message and repeats it until remote_stop() is called. */
 void remote_ask(struct cm_id *id, enum mad_type type);
 void remote_stop(struct cm_id *id);
 
@@ -70,7 +71,7 @@ void remote_withdraw(struct cm_id *id);
 /* Handles a packet for QP 1. Returns true if it holds a message for this fabric. */
 bool remote_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);
 
-/* Returns true if messages may come for the id, so that this process must receive packets. */
+/* Returns true if messages may arrive for the id, so that this process must receive packets. */
 bool remote_receives(const struct cm_id *id);
 
 #endif

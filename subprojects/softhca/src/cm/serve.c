@@ -41,7 +41,7 @@ static void repeat(struct cm_id *id, uint64_t now)
 	remote_send(id, (enum mad_type)id->away.message, 0);
 }
 
-/* The time at which a message arrives or is repeated; 0: none. */
+/* Returns the time at which the next message of the id arrives or is repeated; 0: none. */
 static uint64_t due_of(const struct cm_id *id)
 {
 	uint64_t repeats = id->away.due, arrives = cm_due(id);
@@ -49,7 +49,7 @@ static uint64_t due_of(const struct cm_id *id)
 	return !arrives || (repeats && repeats < arrives) ? repeats : arrives;
 }
 
-/* The id of this process that is due first, or NULL. */
+/* Returns the id of this process that is due first, or NULL. */
 static struct cm_id *next_due(void)
 {
 	struct cm_id *next = NULL;
@@ -101,7 +101,10 @@ static void send_refusal(const struct cm_place *from, uint32_t owner, const stru
 	remote_emit(from, owner, r->gid, &m);
 }
 
-/* The id of an answer: it comes from the other end, which names the id by its number. */
+/*
+ * Returns the id to which an answer belongs, or NULL. The answer contains the number of the id, and
+ * must come from the id's other end.
+ */
 static struct cm_id *addressed(const struct flow *f, const struct mad *m)
 {
 	struct cm_id *id = cm_at(m->remote % MAX_CM_IDS);
@@ -115,7 +118,10 @@ static struct cm_id *addressed(const struct flow *f, const struct mad *m)
 	return id;
 }
 
-/* The id of an earlier message of the other end with the number @there, or NULL. */
+/*
+ * Returns the id of an earlier request, in which the other end gave its own number as @there, or
+ * NULL.
+ */
 static struct cm_id *of_request(const struct flow *f, uint32_t there)
 {
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
@@ -173,7 +179,7 @@ static struct cm_id *make(const struct flow *f, const struct cm_place *at, const
 	return id;
 }
 
-/* A repeated request asks for the reply again, if there is one already. */
+/* Answers a repeated request by sending the reply again, if there has been a reply. */
 static void repeated(struct cm_id *id)
 {
 	if (id->state == CM_REP_SENT)
@@ -238,7 +244,7 @@ static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 	cm_tell(id, m->status ? CM_EV_UNREACHABLE : CM_EV_ESTABLISHED, m->status, true);
 }
 
-/* A program that has not read the request does not learn of it. */
+/* If the program has not read the request, it is not told of the rejection. */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {
 	bool withdrawn = m->status == CM_REJ_TIMEOUT && id->state == CM_REQ_RCVD;
@@ -287,7 +293,7 @@ static void on_disconnect(struct cm_id *id)
 	}
 }
 
-/* An end that waits for one that does not exist any more gets an answer. */
+/* Answers an end that waits for an id that does not exist any more. */
 static void on_stranger(const struct flow *f, const struct cm_place *at, const struct mad *m)
 {
 	struct mad answer = {.tid = m->tid, .local = m->remote, .remote = m->local};
