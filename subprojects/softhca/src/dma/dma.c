@@ -19,7 +19,7 @@
  * sanitizer instruments them: a device's DMA is not a race of the program's threads.
  *
  * softhca_copy() copies from the first byte to the last one. Up to COPY_SHORT bytes it uses plain
- * stores, because a string instruction takes as long to begin as they take to end.
+ * stores, which are done by the time that a string instruction has started.
  *
  * Each entry of softhca_fixups is a pair {instruction that may fault, continuation}.
  */
@@ -127,8 +127,8 @@ static void *ptr(uint64_t addr)
 }
 
 /*
- * For a thread that was not told that it has lost its claim (fabric/claim.h), before it stores to
- * memory of another process.
+ * Must be called before this thread stores to memory of another process. The thread may have lost
+ * its claim (fabric/claim.h) without having been told.
  */
 static inline void check_claim(void)
 {
@@ -148,8 +148,8 @@ static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 		return remote;
 	memcpy(c->to, remote, n * sizeof(*remote));
 	/*
-	 * Checked after the list is filled: if the claim was lost before, the list belongs to
-	 * another owner.
+	 * The check comes after the list is filled: if the claim was lost before, the list belongs
+	 * to the claim's new owner.
 	 */
 	atomic_signal_fence(memory_order_seq_cst);
 	check_claim();
@@ -198,7 +198,7 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 	return vm_transfer(true, pid_of(slot), &local, 1, &remote, 1, len);
 }
 
-/* The address of @len bytes in this process, or NULL. */
+/* Returns the address of the @len bytes in this process, or NULL if they are not mapped here. */
 static inline void *here(uint32_t slot, uint64_t addr, uint64_t shift, size_t len)
 {
 	if (slot == fabric_self.slot)
@@ -227,8 +227,8 @@ int dma_put(uint32_t slot, uint64_t addr, uint64_t shift, const void *buf, size_
 
 /*
  * On some machines the kernel copies another process's memory byte by byte, so a counter may be
- * read torn while its owner stores to it. Therefore it is read until two reads agree. The kernel
- * copies the pieces of the list in their order.
+ * read torn while its owner stores to it. Therefore the counter is read until two reads agree. The
+ * kernel copies the pieces of the list in their order.
  */
 __attribute__((noinline)) static int counted_by_call(uint32_t slot, uint64_t addr, uint32_t *value,
 	uint64_t at, void *buf, size_t len)
@@ -333,8 +333,8 @@ static uint64_t min64(uint64_t a, uint64_t b)
 }
 
 /*
- * Gets the next piece of a walk over @segs: its part of the @len bytes from @offset on. Updates
- * @offset and @len to what remains after the piece. Returns false at the end.
+ * Gets the next piece of the @len bytes of @segs that begin at byte @offset. Updates @offset and
+ * @len to the bytes that remain after the piece. Returns false at the end.
  */
 static bool next_part(const struct dma_seg **segs, size_t *n, uint64_t *offset, uint64_t *len,
 	struct dma_seg *part)
@@ -385,7 +385,7 @@ int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const voi
 	return len ? -EMSGSIZE : 0;
 }
 
-/* Copies between two places of this process's address space. */
+/* Copies within this process's address space. */
 static int copy_here(uint64_t d, uint64_t s, uint64_t n, bool *fault_dst)
 {
 	int r = softhca_copy(ptr(d), ptr(s), n) ? -EFAULT : 0;
@@ -418,8 +418,8 @@ static int copy_by_call(int32_t pid, bool here, uint64_t d, uint64_t s, uint64_t
 }
 
 /*
- * Copies the first @n bytes of one piece. @peer may be NULL under the mutex or a lane: the slot keeps
- * its owner.
+ * Copies the first @n bytes of one piece. @peer may be NULL if the caller holds the mutex or a
+ * lane, because the slot keeps its owner then.
  */
 static int copy_piece(const struct fabric_peer *peer, const struct dma_seg *d,
 	const struct dma_seg *s, uint64_t n, bool *fault_dst)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The only code that accesses the memory of user programs. Memory of this process, and memory of
- * another one that is mapped here too (dma/view.h), is accessed by copies that survive a bad address,
- * other memory by process_vm_readv() and process_vm_writev().
+ * other processes that is mapped here too (dma/view.h), is accessed by copies that survive a bad
+ * address. Other memory is accessed by process_vm_readv() and process_vm_writev().
  *
- * The functions return 0 or -errno. -EFAULT: an address of the source or the destination is
- * not mapped; only dma_copy() reports which. -ESRCH: the process has ended. -EPERM: its memory
- * cannot be accessed; a line on standard error has explained why.
+ * The functions return 0 or -errno. -EFAULT: an address of the source or the destination is not
+ * mapped; only dma_copy() reports which. -ESRCH: the process has ended. -EPERM: the memory of the
+ * process cannot be accessed; a line on standard error has explained why.
  */
 #ifndef SOFTHCA_DMA_DMA_H
 #define SOFTHCA_DMA_DMA_H
@@ -24,8 +24,8 @@ int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len);
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
 
 /*
- * The same for the memory of a queue. @shift: that of the queue (dma/pool.h), or 0. If this process
- * has mapped the pool, no system call is needed.
+ * As dma_read() and dma_write(), for the memory of a queue. @shift: the shift of the queue
+ * (dma/pool.h), or 0. If this process has mapped the pool, no system call is needed.
  */
 int dma_get(uint32_t slot, uint64_t addr, uint64_t shift, void *buf, size_t len);
 int dma_put(uint32_t slot, uint64_t addr, uint64_t shift, const void *buf, size_t len);
@@ -55,8 +55,9 @@ struct dma_queue {
 };
 
 /*
- * As dma_get_be32(), and then reads @len bytes at @from. The counter is read first, so the bytes that
- * it announces have been written. Both are of one process.
+ * Reads a counter, as dma_get_be32() does, and then @len bytes at @from. This order ensures that
+ * the bytes that the counter announces have been written. @counter and @from must belong to the
+ * same process.
  */
 int dma_get_counted(const struct dma_queue *counter, uint32_t *value, const struct dma_queue *from,
 	void *buf, size_t len);
@@ -78,18 +79,19 @@ int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const voi
 	uint64_t len);
 
 /*
- * Copies @src to @dst, until one of them ends. One of them is entirely in this process, the other
- * one in this or in one other process. @peer: the other process, whose identity is
- * checked before each access; NULL if the caller holds the fabric's mutex or a lane and has checked
- * that the process lives; then windows (dma/window.h) are used, and with a lane -EAGAIN may be
- * returned: the mutex is needed. @fault_dst: after -EFAULT or -ESRCH, whether the destination caused it.
+ * Copies @src to @dst, until one of them ends. One of them must be entirely in this process, the
+ * other one in this or in one other process. @peer: the other process, whose identity is checked
+ * before each access; NULL if the caller holds the fabric's mutex or a lane and has checked that
+ * the process lives. If @peer is NULL, windows (dma/window.h) are used, and a caller with a lane
+ * may get -EAGAIN, which means that it must hold the mutex instead. @fault_dst: after -EFAULT or
+ * -ESRCH, true if the destination caused the error.
  */
 int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst);
 
 /*
- * For the fault handler: if @uc was interrupted in one of these copies, continues it at the place
- * that reports the fault, and returns true.
+ * For the fault handler: if the fault at @fault_addr interrupted one of these copies, makes @uc
+ * continue where the copy reports the fault, and returns true.
  */
 bool dma_fixup(ucontext_t *uc, uint64_t fault_addr);
 

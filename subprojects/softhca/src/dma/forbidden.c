@@ -8,7 +8,10 @@
 
 #include "sys/sys.h"
 
-/* A process may always access its own memory, so only a system call filter can refuse it. */
+/*
+ * A process may always access its own memory, so only a system call filter can refuse this
+ * access.
+ */
 bool dma_filtered(void)
 {
 	char from = 0, to;

@@ -12,22 +12,25 @@
 #include "sys/maps.h"
 #include "sys/sys.h"
 
-/* Each region is a mapping of its own, and a process has 65,530 unless an administrator allows more. */
+/* Each region is a separate mapping, and Linux allows a process 65,530 mappings by default. */
 #define REGIONS_MAX 8192u
-#define RECORD_MOVES_MAX 4096u /* out of the pool; each may leave a mapping of its own */
+#define RECORD_MOVES_MAX 4096u /* moves out of the pool; each may leave a separate mapping */
 
 static pthread_mutex_t lock =
 	PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing else is locked under it */
 static int pool_fd = -1;
 static uint64_t pool_ino;
 
-/* Pages of the pool that are mapped at `at`. The index is that of the first page. */
+/*
+ * Pages of the pool that are mapped at `at`. The index of the entry is the number of the first
+ * page.
+ */
 static struct region {
 	uint64_t at;
 	const void *of;
-	uint32_t pages; /* 0: none begins here */
-	uint32_t records; /* number of doorbell records that have entered; 0: a buffer */
-	struct region *next; /* page of records; NULL: the last one */
+	uint32_t pages; /* 0: no region begins at this page */
+	uint32_t records; /* doorbell records that use the page; 0: the region is a buffer */
+	struct region *next; /* next page of records; NULL: this is the last one */
 } regions[POOL_PAGES];
 
 static uint32_t nregions, high; /* pages from this number on have never been used */
@@ -36,8 +39,8 @@ static struct region *record_pages; /* list, by `next` */
 static uint32_t record_moves;
 
 /*
- * The pages that are being moved. `moves` is odd meanwhile, and changes when a move begins and when
- * it ends.
+ * The pages that are being moved. `moves` is incremented when a move begins and when it ends, so it
+ * is odd during a move.
  */
 static _Atomic uint32_t moves;
 static _Atomic uint64_t moving_from, moving_to;
@@ -81,7 +84,7 @@ static void *ptr(uint64_t addr)
 	return (void *)(uintptr_t)addr;
 }
 
-/* Returns true if the system call of mmap() or mremap() has mapped at @at. */
+/* Returns true if the system call mmap() or mremap(), which has returned @r, has mapped at @at. */
 static bool mapped(long r, uint64_t at)
 {
 	return (uint64_t)r == at;
@@ -92,7 +95,7 @@ static bool is_error(long r)
 	return r < 0 && r > -(long)POOL_PAGE;
 }
 
-/* The program may have closed the descriptor, and opened another file with its number. */
+/* Returns false if the program has closed the descriptor; another file may have its number. */
 static bool pool_is_open(void)
 {
 	struct stat st;
@@ -100,7 +103,7 @@ static bool pool_is_open(void)
 	return pool_ino && !sys_fstat(pool_fd, &st) && st.st_ino == pool_ino;
 }
 
-/* Nobody can change the size of the memfd, so no access of another process faults. */
+/* Sets the size of the memfd for good, so that no access of another process faults. */
 static bool prepare(int fd)
 {
 	struct stat st;
@@ -113,7 +116,10 @@ static bool prepare(int fd)
 	return true;
 }
 
-/* The library opens files for a moment, and then needs a descriptor that the pool has left. */
+/*
+ * Returns true if another descriptor is free: the library sometimes opens a file for a short
+ * time.
+ */
 static bool has_another(int fd)
 {
 	int copy = (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
@@ -131,7 +137,7 @@ static bool make_pool(void)
 
 	if (pool_ino)
 		return pool_is_open();
-	/* A file beyond this limit would end the process. */
+	/* A file larger than this limit would end the process (SIGXFSZ). */
 	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < POOL_BYTES)
 		return false;
 	fd = (int)SYS(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -163,12 +169,15 @@ static uint32_t find_free(uint32_t n)
 	return first;
 }
 
-/* The part of a range that was not found to be private memory yet. */
+/* The part of a range that has not been checked by look_for() yet. */
 struct range {
 	uint64_t at, end;
 };
 
-/* Returns 1 when the whole range is found. The memory of a file has an inode number. */
+/*
+ * Returns 1 when the whole range is known to be private memory. Mappings of files have an inode
+ * number.
+ */
 static int look_for(const struct mapping *m, void *arg)
 {
 	struct range *r = arg;
@@ -205,9 +214,10 @@ static bool move_in(const struct region *r, uint32_t first)
 }
 
 /*
- * Replaces pages of the pool by private ones, in which nobody else has stored meanwhile. They are
- * mapped at their place first and filled then, so they become part of the mapping around them. The
- * program runs out of mappings otherwise. Returns false if there is no memory.
+ * Replaces pages of the pool by private ones. No other thread or process may store to them during
+ * the move. The private pages are mapped at their final address first and filled afterwards, so
+ * that the kernel merges them with the mapping around them. Otherwise the program would run out of
+ * mappings. Returns false if there is no memory.
  */
 static bool move_out(const struct region *r)
 {
@@ -237,8 +247,9 @@ static void copy_page(uint64_t to, uint64_t from)
 }
 
 /*
- * Replaces a page of doorbell records by a private one. Another thread may store to a record that it
- * has just been given, so the page is replaced when it is complete, as in move_in().
+ * Replaces a page of doorbell records by a private one. Another thread may get a record on this
+ * page and store to it, so the page is read-only during the copy, as in move_in(), and the private
+ * page is mapped here after it is filled.
  */
 static bool move_record_out(const struct region *r)
 {
@@ -280,7 +291,7 @@ static uint64_t enter(uint64_t at, uint32_t pages, const void *of)
 		lowest += pages;
 	if (high < first + pages) {
 		high = first + pages;
-		/* Relaxed: who learns of the pages does so later, under the mutex. */
+		/* Relaxed: other processes learn of the pages later, under the mutex. */
 		__atomic_store_n(&arena()->procs[fabric_self.slot].pool_pages, high,
 			__ATOMIC_RELAXED);
 	}
@@ -296,7 +307,7 @@ static void unlist(const struct region *r)
 	*at = r->next;
 }
 
-/* Pages that cannot become private keep their place in the pool. */
+/* Pages that cannot become private stay in the pool. */
 static void leave(uint32_t first)
 {
 	struct region *r = &regions[first];

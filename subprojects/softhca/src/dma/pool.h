@@ -5,10 +5,10 @@
  * call.
  *
  * The provider allocates queues as private memory. When a queue is created, its pages are replaced
- * by pages of the pool at the same addresses, with the same contents. This loses no store of another
- * thread: the pages are read-only while they are copied, and a thread that stores to them meanwhile
- * faults and stores again later (pool_moved()). The kernel must not write to them meanwhile; it has
- * no reason to, because the pages belong to the provider as a whole.
+ * by pages of the pool at the same addresses, with the same contents. This loses no store of
+ * another thread: the pages are read-only while they are copied, and a thread that stores to them
+ * meanwhile faults and stores again later (pool_moved()). A system call of the program must not
+ * write to them during the move. This does not happen, because only the provider uses these pages.
  *
  * The pages become private memory again when the queue is destroyed, because the provider frees them,
  * and in a forked child, which must not share memory with its parent.
@@ -28,8 +28,8 @@
 #define POOL_BYTES ((uint64_t)POOL_PAGES * POOL_PAGE)
 
 /*
- * Makes the pool if there is none. The first queue would do it, too, but a program may count its
- * descriptors between opening a device and creating a queue.
+ * Makes the pool if there is none. Creating the first queue would make it, too, but a program may
+ * count its descriptors between opening a device and creating a queue.
  */
 void pool_prepare(void);
 
@@ -42,14 +42,17 @@ void pool_prepare(void);
 uint64_t pool_enter(uint64_t at, uint64_t len, const void *of);
 
 /*
- * The same for the page of a doorbell record, on which there are others. The page is in the pool for
- * as long as records are that have entered. It enters with its first record, which is the first one
- * that the provider hands out of a page; the other records stay outside if it has not entered.
- * @at: 0 for no record.
+ * The same for the page of the doorbell record @at, which the page shares with other records. The
+ * page is moved when its first record enters, which is the first one of a page that the provider
+ * uses, and stays in the pool until all records that have entered have left. If the first record
+ * has not entered, the other records of the page do not enter either. @at: 0 for no record.
  */
 uint64_t pool_enter_record(uint64_t at, const void *of);
 
-/* Ends the stay of what entered at @at, and makes its pages private again. A @shift of 0: nothing. */
+/*
+ * Takes the queue or record that entered at @at out of the pool, and makes its pages private again.
+ * Does nothing if @shift is 0.
+ */
 void pool_leave(uint64_t at, uint64_t shift);
 
 /* Makes all pages of @of private again. */
@@ -62,11 +65,14 @@ void pool_leave_all(const void *of);
  */
 bool pool_moved(uint64_t addr);
 
-/* Before and after fork(), in the parent. */
+/* To be called in the parent, before and after fork(). */
 void pool_hold(void);
 void pool_release(void);
 
-/* After pool_hold() and fork(), in the child: gives it private pages with the same contents. */
+/*
+ * To be called in the child, after pool_hold() and fork(): gives the child private pages with the
+ * same contents.
+ */
 void pool_forget(void);
 
 #endif

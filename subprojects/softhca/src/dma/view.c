@@ -8,7 +8,7 @@
 
 #include "sys/sys.h"
 
-#define STEP (512u * POOL_PAGE) /* a view grows by this, so that it seldom does */
+#define STEP (512u * POOL_PAGE) /* views grow in large steps, so they seldom have to grow */
 
 struct view views[MAX_PROCS + 1];
 
@@ -40,7 +40,10 @@ int view_open_file(int32_t pid, int32_t fd)
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	/* It may be a file of any kind by now: this neither blocks nor takes a terminal. */
+	/*
+	 * The descriptor may refer to any kind of file by now. The flags keep the call from
+	 * blocking, and from making a terminal the controlling one.
+	 */
 	return sys_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 }
 
@@ -96,7 +99,7 @@ void view_open(uint32_t slot)
 {
 	const struct proc *p = &arena()->procs[slot];
 	struct view *v = &views[slot];
-	/* Relaxed: the owner raises it before it makes an object with these pages. */
+	/* Relaxed: the owner raises the number before it makes an object with these pages. */
 	uint32_t pages = __atomic_load_n(&p->pool_pages, __ATOMIC_RELAXED);
 	uint64_t size = ((uint64_t)pages * POOL_PAGE + STEP - 1) / STEP * STEP;
 	uint8_t *at;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Views: the pools (dma/pool.h) of other processes as this process has mapped them. A page that is
+ * Views: this process's mappings of the pools (dma/pool.h) of other processes. A page that is
  * mapped here stays valid when its owner ends.
  *
- * Views change only while the mutex is held, so that no thread that holds a lane uses one meanwhile.
+ * Views change only while the mutex is held, so that no thread that holds a lane is using one.
  */
 #ifndef SOFTHCA_DMA_VIEW_H
 #define SOFTHCA_DMA_VIEW_H
@@ -18,31 +18,31 @@
 struct view {
 	uint8_t *at;
 	uint64_t size;
-	uint32_t life; /* of the slot, when it was mapped; 0: never */
-	uint32_t refused; /* the pages that the pool had when it could not be mapped, plus 1 */
+	uint32_t life; /* `life` of the slot when the pool was mapped; 0: never mapped */
+	uint32_t refused; /* number of pages that the pool had when mapping it failed, plus 1 */
 };
 
 extern struct view views[MAX_PROCS + 1];
 
 /*
- * Maps what the pool of the process of @slot has now, and unmaps the pools of processes that have
- * ended. If it cannot be mapped, its memory is accessed by system calls. The caller must hold the
- * mutex.
+ * Maps the pages that the pool of the process in @slot has now, and unmaps the pools of processes
+ * that have ended. If the pool cannot be mapped, its memory is accessed by system calls. The caller
+ * must hold the mutex.
  */
 void view_open(uint32_t slot);
 
-/* Unmaps all. The caller must hold the mutex. */
+/* Unmaps all views. The caller must hold the mutex. */
 void view_close_all(void);
 
 /* For view_find(): opens the view if this thread may do that now. */
 uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len) __attribute__((cold));
 
-/* Returns what is mapped here of @len bytes at @offset of the pool, or NULL. */
+/* Returns the address here of @len bytes at @offset of the pool, or NULL if they are not mapped. */
 static inline uint8_t *view_mapped(uint32_t slot, uint64_t offset, size_t len)
 {
 	const struct view *v = &views[slot];
 
-	/* The offset is of the arena, so it may be anything. */
+	/* The offset comes from the arena, so it may have any value. */
 	if (v->life != arena()->procs[slot].life || offset > v->size || len > v->size - offset)
 		return NULL;
 	return v->at + offset;
@@ -59,7 +59,10 @@ static inline uint8_t *view_find(uint32_t slot, uint64_t offset, size_t len)
 	return p ? p : view_late(slot, offset, len);
 }
 
-/* For the same with other files. Opens the descriptor @fd of a process. Returns it, or -errno. */
+/*
+ * The next functions are also used for other files. Opens the file that is the descriptor @fd of a
+ * process. Returns a descriptor of this process, or -errno.
+ */
 int view_open_file(int32_t pid, int32_t fd);
 
 /* Returns true if the file has this inode number, and at least @size bytes. */

@@ -15,7 +15,7 @@
 
 #define WINDOWS 1024u
 
-/* Region @index is at index % WINDOWS. */
+/* The window of region @index is windows[index % WINDOWS]. */
 static struct window {
 	uint64_t serial; /* of the region; 0: the entry has never been used */
 	uint32_t index;
@@ -28,7 +28,7 @@ static uint64_t before_page(uint64_t offset)
 	return offset % POOL_PAGE;
 }
 
-/* Returns true if the descriptor is of the mapped file. */
+/* Returns true if @fd is open on the mapped file. */
 static bool is_of(int fd, const struct mapping *m)
 {
 	struct stat st;
@@ -37,10 +37,13 @@ static bool is_of(int fd, const struct mapping *m)
 	       st.st_dev == m->dev;
 }
 
-/* A program that registers one file has mostly registered it before. */
+/*
+ * Tries the descriptor of the last call first, because programs usually register parts of one
+ * file.
+ */
 static int find_descriptor(const struct mapping *m)
 {
-	static int latest = -1; /* any value will do: it is checked */
+	static int latest = -1; /* may be of any file: it is checked */
 	int fd = __atomic_load_n(&latest, __ATOMIC_RELAXED);
 	struct dirent *e;
 	DIR *d;
@@ -126,7 +129,7 @@ int window_find(uint32_t index, uint64_t addr, uint64_t len, uint8_t **at_p)
 		return -ENOENT;
 	if (w->serial != mr->serial) {
 		if (in_use(w))
-			return -ENOENT; /* by another region */
+			return -ENOENT; /* the entry is used by another region */
 		if (!fabric_whole())
 			return -EAGAIN;
 		open_window(w, index);
