@@ -3,11 +3,11 @@
  * The shared arena: all state of the emulated adapters of one fabric.
  *
  * Every process of a fabric maps the same file, each at an address of its own, so the arena holds
- * indexes and never pointers. The fabric's mutex guards everything in the arena, except for what is
- * documented otherwise; fabric.h describes it, its lanes and its latches. A process may be killed,
- * or stopped, at any instruction while it holds a lane or the mutex (claim.h). Therefore fields that
- * have to change together are changed through the journal (hca/journal.h). Every object has the slot
- * of its owner, so that the objects of a dead process can be found.
+ * indexes and never pointers. The fabric's mutex protects everything in the arena, unless
+ * documented otherwise; fabric.h describes the mutex, the lanes and the latches. A process may be
+ * killed, or stopped, at any instruction while it holds a lane or the mutex (claim.h). Therefore
+ * fields that have to change together are changed through the journal (hca/journal.h). Every object
+ * has the slot of its owner, so that the objects of a dead process can be found.
  *
  * Only processes of one uid write the arena (its directory has mode 0700). Values that come from
  * user memory, such as addresses and the counters in doorbell records, are checked before they are
@@ -29,9 +29,9 @@
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
-#define PROC_LANES 8 /* of each process */
+#define PROC_LANES 8 /* lanes of each process */
 #define MAX_LANES ((MAX_PROCS + 1) * PROC_LANES) /* the last ones are for NO_SLOT */
-#define LANE_BITS 13 /* of an index of a lane */
+#define LANE_BITS 13 /* bits of a lane's index */
 #define MAX_CTXS 4096
 #define MAX_PDS 4096
 #define MAX_AHS 16384
@@ -50,20 +50,20 @@
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
 #define FAULT_RULES 64
-#define MASK_WORDS 16 /* of a set of CPUs */
+#define MASK_WORDS 16 /* words of a set of CPUs */
 
 #define CLAIM_PIECES 2
 
 /* A lock that can be taken from an owner that is stopped; see claim.h. All zero: no owner. */
 struct claim {
 	uint64_t word;
-	struct iovec to[CLAIM_PIECES]; /* the memory of another process to which its owner's
-					  system call writes */
+	struct iovec to[CLAIM_PIECES]; /* memory of another process: the target of the owner's
+					  system call */
 };
 
 /*
  * The lock of one object, which the holder of a lane takes; see latch.h. The word is `use` of the
- * lane. All zero: free.
+ * holder's lane. All zero: free.
  */
 struct latch {
 	uint64_t word;
@@ -86,16 +86,15 @@ struct proc {
 	uint32_t pumping; /* chaos mode: its thread has been notified of pending work */
 	uint32_t has_thread; /* it has a thread that serves timers */
 	/*
-	 * The way in which its doorbells are executed, and the latest look of mode auto (choose.h).
-	 * Its thread stores them without the mutex.
+	 * The execution mode of its doorbells, and the latest findings of mode auto (choose.h). The
+	 * process's thread stores these fields without the mutex.
 	 */
 	uint32_t mode; /* enum engine_mode */
 	uint32_t why; /* enum mode_why */
-	uint32_t polls; /* mode auto: its thread spins while something is rung */
+	uint32_t polls; /* mode auto: its thread polls while doorbells are rung */
 	uint32_t awake; /* its thread spins */
 	uint32_t cores, quota, needs;
-	uint32_t
-		slow; /* there are cores, but it traps because that is faster, or to see if it is */
+	uint32_t slow; /* cores are free, but trapping is faster, or is being measured */
 	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
 	/* The time at which the next message to one of its rdma_cm ids arrives; 0: none. */
 	uint64_t cm_due;
@@ -118,7 +117,7 @@ struct obj {
 
 enum obj_kind { OBJ_CTX, OBJ_PD, OBJ_AH, OBJ_MR, OBJ_CQ, OBJ_SRQ, OBJ_QP, OBJ_KINDS };
 
-/* Words of `taken`: the entries of all kinds, in this order. */
+/* Number of words of `taken`, which has one bit for each entry, of all kinds in this order. */
 #define TAKEN_WORDS ((MAX_CTXS + MAX_PDS + MAX_AHS + MAX_MRS + MAX_CQS + MAX_SRQS + MAX_QPS) / 64)
 
 /* One open of a device. */
@@ -147,12 +146,12 @@ struct mr {
 	uint32_t key;
 	uint32_t pd;
 	uint32_t access;
-	uint32_t mapped; /* the HCA has mapped it, because it is of a dma-buf */
+	uint32_t mapped; /* the HCA has mapped the memory, because it belongs to a dma-buf */
 	uint64_t start; /* in the owner's address space */
 	uint64_t length;
 	uint64_t hca_va; /* start address as work requests use it */
-	/* For the windows of other processes (dma/window.h). */
-	uint64_t serial; /* of all regions that were ever made; 0: it has no windows */
+	/* Used for windows of other processes (dma/window.h). */
+	uint64_t serial; /* unique among all regions ever made; 0: no windows are made of it */
 	uint64_t file_ino, file_offset;
 	int32_t file_fd;
 };
@@ -163,7 +162,10 @@ struct cq {
 	uint64_t cqes; /* written since creation; part of the counters of its process */
 	uint64_t buf;
 	uint64_t dbrec;
-	/* From an address in the owner to its offset in the pool (dma/pool.h); 0: not there. */
+	/*
+	 * Difference between offsets in the owner's pool (dma/pool.h) and addresses in the owner;
+	 * 0: the memory is not in the pool.
+	 */
 	uint64_t buf_shift, dbrec_shift;
 	uint32_t log_size;
 	uint32_t cqe_size;
@@ -179,13 +181,13 @@ struct cq {
 	uint32_t solicited; /* value of producer after the last solicited or error CQE */
 	uint32_t arm_ci; /* consumer index of the latest arm */
 	/*
-	 * Moderation: an event waits for this number of CQEs since the arm, or for this time, in us.
-	 * Either is 0: events do not wait.
+	 * Moderation: an event waits until this number of CQEs has been written since the arm, or
+	 * this time in us has passed. If either is 0, events do not wait.
 	 */
 	uint32_t event_count, event_period;
-	uint64_t event_due; /* CLOCK_MONOTONIC ns at which an event that waits is sent; 0: none */
+	uint64_t event_due; /* CLOCK_MONOTONIC ns at which a waiting event is sent; 0: no event */
 	uint64_t fifo; /* completion channel, 0 without one */
-	uint64_t user_handle; /* reported in its events */
+	uint64_t user_handle; /* reported in the CQ's events */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
 	uint32_t trace; /* 1 + ring, 0 without one */
@@ -201,8 +203,8 @@ struct srq {
 	struct latch latch;
 	uint64_t recvs; /* as in struct qp */
 	/*
-	 * Cache of the linked list after the head: ahead[i] is the index of the entry that
-	 * follows entry number ahead_from + i. It covers entries that are posted and not taken.
+	 * Cache of the linked list after the head: ahead[i] is the index of the entry that follows
+	 * entry number ahead_from + i. It covers entries that are posted but not taken.
 	 */
 	uint32_t ahead_from;
 	uint32_t ahead_n;
@@ -260,7 +262,10 @@ struct qp_attr {
 
 struct qp {
 	struct obj obj;
-	/* For its send queue and for the peer's receive queue, to which no other QP sends. */
+	/*
+	 * Protects the QP's send queue, and the peer's receive queue, because no other QP sends to
+	 * it.
+	 */
 	struct latch latch;
 	uint64_t recvs; /* consumed since creation; part of the counters of its process */
 	uint32_t qpn;
@@ -303,14 +308,14 @@ struct qp {
 	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
 	struct claim copy; /* of the thread that copies */
-	struct claim_watch copy_watch; /* by threads that wait for the end of the copy */
+	struct claim_watch copy_watch; /* used by threads that wait for the end of the copy */
 	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
 	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
 	uint32_t copy_srq; /* with copy_to: 1 + SRQ whose entry the copy fills, or 0 */
 	uint32_t copy_peer; /* with copy_to: slot of the receiver */
 	uint64_t copy_ticket; /* number of its last copy, counted in the whole fabric */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
-	uint64_t turn; /* number of the WQE at sq_done in the order of waiting; see timer.h */
+	uint64_t turn; /* the WQE at sq_done waits behind WQEs with smaller numbers; see timer.h */
 	uint64_t user_handle;
 	struct qp_attr attr;
 	/* Link model: completion times of the WQEs from sq_done to link_next. */
@@ -337,7 +342,7 @@ struct qp {
 struct wired {
 	struct wire_qp q;
 	uint32_t after[WIRE_MESSAGES]; /* of each message in flight: the block after its WQE */
-	uint32_t bad; /* syndrome of the oldest message, which cannot be sent */
+	uint32_t bad; /* syndrome of the oldest message, if it cannot be sent */
 	uint32_t seen; /* producer index when the send queue was last read */
 	/* The new value of an atomic, until it is stored. */
 	uint32_t store_slot;
@@ -359,10 +364,10 @@ struct owed_ring {
 	uint8_t cqes[OWED][64];
 };
 
-/* A CQE to be written: its queue, its place and its bytes. */
+/* A CQE to be written: its queue, its index and its bytes. */
 struct journal_cqe {
 	uint32_t cq;
-	uint32_t index; /* producer index of its place */
+	uint32_t index; /* producer index of the CQE */
 	uint8_t bytes[64];
 };
 
@@ -384,15 +389,15 @@ struct journal {
 
 #define COMP_QUEUES 16
 
-/* A lane belongs to a thread that executes messages: a claim, and the step that it has begun. */
+/* A lane: the claim of a thread that executes messages, and the step that the thread has begun. */
 struct lane {
 	struct claim claim;
 	/*
-	 * Word of the latches that its owner has taken: the lane's index, and above LANE_BITS the
-	 * number of times that owners may have lost latches, plus 1.
+	 * The word of the latches that the lane's owner has taken: the lane's index, and above
+	 * LANE_BITS the number of times that owners may have lost latches, plus 1.
 	 */
 	uint64_t use;
-	uint64_t lost; /* word of an owner that was taken over and whose work is not repaired yet */
+	uint64_t lost; /* word of an owner that lost the lane and whose work is not repaired yet */
 	uint32_t open; /* its owner may execute messages; see fabric.h */
 	uint32_t idle; /* how often the mutex was taken since the epoch of the claim changed */
 	uint32_t epoch; /* of the claim when the mutex was last taken */
@@ -405,7 +410,7 @@ struct lane {
 /* Completions that are being collected for a compressed CQE. */
 struct comp_run {
 	uint32_t n;
-	uint32_t index; /* producer index of the first */
+	uint32_t index; /* producer index of the first completion */
 	uint8_t title[64]; /* the first completion, unchanged */
 	uint64_t mini[COMP_MAX];
 };
@@ -435,7 +440,7 @@ enum fault_action {
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, the others never do */
 	FAULT_DEVICE_FATAL, /* event of the sender's adapter; the message never ends */
 	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
-	FAULT_PACKET_LOST, /* this rule and the next ones act on packets to other hosts */
+	FAULT_PACKET_LOST, /* this action and the next ones act on packets to other hosts */
 	FAULT_PACKET_TWICE,
 	FAULT_PACKET_LATE, /* sent after the next packet */
 };
@@ -455,7 +460,7 @@ struct fault_rule {
 	uint64_t random; /* state of the generator; the key "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
 	uint64_t delay_ns; /* DELAY, LATE */
-	uint64_t seen; /* matches */
+	uint64_t seen; /* matches so far */
 	uint64_t hits;
 };
 
@@ -469,9 +474,10 @@ struct port_counts {
 	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 	uint64_t bad_pkeys; /* packets dropped because they are of another partition */
 	/*
-	 * All dropped packets of other hosts: malformed ones, those for no QP that is connected to
-	 * their sender, and bad_pkeys; and among them those with a wrong ICRC. Relaxed atomics: the
-	 * receiver counts them without the mutex.
+	 * bad_packets: all packets of other hosts that were dropped, because they were malformed,
+	 * were for no QP that is connected to the sender, or are counted in bad_pkeys. bad_icrcs:
+	 * those of them that had a wrong ICRC. Relaxed atomics: the receiver counts them without
+	 * the mutex.
 	 */
 	uint64_t bad_packets;
 	uint64_t bad_icrcs;
@@ -488,7 +494,7 @@ struct tally {
 /* A file with the packets that the messages would be on a network; see fabric/capture_file.h. */
 struct capture {
 	uint32_t on;
-	uint32_t owner; /* slot of the process with which it ends; NO_SLOT: with the fabric */
+	uint32_t owner; /* the capture ends with this slot's process; NO_SLOT: with the fabric */
 	uint32_t qpn; /* the only QP whose packets are written, on either side; 0: all */
 	int32_t error; /* -errno that ended the capture, or 0 */
 	int32_t failed_pid; /* with error: the process that got it */
@@ -502,13 +508,13 @@ struct capture {
 
 enum link_mode { LINK_OFF, LINK_REAL, LINK_VIRTUAL };
 
-/* Messages need more than plain execution for these reasons. */
+/* Reasons why messages need more than plain execution. */
 enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
 struct rail_state {
 	uint32_t link_down;
 	uint32_t gids_changed; /* since the fabric was made */
-	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
+	uint64_t link_free[2]; /* time in ns from which the link is idle: outbound, inbound */
 	struct port_counts counts;
 };
 
@@ -520,8 +526,9 @@ struct arena {
 	uint64_t pid_ns, user_ns; /* namespaces of all members: inodes of /proc/self/ns/ */
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	/*
-	 * Bitmap of the open lanes, and of its words that are not 0. Both may have bits too many,
-	 * because a process may be killed before it clears them, but lack none.
+	 * Bitmap of the open lanes, and bitmap of the words of open_lanes that are not 0. Every bit
+	 * that must be set is set. Other bits may be set too, because a process may be killed
+	 * before it clears them.
 	 */
 	uint64_t open_lanes[MAX_PROCS * PROC_LANES / 64];
 	uint64_t open_words;
@@ -537,11 +544,11 @@ struct arena {
 	uint32_t recoveries; /* how often another process continued the work of a claim's owner */
 	uint32_t replays; /* of these, with an active journal */
 	uint32_t changes; /* how often a process has joined or left; relaxed */
-	uint32_t takeovers; /* of these, for an owner that was stopped, not dead */
+	uint32_t takeovers; /* recoveries for an owner that was stopped, not dead */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	/*
-	 * Bitmap of used entries, and of the words of this bitmap that are full. Both may lack
-	 * bits, because a process may be killed before it sets them, but have none too many.
+	 * Bitmap of the used entries, and bitmap of the full words of `taken`. A set bit is always
+	 * right. Bits may be missing, because a process may be killed before it sets them.
 	 */
 	uint64_t taken[TAKEN_WORDS];
 	uint64_t taken_full[(TAKEN_WORDS + 63) / 64];
@@ -556,7 +563,7 @@ struct arena {
 	uint64_t next_copy;
 	uint64_t next_region; /* serial of the next memory region */
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
-	uint64_t on_wire[MAX_QPS / 64]; /* bitmap of the QPs with `wired` */
+	uint64_t on_wire[MAX_QPS / 64]; /* bitmap of the QPs whose `wired` is set */
 	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];

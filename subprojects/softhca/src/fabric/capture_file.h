@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file of a capture. Bytes after `end` were written by a process that was killed meanwhile. The
- * next writer overwrites them; a process that finds a capture without writers truncates the file.
+ * The file of a capture. Bytes after `end` were written by a process that was killed before it
+ * completed the group. The next writer overwrites them; a process that finds a capture without
+ * writers truncates the file.
  */
 #ifndef SOFTHCA_FABRIC_CAPTURE_FILE_H
 #define SOFTHCA_FABRIC_CAPTURE_FILE_H
@@ -17,7 +18,10 @@ int capture_file_open(const struct capture *c);
 /* Truncates the file to the valid bytes. */
 void capture_file_trim(const struct capture *c);
 
-/* The same for the capture of a fabric without members, whose directory is @dir. */
+/*
+ * As capture_file_trim(), for the capture of a fabric without members. @dir: the fabric's
+ * directory.
+ */
 void capture_file_trim_dead(const char *dir);
 
 #endif

@@ -50,7 +50,7 @@ void claim_leave(void)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Continues the interrupted thread in claim_lost(), on its stack. */
+/* Makes the interrupted thread continue in claim_lost(), on its own stack. */
 static void divert(ucontext_t *uc)
 {
 	uint64_t sp = (uint64_t)uc->uc_mcontext.gregs[REG_RSP] - RED_ZONE;
@@ -60,8 +60,8 @@ static void divert(ucontext_t *uc)
 }
 
 /*
- * The signal may be about a claim that was released since. Swapping the word of another claim is
- * harmless then.
+ * The signal may be about a claim that the thread has released since. Then the thread may hold
+ * another claim, and swapping its word is harmless.
  */
 bool claim_signal(const siginfo_t *si, ucontext_t *uc)
 {
@@ -73,10 +73,10 @@ bool claim_signal(const siginfo_t *si, ucontext_t *uc)
 	return true;
 }
 
-/* A thread as the kernel describes it. */
+/* The state of a thread, as the kernel reports it. */
 struct look {
 	char state; /* 'X': the thread has ended */
-	bool pending; /* SIGSEGV */
+	bool pending; /* SIGSEGV is pending */
 	bool deaf; /* the thread blocks SIGSEGV, or has no handler */
 	int32_t process;
 	uint64_t switches;
@@ -150,7 +150,7 @@ static bool is_over(const struct look *l)
 	return l->state == 'X' || l->state == 'Z';
 }
 
-/* Reads the state of the owner in @word. The id of a thread that has ended may be in use again. */
+/* Reads the state of the owner in @word. If the owner has ended, another thread may have its id. */
 static bool look_at_owner(uint64_t word, struct look *l)
 {
 	if (!look_at(claim_tid(word), l))

@@ -2,15 +2,15 @@
 /*
  * Claims: locks in the arena that can be taken from an owner that is stopped.
  *
- * SIGSTOP and debuggers stop a thread between any two instructions, and a thread cannot defer that.
- * A thread that waits for the claim of such a thread takes it over after fabric_self.patience_ns.
- * The owner may be continued at any moment, and from then on it must store nothing into the arena
- * or into the memory of other processes. Three questions follow.
+ * SIGSTOP and debuggers stop a thread between any two instructions, and a thread cannot delay the
+ * stop. A thread that waits for the claim of such a thread takes the claim over after
+ * fabric_self.patience_ns. The former owner may be continued at any moment after that, but must not
+ * store into the arena or into the memory of other processes any more. Three questions follow.
  *
  * Is the owner stopped, or slow? The owner counts as stopped if /proc/TID/status says "stopped" or
  * "tracing stop" twice, with the patience between the two and the same number of context switches:
- * a thread that ran in between has one more. A waiter waits without a limit for an owner that runs,
- * sleeps or is not scheduled.
+ * the number rises when a thread runs and is stopped again. A waiter waits without a limit for an
+ * owner that runs, sleeps or is not scheduled.
  *
  * How does the owner find out? By a signal that is pending before the claim is taken. The kernel
  * delivers a pending signal before a continued thread executes its next instruction. The order is:
@@ -19,25 +19,26 @@
  *	   switches, and that the signal is pending. So the thread has executed nothing since, and
  *	   will execute the handler first.
  *	3. The waiter replaces the claim's word (owner and epoch) by a compare and swap.
- * The handler swaps the word too, for the next epoch of the same owner. One of the two swaps fails.
- * If the waiter's swap fails, the owner continues undisturbed. If the handler's swap fails, the
- * claim is lost: the handler never returns into the interrupted code, but to the place where the
- * claim was taken.
+ * The handler, too, swaps the word: it keeps the owner and increments the epoch. One of the two
+ * swaps fails. If the waiter's swap fails, the owner continues undisturbed. If the handler's swap
+ * fails, the claim is lost: the handler does not return to the interrupted code, but to the code
+ * that took the claim.
  *
  * What about system calls? A thread that is stopped by a signal is not in a system call. A debugger
  * can also stop a thread at the entry of a system call, which is then executed before the signal is
- * delivered. The kernel reads the list of pieces that process_vm_writev() writes to after that
- * stop. So the list is in the claim:
+ * delivered. The kernel reads the list of pieces to which process_vm_writev() writes only after
+ * that stop. So the list is in the claim:
  *	4. The waiter empties the list.
- *	5. The waiter waits until the owner is stopped or has received the signal. By then a system
- *	   call that a continued owner has begun with the full list is complete.
- * Only after that the waiter continues: it repairs as after a death, and may deregister a region.
+ *	5. The waiter waits until the owner is stopped or has received the signal. If a continued
+ *	   owner has begun a system call with the full list, the call is complete by then.
+ * The waiter continues only after that: it repairs the arena as after a death, and may deregister a
+ * region.
  *
- * Memory of another process that is mapped here (dma/view.h) is stored to like the arena: the signal
- * comes before the next store.
+ * Stores to mapped memory of another process (dma/view.h) are protected like stores to the arena:
+ * the owner handles the signal before its next store.
  *
- * A debugger that drops the signal removes this protection. Then the owner still finds out before
- * its next write to another process, and when it releases the claim.
+ * A debugger that drops the signal removes this protection. Then the owner finds out only before
+ * its next write to another process, or when it releases the claim.
  *
  * A thread has one claim at a time.
  */
@@ -70,11 +71,11 @@ static inline uint32_t claim_tid(uint64_t word)
 }
 
 /*
- * The claim of this thread, and the place to which the thread returns when it has lost the claim.
+ * The claim of this thread, and the point to which the thread returns when it has lost the claim.
  */
 struct claim_held {
 	struct claim *claim; /* NULL: none */
-	uint64_t word; /* of the claim, as this thread has set it */
+	uint64_t word; /* value to which this thread has set the claim's word */
 	uint32_t changes; /* the claim's word is being set to `word` */
 	uint32_t tid; /* 0: not known yet */
 	jmp_buf mark;
@@ -96,10 +97,10 @@ void __tsan_release(void *) __attribute__((weak));
 #define claim_releases(c) ((void)0)
 #endif
 
-/* The owner's part of a claim's word for this thread. */
+/* Returns the owner bits of a claim's word with this thread as the owner. */
 uint32_t claim_self(void);
 
-/* A claim's word for this thread as the owner, with @epoch. */
+/* Returns a claim's word with this thread as the owner, and @epoch. */
 static inline uint64_t claim_word(uint32_t epoch)
 {
 	return (uint64_t)epoch << CLAIM_OWNER_BITS | claim_self();
@@ -110,7 +111,8 @@ _Noreturn void claim_lost(void);
 
 /*
  * Returns true unless this thread has lost its claim. The epoch is not compared, because the
- * handler of the signal may change it at any moment; a claim that was lost has another owner.
+ * handler of the signal may change it at any moment. The owner suffices: a lost claim has another
+ * one.
  */
 static inline bool claim_kept(void)
 {
@@ -125,9 +127,9 @@ static inline bool claim_kept(void)
 
 /*
  * Makes this thread the owner, with the next epoch, if the claim's word is @seen. Returns true if
- * the thread is the owner then. The thread writes its own record before the word, so the handler of
- * the signal never misses a claim. In between the handler does nothing; a claim that is lost in
- * that time is noticed here.
+ * the thread is the owner then. The thread sets claim_held before the word, so the handler of the
+ * signal never misses a claim. Between the two, the handler does nothing, and this function itself
+ * checks whether the claim was lost.
  */
 static inline bool claim_replace(struct claim *c, uint64_t seen)
 {
@@ -138,8 +140,9 @@ static inline bool claim_replace(struct claim *c, uint64_t seen)
 	claim_held.claim = c;
 	claim_held.word = claim_word((uint32_t)(seen >> CLAIM_OWNER_BITS) + 1);
 	/*
-	 * Pairs with the release in claim_drop(), and with the other swaps. In the order of all
-	 * such operations, because lane and mutex are taken before the other one is read.
+	 * Pairs with the release in claim_drop(), and with the other swaps. Sequentially
+	 * consistent, because a thread that takes a lane then reads the mutex, and one that takes
+	 * the mutex then reads the lanes.
 	 */
 	done = __atomic_compare_exchange_n(&c->word, &seen, claim_held.word, false,
 		__ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
@@ -165,8 +168,8 @@ static inline bool claim_try(struct claim *c)
 }
 
 /*
- * Releases the claim. Returns false if it was lost before. The thread's own record is erased first:
- * a thread that is stopped in between has no more stores to make, and fails here.
+ * Releases the claim. Returns false if it was lost before. The thread clears claim_held first: if
+ * it is stopped after that, it has no more stores to make, and the swap fails if the claim is lost.
  */
 static inline bool claim_drop(struct claim *c)
 {
@@ -182,9 +185,9 @@ static inline bool claim_drop(struct claim *c)
 }
 
 /*
- * Makes @c this thread's claim: the thread has set its word to @word while it had another claim.
- * Does not return if the claim is lost already. claim_leave() ends this and does not change the
- * word.
+ * Makes @c this thread's claim. The thread must have set the word of @c to @word while it held
+ * another claim. Does not return if @c is lost already. claim_leave() leaves the thread without a
+ * claim; it does not change the word.
  */
 void claim_enter(struct claim *c, uint64_t word);
 void claim_leave(void);
@@ -199,18 +202,22 @@ bool claim_signal(const siginfo_t *si, ucontext_t *uc);
 enum claim_heir { CLAIM_FOR_ME, CLAIM_FOR_NOBODY };
 
 /*
- * Takes the claim of an owner that is dead or fenced, if its word is @word. Returns true if it did.
+ * Takes the claim from an owner that is dead or has the signal pending, if the claim's word is
+ * @word. Returns true if it did.
  */
 bool claim_pass(struct claim *c, uint64_t word, enum claim_heir heir);
 
 /*
  * Checks whether the owner in the claim's word is stopped. If it has been stopped for long enough,
- * or has ended, takes the claim over. Returns the word that the claim had before, else 0. The
- * caller must call repeatedly with the same @w.
+ * or has ended, takes the claim over. Returns the word that the claim had before, or 0 if it was
+ * not taken over. A waiting thread must call this repeatedly with the same @w.
  */
 uint64_t claim_take_over(struct claim *c, struct claim_watch *w, enum claim_heir heir);
 
-/* Returns true if the owner in the word has ended, also if its slot has another process now. */
+/*
+ * Returns true if the owner in the word has ended, even if its slot belongs to another process
+ * now.
+ */
 bool claim_is_over(uint64_t word);
 
 /* Must be called in a forked child. */

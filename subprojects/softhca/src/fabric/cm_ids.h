@@ -20,7 +20,10 @@ struct cm_addr {
 	uint16_t family; /* AF_INET, AF_INET6; 0: none */
 };
 
-/* Names an id. After the id is destroyed, its entry may have an id with another serial. */
+/*
+ * Names an id. After the id is destroyed, its entry may contain an id with another serial
+ * number.
+ */
 struct cm_link {
 	uint32_t index;
 	uint32_t serial; /* 0: none */
@@ -69,11 +72,11 @@ struct cm_away {
 	uint32_t here; /* this id's communication id; 0: the other end is in this fabric */
 	uint32_t there; /* the other end's; 0: not known yet */
 	uint8_t gid[16];
-	uint32_t mtu; /* of the path, enum ibv_mtu */
+	uint32_t mtu; /* enum ibv_mtu of the path */
 	uint32_t gone; /* the program has destroyed the id, which waits for the answer to DREQ */
 	uint32_t message; /* enum mad_type of the message that waits for an answer; 0: none */
-	uint32_t repeats; /* that are left */
-	uint64_t due; /* of the next one, CLOCK_MONOTONIC ns */
+	uint32_t repeats; /* number of repetitions left */
+	uint64_t due; /* time of the next repetition, CLOCK_MONOTONIC ns */
 };
 
 /* A request of another fabric that was refused: if it is repeated, so is the refusal. */
@@ -113,9 +116,9 @@ struct cm_id {
 	uint32_t backlog; /* LISTEN: requests that may be unread */
 	uint32_t events; /* number of events that the program has read for this id */
 	struct cm_link peer;
-	struct cm_away away; /* instead of `peer` */
-	struct cm_link listener; /* of a request */
-	uint32_t unread; /* a request that the program does not know yet */
+	struct cm_away away; /* used instead of `peer` if the other end is in another fabric */
+	struct cm_link listener; /* of a request: the id that it was sent to */
+	uint32_t unread; /* this is a request, and the program has not read it yet */
 	/* Options. */
 	uint32_t reuse_addr, v6_only;
 	uint32_t ack_timeout; /* exponent as in QP attributes; 0: the default */
@@ -123,8 +126,8 @@ struct cm_id {
 	struct cm_param local; /* last sent */
 	struct cm_param remote; /* last received */
 	/*
-	 * Events that are not posted yet, in their order; the number of the next one is
-	 * first_coming.
+	 * Events that are not posted yet, oldest first. first_coming is the number of the oldest
+	 * one.
 	 */
 	uint32_t first_coming, last_coming;
 	struct cm_coming coming[CM_COMING];

@@ -12,7 +12,7 @@
 #include "fabric/rest.h"
 #include "sys/sys.h"
 
-#define LANE_IDLE 64 /* a lane that was not taken while the mutex was taken so often is shut */
+#define LANE_IDLE 64 /* a lane is shut if it was not taken while the mutex was taken this often */
 #define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
 
 static_assert(!offsetof(struct lane, claim), "fabric_lane() finds the lane by its claim");
@@ -75,9 +75,9 @@ static void bury_dead(void)
 }
 
 /*
- * Fails the QPs of the process that has lost a claim with the word @former, if it lives. Its slot may have
- * another process now: one that was killed while it looked at a shut lane leaves the lane's word, and
- * nobody reads it before the next process opens this lane.
+ * Fails the QPs of the process that has lost a claim with the word @former, if it lives. The slot
+ * may belong to another process by now: a process that was killed after it had taken a shut lane
+ * leaves its word in the lane, and the word is not read before the lane is opened again.
  */
 static void fail_former(uint64_t former)
 {
@@ -89,8 +89,8 @@ static void fail_former(uint64_t former)
 }
 
 /*
- * Repairs the arena after holders of the mutex or of lanes have died or lost them. The words of
- * their claims at that time are @former, of the mutex, or 0, and `lost` of the lanes.
+ * Repairs the arena after holders of the mutex or of lanes have died or lost them. @former: the
+ * word of the mutex under such a holder, or 0. The words of such holders of lanes are in `lost`.
  */
 __attribute__((cold)) static void recover(uint64_t former)
 {
@@ -117,7 +117,10 @@ struct waiter {
 	uint64_t looked; /* when the holder was last checked */
 };
 
-/* Takes the claim from a holder that has died or is stopped. Returns the word before, or 0. */
+/*
+ * Takes the claim from a holder that has died or is stopped. Returns the claim's former word, or
+ * 0.
+ */
 static uint64_t take_over(struct claim *c, struct waiter *w, enum claim_heir heir)
 {
 	uint64_t word = __atomic_load_n(&c->word, __ATOMIC_RELAXED), now;
@@ -158,7 +161,7 @@ __attribute__((cold, noinline)) static bool wait_for_lane(struct lane *l, uint32
 	return false;
 }
 
-/* The map has the lane before the lane is open, and until it is shut. */
+/* The bit in open_lanes is set before the lane is open, and cleared after it is shut. */
 static void open_lane(uint32_t i)
 {
 	struct lane *l = &arena()->lanes[i];
@@ -173,7 +176,10 @@ static void open_lane(uint32_t i)
 
 static void shut_lane(uint32_t i)
 {
-	/* Relaxed: whoever takes the lane later finds the mutex taken, or sees this with it. */
+	/*
+	 * Relaxed: a thread that takes the lane later finds the mutex taken, or sees this store
+	 * because it sees that the mutex was released.
+	 */
 	__atomic_store_n(&arena()->lanes[i].open, 0, __ATOMIC_RELAXED);
 	atomic_signal_fence(memory_order_seq_cst);
 	arena()->open_lanes[i / 64] &= ~(1ull << (i % 64));
@@ -190,7 +196,10 @@ static inline bool close_lane(uint32_t i, uint32_t yields)
 {
 	struct lane *l = &arena()->lanes[i];
 	bool broken = is_owned(&l->claim) && wait_for_lane(l, yields);
-	/* Relaxed: a thread that finds the mutex taken may change it. */
+	/*
+	 * Relaxed: a thread may take the lane at any time, but releases it because the mutex is
+	 * taken.
+	 */
 	uint64_t word = __atomic_load_n(&l->claim.word, __ATOMIC_RELAXED);
 	uint32_t epoch = (uint32_t)(word >> CLAIM_OWNER_BITS);
 
@@ -205,10 +214,10 @@ static inline bool close_lane(uint32_t i, uint32_t yields)
 }
 
 /*
- * Waits until no open lane has an owner. No lane gets one that executes messages while this thread
- * holds the mutex. Returns true if an owner has left work to repair. If this thread does not repair
- * it, because it is killed or stopped, the next one does: it takes the mutex from a dead or stopped
- * holder.
+ * Waits until no open lane has an owner. After that no owner of a lane executes messages while this
+ * thread holds the mutex. Returns true if an owner has left work to repair. If this thread is
+ * killed or stopped before it has repaired that work, the next holder of the mutex repairs it,
+ * because it takes the mutex from a dead or stopped holder.
  */
 static inline bool close_lanes(uint32_t yields)
 {
@@ -239,9 +248,10 @@ static inline int take(uint32_t yields, uint32_t lane)
 		if (rest(n, yields))
 			former = take_over(&arena()->whole.claim, &w, CLAIM_FOR_ME);
 	/*
-	 * Before the lanes are closed: another thread of this process may have taken this one, and
-	 * looked at the mutex. After a dead holder that thread must not find the lane open, because
-	 * it may have looked before that holder began a step.
+	 * Opened before close_lanes(), which then waits for another thread of this process that may
+	 * have taken the lane and read the mutex already. After a dead holder the lane stays shut:
+	 * that thread may have read the mutex before the dead holder began a step, and must not
+	 * find the lane open.
 	 */
 	if (lane != NO_INDEX && !former)
 		open_lane(lane);
@@ -277,9 +287,9 @@ __attribute__((always_inline)) static inline bool try_lane(struct lane *l)
 	if (!claim_try(&l->claim))
 		return false;
 	/*
-	 * A thread that takes the mutex after it was free here, and opens the lane or finds it open,
-	 * waits for this thread. So nobody changes the last two until the lane is released, but only
-	 * if they are read after the mutex.
+	 * The mutex must be read first. A thread that takes the mutex after this read, and opens
+	 * the lane or finds it open, waits for this thread. So `open` and `attention`, which are
+	 * read afterwards, do not change until the lane is released.
 	 */
 	if (!is_owned(whole) && is_open(l) && !arena()->attention) {
 		claim_acquired(whole);
@@ -291,8 +301,9 @@ __attribute__((always_inline)) static inline bool try_lane(struct lane *l)
 }
 
 /*
- * Takes the mutex, and opens the lane, if it is shut. If the lane is not free for long, its holder
- * may be dead or stopped: this thread takes the mutex, and finds out.
+ * Waits for the lane. If the lane is shut, takes the mutex instead and opens the lane. If the lane
+ * stays busy for long, takes the mutex too, and finds out whether the lane's holder is dead or
+ * stopped.
  */
 __attribute__((cold, noinline)) static int wait_for_turn(struct lane *l)
 {
@@ -319,7 +330,10 @@ int fabric_take_lane(void)
 	return try_lane(l) ? 0 : wait_for_turn(l);
 }
 
-/* Flushes with the mutex what is left because another thread had the latch of a CQ for too long. */
+/*
+ * Writes out the runs. Uses the mutex for the runs that are left because another thread held the
+ * latch of a CQ for too long.
+ */
 __attribute__((noinline)) static void flush(uint32_t *runs)
 {
 	fabric_hooks.flush(runs);

@@ -3,13 +3,13 @@
  * Declares the membership of this process in its fabric, and the locks of the fabric.
  *
  * The files of a fabric are in the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`,
- * `sys/` and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
- * by the process of that slot. These are open-file-description locks, so the kernel
- * drops them with the process however it ends, and liveness never depends on a pid.
- * A process that waits for the end of a member takes a read lock on the member's byte. A process
- * that tests whether a member lives tests for a write lock, so it does not take a waiting process
- * for a member. Slots are assigned under the arena's mutex: while the mutex is held and the byte is
- * locked, the slot's pid is that of the process that holds the lock.
+ * `sys/` and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held by
+ * the process of that slot. These are open-file-description locks, so the kernel drops them with
+ * the process however it ends, and liveness never depends on a pid. A process that waits for the
+ * end of a member takes a read lock on the member's byte. A process that tests whether a member
+ * lives tests for a write lock, so it does not take a waiting process for a member. Slots are
+ * assigned under the arena's mutex. So the holder of the mutex knows: if a slot's byte is locked,
+ * the slot's pid is that of the process that holds the lock.
  */
 #ifndef SOFTHCA_FABRIC_FABRIC_H
 #define SOFTHCA_FABRIC_FABRIC_H
@@ -25,12 +25,13 @@
  * The arena is protected by a mutex, by lanes and by latches.
  *
  * The holder of the mutex (arena()->whole) may access everything. Most messages use few objects. A
- * thread executes such a message without the mutex: it holds its lane and the latches of the QP, SRQ
- * and CQs that the message uses (latch.h). A process has PROC_LANES lanes. Each thread uses one of
- * them; threads share lanes if there are more threads than lanes. The holder of a lane may post
+ * thread executes such a message without the mutex: it holds its lane and the latches of the QP,
+ * SRQ and CQs that the message uses (latch.h). A process has PROC_LANES lanes. Each thread uses one
+ * of them; threads share lanes if there are more threads than lanes. The holder of a lane may post
  * completions to the objects whose latches it holds, and take receives from them. It may read
- * everything else: keys, tables, states. It may not wait, release the lane temporarily, set a timer,
- * or change a state. If it has to, it exchanges the lane for the mutex first (fabric_widen()).
+ * everything else: keys, tables, states. It must not wait, release the lane temporarily, set a
+ * timer, or change a state. If it has to, it exchanges the lane for the mutex first
+ * (fabric_widen()).
  *
  * The mutex excludes all lanes: its holder waits until no open lane has an owner, and a thread that
  * has taken a lane releases it if the mutex has an owner or if the lane is shut. A thread that needs
@@ -136,7 +137,7 @@ static inline struct lane *fabric_lane(void)
  */
 int fabric_give_lanes(uint32_t slot);
 
-/* Returns true if this thread, which holds the mutex or a lane, holds the mutex. */
+/* Returns true if this thread holds the mutex. It must hold the mutex or a lane. */
 static inline bool fabric_whole(void)
 {
 	return fabric_lane() == &arena()->whole;

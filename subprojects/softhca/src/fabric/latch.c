@@ -8,13 +8,13 @@ __thread struct latches latches __attribute__((tls_model("initial-exec")));
 /* Takes the latch if it is free. */
 static bool try_latch(struct latch *l)
 {
-	/* Relaxed: the swap is of this word. */
+	/* Relaxed: the swap succeeds only if the word is unchanged. */
 	uint64_t seen = __atomic_load_n(&l->word, __ATOMIC_RELAXED);
 
 	return latch_is_free(seen) && latch_replace(l, seen);
 }
 
-/* Its owner may wait for another latch, but for one of a higher address, and for nothing else. */
+/* There is no deadlock: the latch's owner waits for nothing but latches at higher addresses. */
 __attribute__((cold, noinline)) bool latch_wait(struct latch *l)
 {
 	for (uint32_t n = 0; n < REST_ENOUGH; n++) {
@@ -26,8 +26,9 @@ __attribute__((cold, noinline)) bool latch_wait(struct latch *l)
 }
 
 /*
- * All lanes, because a process that has taken a lane from its owner may have died since. Relaxed: a
- * thread that takes a lane later finds this done; see try_lane().
+ * Changes `use` of all lanes, because it is not known which owners lost a lane: the process that
+ * took it from them may have died since. Relaxed: a thread that takes a lane later sees the new
+ * value; see try_lane().
  */
 void latches_renew(void)
 {

@@ -5,8 +5,8 @@
  * holder of the mutex needs no latch, because no lane has an owner then.
  *
  * A latch names the lane of its owner and the lane's `use`. If the owner loses the lane, because it
- * has died or is stopped, the holder of the mutex completes its step and then changes the lane's
- * `use`. The latch counts as free from then on.
+ * has died or is stopped, the holder of the mutex completes the owner's step and then changes the
+ * lane's `use`. The latch counts as free from then on.
  */
 #ifndef SOFTHCA_FABRIC_LATCH_H
 #define SOFTHCA_FABRIC_LATCH_H
@@ -17,12 +17,12 @@
 
 #include "fabric/fabric.h"
 
-#define LATCHES_MAX 4 /* of a message: QP, SRQ and two CQs */
+#define LATCHES_MAX 4 /* most latches that a message needs: QP, SRQ and two CQs */
 #define LATCH_USE (1ull << LANE_BITS)
 
 /* The latches of this thread, in the order in which it has taken them. */
 struct latches {
-	uint64_t use; /* of its lane; 0: it has the mutex */
+	uint64_t use; /* of the thread's lane; 0: the thread holds the mutex */
 	uint32_t n;
 	struct latch *at[1 + LATCHES_MAX]; /* at[0] is NULL */
 };
@@ -34,11 +34,11 @@ static inline bool latch_is_free(uint64_t word)
 {
 	const struct lane *of = &arena()->lanes[word & (LATCH_USE - 1)];
 
-	/* Relaxed: it changes while no lane has an owner; see latches_renew(). */
+	/* Relaxed: `use` changes only while no lane has an owner; see latches_renew(). */
 	return !word || __atomic_load_n(&of->use, __ATOMIC_RELAXED) != word;
 }
 
-/* Returns true if this thread has the latch, or does not need it. */
+/* Returns true if this thread holds the latch, or the mutex. */
 static inline bool latch_held(const struct latch *l)
 {
 	/* Relaxed: only this thread stores its own word. */
@@ -58,11 +58,11 @@ static inline bool latch_replace(struct latch *l, uint64_t seen)
 	return true;
 }
 
-/* Waits until the latch is free, and takes it. Returns false after a while. */
+/* Waits until the latch is free, and takes it. Returns false if the latch is not free soon. */
 bool latch_wait(struct latch *l);
 
 /*
- * Takes the latch, unless this thread has it or does not need it. Returns false if the thread must
+ * Takes the latch, unless this thread holds it or the mutex. Returns false if the thread must
  * exchange its lane for the mutex (fabric_widen()).
  */
 static inline bool latch_take(struct latch *l)
@@ -82,7 +82,10 @@ static inline void latches_free(uint32_t keep)
 	}
 }
 
-/* Frees the latches of all owners that are dead or have lost their lanes. The caller holds the mutex. */
+/*
+ * Frees the latches of all owners that are dead or have lost their lanes. The caller must hold the
+ * mutex.
+ */
 void latches_renew(void);
 
 #endif

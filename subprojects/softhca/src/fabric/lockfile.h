@@ -6,7 +6,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The directory of the fabric of the environment (SOFTHCA_FABRIC, or the job's namespace). */
+/*
+ * Writes the directory of the fabric that the environment names (SOFTHCA_FABRIC, or the job's
+ * namespace) to @dir.
+ */
 void fabric_dir(char *dir, size_t size);
 
 /*

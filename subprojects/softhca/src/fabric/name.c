@@ -28,7 +28,7 @@ bool fabric_name_ok(const char *name)
 	return n && n <= FABRIC_NAME_MAX && !name[n];
 }
 
-/* Replaces characters of a job's name that a fabric's name cannot have. */
+/* The characters of a job's name that are not valid in a fabric's name are replaced. */
 void fabric_dir(char *dir, size_t size)
 {
 	const char *name = getenv("SOFTHCA_FABRIC");

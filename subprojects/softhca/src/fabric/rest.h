@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for the owner of a claim or latch. It is owned for microseconds, unless its owner is
- * stopped. A waiter sleeps for short times instead of waiting for a wake-up: a wake-up could be lost
- * when the owner is killed, and would never come from one that is stopped.
+ * Waits for the owner of a claim or latch. These locks are held for microseconds, unless the owner
+ * is stopped. A waiter sleeps for short times instead of waiting for a wake-up: an owner that is
+ * killed or stopped would not send the wake-up.
  */
 #ifndef SOFTHCA_FABRIC_REST_H
 #define SOFTHCA_FABRIC_REST_H
@@ -16,7 +16,7 @@
 #define REST_SPINS 50
 #define REST_YIELDS 500
 #define REST_NAP_NS 50000
-#define REST_ENOUGH (REST_YIELDS + 100) /* the owner may be dead: the waiter takes the mutex */
+#define REST_ENOUGH (REST_YIELDS + 100) /* then the owner may be dead: the waiter takes the mutex */
 
 /* @n: number of earlier calls in the same wait. Returns true after a sleep. */
 static inline bool rest(uint32_t n, uint32_t yields)
@@ -28,7 +28,7 @@ static inline bool rest(uint32_t n, uint32_t yields)
 		return false;
 	}
 	if (n < yields) {
-		SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
+		SYS(SYS_sched_yield); /* not libc's function, which shim/ may replace */
 		return false;
 	}
 	nanosleep(&nap, NULL);

@@ -30,8 +30,8 @@ static bool still_named(int fd)
 }
 
 /*
- * Locks byte 0. A process that only inspects the fabric holds the lock for a moment; a process that
- * holds it longer is joining, and then the fabric must not be removed.
+ * Locks byte 0. A process that only inspects the fabric holds the lock for a short time. A process
+ * that holds the lock longer is joining the fabric, which must then not be removed.
  */
 static bool lock_soon(int fd, int tries)
 {
@@ -95,7 +95,10 @@ int fabric_each(int (*each)(const char *name, void *arg), void *arg)
 	return r;
 }
 
-/* Unlocks explicitly: a forked process shares the locks, and closing would keep them. */
+/*
+ * Unlocks explicitly: a forked process shares the locks, so closing the descriptor would not
+ * release them.
+ */
 void fabric_let_go(void)
 {
 	int fd = fabric_self.lock_fd;
@@ -106,7 +109,10 @@ void fabric_let_go(void)
 	fabric_self.lock_fd = -1;
 }
 
-/* The kernel grants the lock when the member ends, or immediately if the slot is free. */
+/*
+ * Waits for the end of all members: the kernel grants the lock when the member ends, or immediately
+ * if the slot is free.
+ */
 static void await_members(int fd)
 {
 	for (off_t byte = 1; byte <= MAX_PROCS; byte++) {

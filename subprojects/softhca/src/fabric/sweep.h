@@ -7,8 +7,8 @@
 void fabric_sweep(void);
 
 /*
- * Leaves the fabric without its mutex, which a stopped process may hold for a while. Only for
- * members that own no objects. The last member removes the fabric.
+ * Leaves the fabric without taking its mutex, which a stopped process may hold for a while. Only
+ * for members that own no objects. The last member removes the fabric.
  */
 void fabric_let_go(void);
 
@@ -20,8 +20,8 @@ void fabric_let_go(void);
 int fabric_each(int (*each)(const char *name, void *arg), void *arg);
 
 /*
- * After fabric_let_go(): waits without a limit until the fabric has no members, and removes it,
- * because members that are killed do not remove it.
+ * To be called after fabric_let_go(). Waits without a limit until the fabric has no members, and
+ * removes it, because members that are killed do not remove it.
  */
 void fabric_outlast(void);
 

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each lane has counts of its own: the part of the messages of its threads in the counters of their
- * process and of all ports. A thread that executes a message adds to those of its lane, which no
- * other thread uses then. Completions and receives of the responder's process are counted in the CQ
- * and in the receive queue, whose latches the thread has. The caller of the functions in tally.c must
- * hold the mutex.
+ * Each lane has counts of its own, for its process and for all ports: they count the messages that
+ * the lane's threads execute. The counters of a process or port are sums over lanes. A thread that
+ * executes a message adds to the counts of its lane, which no other thread uses at that time.
+ * Completions and receives of the responder's process are counted in the CQ and in the receive
+ * queue, whose latches the thread holds. The caller of the functions in tally.c must hold the
+ * mutex.
  */
 #ifndef SOFTHCA_FABRIC_TALLY_H
 #define SOFTHCA_FABRIC_TALLY_H
 
 #include "fabric/fabric.h"
 
-/* The counts of this thread, which holds the mutex or its lane. */
+/* Returns the counts of this thread's lane. The thread must hold the mutex or the lane. */
 static inline struct tally *tally(void)
 {
 	return fabric_thread.tally;
 }
 
-/* Gets the counters of the process of @slot, or of the port of @rail, with all their parts. */
+/* Sum up the counters of the process of @slot, or of the port of @rail, over all lanes. */
 void tally_process(uint32_t slot, struct softhca_counters *out);
 void tally_port(uint32_t rail, struct port_counts *out);
 
