@@ -36,7 +36,7 @@ API int softhca_fault_add(const char *rule)
 	if (!fabric_self.arena)
 		return -ENODEV;
 	if (strpbrk(rule, ";\n"))
-		return -EINVAL; /* a number names one rule */
+		return -EINVAL; /* the result can name only one rule */
 	if (fabric_enter(&saved))
 		return -EIO;
 	r = add_rules(rule);

@@ -5,10 +5,10 @@
 /*
  * fault.h - faults on demand
  *
- * A rule selects messages and says what happens to them. The rules are applied when a work
- * request is about to be executed, at every attempt. They are kept in the fabric's arena, and
- * are read and changed under its mutex. A rule cannot cause what RC forbids: no message
- * arrives twice, and the completions of a QP do not change their order.
+ * A rule selects messages and determines what happens to them. The rules are applied before each
+ * attempt to execute a work request. They are kept in the fabric's arena, and are read and changed
+ * under its mutex. A rule cannot cause what RC forbids: no message arrives twice, and the
+ * completions of a QP do not change their order.
  *
  *	# the third WRITE of any QP of mlx5_0 is refused
  *	device=mlx5_0 opcode=write nth=3 action=error syndrome=remote_access
@@ -38,13 +38,16 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 
 /*
- * The device of the first rule that can never apply because its adapter does not exist; NULL if
- * there is no such rule.
+ * Returns the device of the first rule that can never apply because its adapter does not exist, or
+ * NULL if there is no such rule.
  */
 const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
 	const struct softhca_topology *t);
 
-/* Notes whether the arena has any rules. Must be called after a change, under the mutex. */
+/*
+ * Records whether the arena has any rules. Must be called under the mutex after a rule was added or
+ * removed.
+ */
 void fault_changed(struct arena *a);
 
 /* Writes a rule as fault_parse() reads it. */
