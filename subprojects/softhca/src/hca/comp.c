@@ -49,7 +49,7 @@ static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 	if (cqe->op_own >> 4 >= CQE_REQ_ERR)
 		return false;
 	t.byte_cnt = cqe->byte_cnt;
-	t.timestamp = cqe->timestamp; /* all completions of a run get the title's */
+	t.timestamp = cqe->timestamp; /* every completion of a run gets the title's timestamp */
 	if (is_request(cqe)) {
 		t.wqe_counter = cqe->wqe_counter;
 		t.sop_drop_qpn &= htobe32(0xffffff);
@@ -91,7 +91,7 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 		memcpy(run->title, cqe, sizeof(*cqe));
 	}
 	run->mini[run->n] = make_mini(cqe);
-	atomic_signal_fence(memory_order_seq_cst); /* `n` counts complete entries */
+	atomic_signal_fence(memory_order_seq_cst); /* an entry is complete before `n` counts it */
 	run->n++;
 	atomic_signal_fence(memory_order_seq_cst);
 	enlist(cq);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compressed completions. A run is a sequence of completions that differ only in their
- * byte count (and, on the requester's side, in index and opcode). It takes one place in
- * the queue for each completion, but only the following is written: the first completion
- * (the title), with both format bits set and the number of completions in byte_cnt, and
- * arrays of eight 8-byte mini-CQEs. Array 0 stands in the place after the title, array k
- * in the place of completion 8 k.
+ * Compressed completions. A run is a sequence of completions that differ only in their byte count
+ * (and, on the requester's side, in index and opcode). A run occupies one entry of the queue for
+ * each completion, but only the following is written: the first completion (the title), with both
+ * format bits set and the number of completions in byte_cnt, and arrays of eight 8-byte mini-CQEs.
+ * Array 0 is in the entry after the title, array k in the entry of completion 8 k.
  */
 #ifndef SOFTHCA_HCA_COMP_H
 #define SOFTHCA_HCA_COMP_H
@@ -13,7 +12,10 @@
 #include "abi/wire.h"
 #include "fabric/arena.h"
 
-/* Adds the completion to the CQ's run. If it does not fit, the run is written out first. */
+/*
+ * Adds the completion to the CQ's run. If it does not fit into the run, the run is written out
+ * first.
+ */
 void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe);
 
 /* Writes the run out. */

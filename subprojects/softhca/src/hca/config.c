@@ -168,7 +168,10 @@ static void read_config(void)
 	const char *patience = getenv("SOFTHCA_PATIENCE");
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
-	/* The default if the program has changed the variable since the check. */
+	/*
+	 * The variable is invalid only if the program has changed it since the check: use the
+	 * default.
+	 */
 	config.mode = mode < 0 ? ENGINE_AUTO : (enum engine_mode)mode;
 	config.why = config.mode == ENGINE_AUTO ? WHY_CHOSEN : WHY_GIVEN;
 	read_choice();

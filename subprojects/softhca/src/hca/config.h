@@ -9,15 +9,15 @@
 
 enum engine_mode {
 	ENGINE_TRAP, /* each doorbell store traps and is executed immediately */
-	ENGINE_POLL, /* a thread polls the doorbell pages while something is rung */
+	ENGINE_POLL, /* a thread polls the doorbell pages while doorbells are rung */
 	ENGINE_STEP, /* the program calls softhca_step() */
-	ENGINE_AUTO, /* as ENGINE_POLL while there are cores, else as ENGINE_TRAP */
+	ENGINE_AUTO, /* as ENGINE_POLL while enough cores are free, else as ENGINE_TRAP */
 };
 
 enum mode_why {
 	WHY_CHOSEN, /* by mode auto */
 	WHY_GIVEN,
-	WHY_STRICT, /* auto is trap in these modes */
+	WHY_STRICT, /* with this and the next settings, auto means trap */
 	WHY_CHAOS,
 	WHY_LINK,
 	WHY_LEGACY,
@@ -27,9 +27,9 @@ enum mode_why {
 
 struct config {
 	enum engine_mode mode; /* SOFTHCA_MODE=auto|trap|poll|step */
-	enum mode_why why; /* ... it is this mode */
-	uint64_t idle_ns; /* SOFTHCA_IDLE: how long the thread finds nothing before it sleeps */
-	uint32_t cores; /* SOFTHCA_CORES: the cores that mode auto assumes; 0: those there are */
+	enum mode_why why; /* reason for `mode` */
+	uint64_t idle_ns; /* SOFTHCA_IDLE: how long the thread polls without work, then it sleeps */
+	uint32_t cores; /* SOFTHCA_CORES: cores that mode auto assumes; 0: the real number */
 	bool strict; /* SOFTHCA_STRICT=1 or abort */
 	bool strict_aborts; /* SOFTHCA_STRICT=abort: the first violation ends the process */
 	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is noticed by time-outs only */

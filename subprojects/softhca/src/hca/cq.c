@@ -50,7 +50,8 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 }
 
 /*
- * Begins at the end of the list, so that the list has no gap if this process is killed meanwhile.
+ * Goes from the end of the list to its beginning, so that the list has no gap if this process is
+ * killed in between.
  */
 void cq_flush_runs(uint32_t *list)
 {
@@ -101,13 +102,16 @@ static void report(struct cq *cq)
 	if (cq->event_due)
 		return;
 	due = timer_now() + cq->event_period * 1000ull;
-	/* Relaxed: holders of several lanes do this, and whoever reads the result has the mutex. */
+	/*
+	 * Relaxed: holders of different lanes may do this at the same time, and a thread that reads
+	 * the result holds the mutex.
+	 */
 	seen = __atomic_load_n(first, __ATOMIC_RELAXED);
 	while ((!seen || due < seen) && !__atomic_compare_exchange_n(first, &seen, due, true,
 						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	timer_ring(cq->obj.owner);
-	/* The last step: the journal is replayed if this process dies before it. */
+	/* The last step: if this process dies before it, the journal is replayed. */
 	atomic_signal_fence(memory_order_seq_cst);
 	cq->event_due = due;
 }
@@ -152,8 +156,9 @@ void cq_notify(struct cq *cq, const void *bytes)
 
 /*
  * If there are completions between the consumer index in the arm word and the producer, they were
- * written before the program armed the queue. They count as if they came now, so that no event is
- * missed. A sequence number makes one event: if that is still unread, it wakes the program.
+ * written before the program armed the queue. They are treated as if they came now, so that no
+ * event is missed. Each sequence number causes only one event: if the program arms again with the
+ * same number, the earlier event is still unread and wakes the program.
  */
 void cq_arm(struct cq *cq, uint32_t word)
 {

@@ -3,9 +3,9 @@
  * Completion queues: room, writing, events. The caller must hold the fabric's mutex, or a lane and
  * the CQ's latch.
  *
- * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself if the completion
- * has been written already): CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED -> CQ_UNARMED. An
- * overrun queue stays overrun until it is destroyed.
+ * An event is requested by cq_arm() and sent once, by cq_notify() or, if the completion has been
+ * written already, by cq_arm() itself: CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED ->
+ * CQ_UNARMED. An overrun queue stays overrun until it is destroyed.
  */
 #ifndef SOFTHCA_HCA_CQ_H
 #define SOFTHCA_HCA_CQ_H
@@ -16,8 +16,8 @@
 #include "fabric/arena.h"
 
 /*
- * Returns true if @n more completions fit. If not, the queue is overrun: its owner gets one async
- * event, and nothing is written to the queue any more.
+ * Returns true if @n more completions fit. If they do not fit, the queue is overrun: its owner gets
+ * one async event, and nothing is written to the queue any more.
  */
 bool cq_room(struct cq *cq, uint32_t n);
 
@@ -26,18 +26,21 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 
 /*
  * Writes out the runs of compressed completions of a lane, and removes them from its @list. The
- * caller must hold the mutex, or the lane without a latch. With the lane, the list keeps those CQs
- * whose latch another thread has for too long.
+ * caller must hold the mutex, or the lane and no latch. If the caller holds the lane, the CQs whose
+ * latch another thread holds for too long stay in the list.
  */
 void cq_flush_runs(uint32_t *list);
 
 /*
- * After a completion is written: sends the event if the queue is armed for it. With moderation the
- * event waits.
+ * Must be called after the completion @bytes is written. Sends an event if the queue is armed for
+ * it. With moderation the event may wait.
  */
 void cq_notify(struct cq *cq, const void *bytes);
 
-/* Sends the events of this process's queues that are due. Returns the time of the next, or 0. */
+/*
+ * Sends the events of this process's queues that are due. Returns the time at which the next event
+ * is due, or 0.
+ */
 uint64_t cq_serve(uint64_t now);
 
 /* Arms the queue: @word is the first word of a store to its doorbell register. */

@@ -32,7 +32,10 @@ static uint64_t slot_addr(const struct cq *cq, uint32_t index)
 	return cq->buf + slot * cq->cqe_size + (cq->cqe_size - sizeof(struct cqe64));
 }
 
-/* A failed write is ignored: the queue's memory, or its owner, is gone. */
+/*
+ * A failed write is ignored, because it means that the queue's memory is unmapped or its owner has
+ * ended.
+ */
 void cq_store(const struct cq *cq, uint32_t index, struct cqe64 cqe)
 {
 	cqe.op_own = (uint8_t)((cqe.op_own & ~1u) | ((index >> cq->log_size) & 1));

@@ -12,7 +12,7 @@
 #include "sys/sys.h"
 
 #define FIFO_PATH_MAX 192
-#define DROP_EVENTS 8192 /* capacity of a FIFO, in the smallest events */
+#define DROP_EVENTS 8192 /* capacity of a FIFO, in events of the smallest size */
 
 int fifo_create(uint64_t *id)
 {
@@ -24,7 +24,10 @@ int fifo_create(uint64_t *id)
 	r = (int)SYS(SYS_mknodat, AT_FDCWD, path, S_IFIFO | 0600, 0);
 	if (r < 0)
 		return r;
-	/* Open for both: reads never see end of file, writes never miss a reader. */
+	/*
+	 * Opened for reading and writing: reads never see end of file, and writes always have a
+	 * reader.
+	 */
 	fd = sys_open(path, O_RDWR | O_CLOEXEC, 0);
 	if (fd < 0)
 		fifo_remove(*id);
@@ -47,7 +50,10 @@ void fifo_post(uint64_t id, const void *event, uint32_t len)
 	int fd;
 
 	fabric_fifo_path(id, path, sizeof(path));
-	/* Open for both: a reader that dies before the write must not send us a SIGPIPE. */
+	/*
+	 * Opened for reading, too: otherwise, if the reader dies before the write, the write causes
+	 * a SIGPIPE.
+	 */
 	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
 		return;
@@ -72,7 +78,7 @@ bool fifo_unread(uint64_t id)
 uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
 	void *arg)
 {
-	/* Static: too large for a stack. The fabric's mutex is held. */
+	/* Static, because it is too large for a stack. The fabric's mutex protects it. */
 	static char kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
 	char path[FIFO_PATH_MAX];
 	uint32_t dropped = 0, n = 0;

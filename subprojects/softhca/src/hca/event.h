@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Event descriptors. A completion channel's fd and a context's async fd are named FIFOs in
- * the fabric's directory, opened for reading and writing by their owner. Any process of
- * the fabric can write an event into one, and read(), poll() and O_NONBLOCK work as usual.
+ * Event descriptors. A completion channel's fd and a context's async fd are named FIFOs in the
+ * fabric's directory, opened for reading and writing by their owner. Any process of the fabric can
+ * write an event into a FIFO, and read(), poll() and O_NONBLOCK work as usual.
  */
 #ifndef SOFTHCA_HCA_EVENT_H
 #define SOFTHCA_HCA_EVENT_H
@@ -19,12 +19,12 @@ void fifo_remove(uint64_t id);
 /* Writes one event of @len bytes. It is no error if the reader is gone. */
 void fifo_post(uint64_t id, const void *event, uint32_t len);
 
-/* Returns true if it has events that were not read. */
+/* Returns true if the FIFO has unread events. */
 bool fifo_unread(uint64_t id);
 
 /*
- * Removes the unread events whose first 8 bytes are @handle from the FIFO.
- * @len: size of an event. Returns the number of removed events.
+ * Removes from the FIFO the unread events that begin with the 8 bytes @handle. @len: size of an
+ * event. Returns the number of removed events.
  */
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 

@@ -30,7 +30,10 @@ void journal_store(uint32_t *field, uint32_t value);
 /* The same for a word of 64 bits, which takes two of the JOURNAL_STORES. */
 void journal_store64(uint64_t *field, uint64_t value);
 
-/* Adds a completion for CQ index @cq, whose latch a lane needs. @bytes: 64 bytes; the owner bit is set later. */
+/*
+ * Adds a completion for the CQ with the index @cq. A caller with a lane must hold the CQ's latch.
+ * @bytes: 64 bytes; the owner bit is set later.
+ */
 void journal_cqe(uint32_t cq, const void *bytes);
 
 /* Marks the step active and applies it. */

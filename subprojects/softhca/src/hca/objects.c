@@ -9,7 +9,7 @@
 
 #include "fabric/reserve.h"
 
-/* The first word of each kind in `taken`. */
+/* Index of the first word of each kind in `taken`. */
 enum {
 	WORD_CTX = 0,
 	WORD_PD = WORD_CTX + MAX_CTXS / 64,
@@ -35,7 +35,10 @@ const struct obj_table obj_tables[OBJ_KINDS] = {
 	[OBJ_QP] = TABLE(qps, qp, FIRST_QP_INDEX, MAX_QPS, WORD_QP),
 };
 
-/* Allocates memory for a new entry of its table, and for its entries in tables beside it. */
+/*
+ * Allocates memory for entry @i of the kind's table, and for the entries with the same index in
+ * other tables.
+ */
 static int reserve_entry(enum obj_kind kind, uint32_t i)
 {
 	struct arena *a = arena();
@@ -71,7 +74,10 @@ static void take(const struct obj_table *t, uint32_t index)
 		set_bit(arena()->taken_full, word);
 }
 
-/* The first word from @word on that is not full; more than @end if there is none before it. */
+/*
+ * Returns the first word from @word on that is not full. Returns @end or more if no word before
+ * @end has room.
+ */
 static uint32_t with_room(uint32_t word, uint32_t end)
 {
 	while (word < end) {
@@ -118,7 +124,7 @@ uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
 	return i;
 }
 
-/* The bits are set last and cleared first, so they have none too many. */
+/* The bits are set last and cleared first, so every set bit belongs to a used entry. */
 void obj_publish(enum obj_kind kind, uint32_t index)
 {
 	obj_at(kind, index)->used = 1;

@@ -3,9 +3,9 @@
  * The object tables of the arena. The caller of each function must hold the fabric's mutex; a lane
  * is enough for functions that only read.
  *
- * A handle that a program sees is the object's index. A QP number is made of generation
- * and index, a memory key of index and generation, so that a stale number does not name
- * the next object with the same index.
+ * A handle that a program sees is the object's index. A QP number consists of a generation and the
+ * index, a memory key of the index and a generation, so that an old number does not name the next
+ * object with the same index.
  */
 #ifndef SOFTHCA_HCA_OBJECTS_H
 #define SOFTHCA_HCA_OBJECTS_H
@@ -15,7 +15,7 @@
 
 #include "fabric/fabric.h"
 
-/* The place of a kind's entries in the arena, and the range of their indexes. */
+/* Where the entries of a kind are in the arena, and the range of their indexes. */
 struct obj_table {
 	size_t offset;
 	size_t stride;
@@ -40,13 +40,16 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
 
-/* Makes the entry free. obj_free() calls this after it has ended all that depends on the object. */
+/*
+ * Makes the entry free. obj_free() calls this after it has released everything that depends on the
+ * object.
+ */
 void obj_retract(enum obj_kind kind, uint32_t index);
 
-/* The entry @index if it belongs to context @ctx of this process, else NULL. */
+/* Returns the entry @index if it belongs to context @ctx of this process, else NULL. */
 void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx);
 
-/* The live QP with this number, else NULL. */
+/* Returns the existing QP with this number, or NULL. */
 static inline struct qp *qp_by_number(uint32_t qpn)
 {
 	uint32_t i = qpn & (MAX_QPS - 1);
@@ -58,7 +61,7 @@ static inline struct qp *qp_by_number(uint32_t qpn)
 	return qp->obj.used && qp->qpn == qpn ? qp : NULL;
 }
 
-/* The live memory region with this key, else NULL. */
+/* Returns the existing memory region with this key, or NULL. */
 static inline struct mr *mr_by_key(uint32_t key)
 {
 	uint32_t i = key >> 8;
@@ -98,19 +101,25 @@ static inline uint32_t qp_rail(const struct qp *qp)
 	return qp->rail;
 }
 
-/* Returns the P_Key of the packets that the QP sends, which those that it receives must match. */
+/*
+ * Returns the P_Key of the packets that the QP sends. The P_Key of the packets that it receives
+ * must match.
+ */
 static inline uint16_t qp_pkey(const struct qp *qp)
 {
 	return arena()->topo.rails[qp_rail(qp)].pkeys[qp->attr.pkey_index];
 }
 
-/* The bytes in the pages of a range, which an adapter locks. */
+/* Returns the size of the pages of a range, in bytes; an adapter locks these pages. */
 static inline uint64_t mr_locks(uint64_t start, uint64_t length)
 {
 	return ((start & 4095) + length + 4095) & ~4095ull;
 }
 
-/* The bytes that the adapter has locked for a memory region. The pages of dma-bufs are not counted. */
+/*
+ * Returns the bytes that the adapter has locked for a memory region. Pages of dma-bufs are not
+ * counted.
+ */
 static inline uint64_t mr_locked(const struct mr *mr)
 {
 	return mr->mapped ? 0 : mr_locks(mr->start, mr->length);
@@ -122,8 +131,8 @@ static inline struct softhca_counters *counters_of(uint32_t slot)
 }
 
 /*
- * Adds to a counter of this process to which several threads add, each with a lane of its own or
- * without one. Relaxed: the counters are independent.
+ * Adds to a counter of this process. Threads with different lanes, or without a lane, may call this
+ * at the same time. Relaxed: the counters are independent.
  */
 static inline void counter_add(uint64_t *counter, uint64_t n)
 {

@@ -15,7 +15,7 @@ static struct owed_ring *ring_of(const struct qp *qp, enum owed_side side)
 	return &arena()->owed[qp_index(qp)][side];
 }
 
-/* Adds the writing of the completion to the journal's step. */
+/* Adds the completion to the step in the journal, if the CQ has room. */
 static void put(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end)
 {
 	uint32_t cq = side == OWED_SEND ? qp->send_cq : qp->recv_cq;
@@ -49,8 +49,8 @@ void owed_room(struct qp *qp, enum owed_side side)
 }
 
 /*
- * Wakes the owner first, so that the owner finds the completion that the journal adds even if this
- * process dies meanwhile.
+ * Wakes the owner before the step is applied: if this process dies in between and the step is
+ * replayed, the owner is awake and finds the completion.
  */
 void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completions on their way to the program. Without chaos mode each is written in the step that
- * causes it. In chaos mode it waits in the arena, behind the earlier ones of the same work queue,
- * until owed_release() writes it. The process that owns the QP is responsible for this call,
- * because this process exists as long as the QP. The caller must hold the fabric's mutex.
+ * Owed completions: those that are still to be written. Without chaos mode, a completion is written
+ * in the step that causes it. In chaos mode it waits in the arena, behind the earlier completions
+ * of the same work queue, until owed_release() writes it. The process that owns the QP must call
+ * owed_release(), because this process exists as long as the QP. The caller must hold the fabric's
+ * mutex.
  */
 #ifndef SOFTHCA_HCA_OWED_H
 #define SOFTHCA_HCA_OWED_H
@@ -13,7 +14,7 @@
 #include "abi/wire.h"
 #include "fabric/arena.h"
 
-/* A new QP has no owed completions. */
+/* Initialises a new QP, which has no owed completions. */
 void owed_init(struct qp *qp);
 
 /*
@@ -32,8 +33,8 @@ void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint3
 bool owed_any(const struct qp *qp, enum owed_side side);
 
 /*
- * Writes the oldest owed completion of the work queue, in a step of its own. There must be one: see
- * owed_any().
+ * Writes the oldest owed completion of the work queue, in a step of its own. The queue must have an
+ * owed completion (owed_any()).
  */
 void owed_release(struct qp *qp, enum owed_side side);
 

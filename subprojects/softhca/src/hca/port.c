@@ -10,8 +10,8 @@
 #include "sys/sys.h"
 
 /*
- * Replaces the file, so that readers see the old text or the new one. Errors are ignored:
- * QUERY_PORT reports the state from the arena.
+ * Replaces the attribute's file, so that readers see either the old or the new text. Errors are
+ * ignored, because QUERY_PORT reports the state from the arena.
  */
 static void put_attribute(const char *device, const char *name, const char *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The attributes of a QP by their bits in MODIFY_QP's mask: those of enum ibv_qp_attr_mask. */
+/* The bits of MODIFY_QP's attribute mask, as in enum ibv_qp_attr_mask. */
 #ifndef SOFTHCA_HCA_QP_ATTRS_H
 #define SOFTHCA_HCA_QP_ATTRS_H
 

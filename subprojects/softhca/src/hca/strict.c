@@ -10,13 +10,14 @@
 #include "hca/objects.h"
 #include "sys/sys.h"
 
-/* Completions that a program may have polled before it updates the consumer index. */
+/* The number of completions that a program may poll before it updates the consumer index. */
 #define POLLED_AHEAD 64
 
 /*
- * Drops the completions that the program has polled: the program may reuse their blocks (WQEBBs). A
- * program may post requests that waited for room while it still polls, and store the consumer index
- * afterwards. So POLLED_AHEAD completions after the stored index count as polled.
+ * Drops the completions that the program has polled: the program may reuse their blocks (WQEBBs).
+ * While a program polls, it may post requests into the blocks that become free, and store the
+ * consumer index only afterwards. So POLLED_AHEAD completions after the stored index count as
+ * polled.
  */
 static void reap_polled(struct qp *qp)
 {
@@ -39,9 +40,9 @@ static void reap_polled(struct qp *qp)
 }
 
 /*
- * Makes room in the full list by joining each two neighbours. When the completion of the first one
- * has been polled, the blocks of both may be reused. So a mistake may be missed, but correct use is
- * never reported.
+ * Makes room in the full list by joining entries in pairs. When the completion of the first entry
+ * of a pair has been polled, the blocks of both count as free. So a mistake may be missed, but
+ * correct use is never reported.
  */
 static void join_neighbours(struct qp *qp)
 {
@@ -118,7 +119,10 @@ void strict_destroyed(const struct qp *qp)
 			qp->qpn, qp->rung & 0xffff, (pi - 1) & 0xffff);
 }
 
-/* Returns the kernel's limit, which does not apply to processes that may lock memory. */
+/*
+ * Returns the kernel's limit of locked memory, in bytes. A process with the capability to lock
+ * memory has no limit.
+ */
 static uint64_t kernel_memlock(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -174,7 +178,10 @@ void strict_arm(const struct cq *cq, uint32_t word)
 		strict_violation("CQ %u: armed with consumer index 0x%x, but its doorbell record "
 				 "says 0x%x",
 			cq_index(cq), word & CQ_CI_MASK, record & CQ_CI_MASK);
-	/* An event that waits to be read wakes the program, however often it arms meanwhile. */
+	/*
+	 * An unread event wakes the program, however often the program arms the queue before it
+	 * reads the event.
+	 */
 	if (cq->fired == 1 + sn && !fifo_unread(cq->fifo))
 		strict_violation("CQ %u: armed with sequence number %u, whose event has been read: "
 				 "a real adapter makes no second event",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode: mistakes that an adapter would execute, or lose silently, are errors that
- * name the QP and the work request. The caller must hold the fabric's mutex.
+ * Strict mode reports mistakes of programs that an adapter would execute, or lose silently. The
+ * report names the QP and the work request. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_STRICT_H
 #define SOFTHCA_HCA_STRICT_H
@@ -21,22 +21,28 @@ bool strict_ring(struct qp *qp, uint32_t pi);
 /* Returns true if the WQE at sq_done names its own index and its own QP. */
 bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at);
 
-/* A signaled WQE has completed: the program may reuse its blocks once it polls the CQE. */
+/*
+ * Records that a signaled WQE has completed: the program may reuse its blocks after it has polled
+ * the CQE.
+ */
 void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end);
 
-/* A QP is destroyed: reports WQEs that were posted without a doorbell. */
+/* Called when a QP is destroyed: reports WQEs that were posted without a doorbell. */
 void strict_destroyed(const struct qp *qp);
 
-/* Returns true if a region of these bytes may be registered beside the process's others. */
+/* Returns true if the process may register this region in addition to its other regions. */
 bool strict_memlock(uint64_t start, uint64_t length);
 
-/* Registered memory of the QP's owner turned out not to be mapped. */
+/* Reports that registered memory of the QP's owner is not mapped. */
 void strict_unmapped(const struct qp *qp);
 
-/* @posted: the SRQ's doorbell record. Reports once if more is posted than the SRQ has. */
+/*
+ * @posted: the SRQ's doorbell record. Reports, once for the SRQ, that more receives are posted than
+ * the SRQ has room for.
+ */
 void strict_srq(struct srq *srq, uint32_t posted);
 
-/* @word: the first word of a store to the CQ's doorbell register. */
+/* Checks an arm of the CQ. @word: the first word of the store to its doorbell register. */
 void strict_arm(const struct cq *cq, uint32_t word);
 
 #endif

@@ -9,12 +9,12 @@
 #include "hca/objects.h"
 #include "sys/sys.h"
 
-/* A heap of QPs, by index, with the smallest key on top. The mutex guards it. */
+/* A heap of QP indexes with the smallest key on top. The mutex protects it. */
 struct heap {
 	uint32_t n;
 	uint16_t qps[MAX_QPS];
 	uint64_t key[MAX_QPS]; /* by index of the QP */
-	uint16_t place[MAX_QPS]; /* by index of the QP: 1 + place in qps; 0: not there */
+	uint16_t place[MAX_QPS]; /* by index of the QP: 1 + its position in qps; 0: not in heap */
 };
 
 static struct heap set; /* key: the time at which the timer expires */
@@ -39,7 +39,7 @@ static void exchange(struct heap *h, uint32_t a, uint32_t b)
 	put(h, b, i);
 }
 
-/* Moves the QP at @at to where its key belongs. */
+/* Moves the QP at position @at of the heap to the position that fits its key. */
 static void sift(struct heap *h, uint32_t at)
 {
 	uint32_t child;
@@ -84,7 +84,10 @@ uint64_t timer_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* A message keeps its turn until it has ended, however often it waits. */
+/*
+ * Gives the message at sq_done a turn, which it keeps until it has ended, however often it
+ * waits.
+ */
 static void take_turn(struct qp *qp)
 {
 	static uint64_t turns;
@@ -107,7 +110,10 @@ void timer_wait(struct qp *qp, uint64_t when)
 	timer_ring(fabric_self.slot);
 }
 
-/* The QP may have been destroyed or reset since its timer was set. */
+/*
+ * Returns true if the QP still waits: it may have been destroyed or reset since its timer was
+ * set.
+ */
 static bool waits(const struct qp *qp)
 {
 	return qp->obj.used && qp->obj.owner == fabric_self.slot && qp->wait_until;
@@ -141,7 +147,10 @@ uint64_t timer_next(void)
 
 void timer_ring(uint32_t slot)
 {
-	/* Pairs with the acquire in bell_count(); the rest is under the mutex. */
+	/*
+	 * Pairs with the acquire in bell_count(). The mutex protects everything else that the
+	 * thread reads.
+	 */
 	__atomic_fetch_add(timer_bell(slot), 1, __ATOMIC_RELEASE);
 	SYS(SYS_futex, timer_bell(slot), FUTEX_WAKE, 1, NULL, NULL, 0);
 }

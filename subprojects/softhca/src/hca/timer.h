@@ -3,9 +3,9 @@
  * Timers of this process's QPs, one each; sched.h has the thread that serves them. The caller of
  * each function below timer_now() must hold the fabric's mutex. All functions are signal safe.
  *
- * Among expired timers, the one whose message has waited longest is served first. So no QP starves
- * if several QPs wait for the receives of one queue. In the order of the QPs or of the timers, the
- * same QP would always be the first.
+ * Among expired timers, the one whose message has waited longest is served first, so that no QP
+ * starves if several QPs wait for the receives of one queue. If the order were that of the QPs or
+ * of the expiry times, the same QP could always be the first.
  */
 #ifndef SOFTHCA_HCA_TIMER_H
 #define SOFTHCA_HCA_TIMER_H
@@ -15,15 +15,15 @@
 #include "fabric/fabric.h"
 
 /*
- * The futex on which a process's thread sleeps. It counts the calls of timer_ring(), which
- * timer_wait() makes, too.
+ * Returns the futex on which a process's thread sleeps. It counts the calls of timer_ring(), which
+ * timer_wait() calls, too.
  */
 static inline uint32_t *timer_bell(uint32_t slot)
 {
 	return &arena()->procs[slot].bell;
 }
 
-/* CLOCK_MONOTONIC, ns. */
+/* Returns the time of CLOCK_MONOTONIC in ns. */
 uint64_t timer_now(void);
 
 /* Sets the timer of @qp, a QP of this process: xport_send() is called for it at @when. */
@@ -44,10 +44,13 @@ uint64_t timer_next(void);
 /* Wakes the thread of the process of @slot. */
 void timer_ring(uint32_t slot);
 
-/* Chaos mode: wakes that thread if it does not know yet that work is pending. */
+/*
+ * Chaos mode: wakes the thread of the process of @slot, unless it has been told of pending work
+ * already.
+ */
 void timer_pump(uint32_t slot);
 
-/* In a forked child, which has no QPs. */
+/* Must be called in a forked child, which has no QPs. */
 void timer_forget(void);
 
 #endif

@@ -70,7 +70,7 @@ void trace_cqe(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 		return;
 	t = &arena()->traces[cq->trace - 1];
 	if (index != (uint32_t)t->next)
-		return; /* the step is replayed: it is recorded already */
+		return; /* the step is being replayed: the CQE is recorded already */
 	t->cqes[t->next % SOFTHCA_TRACE_DEPTH] = (struct softhca_cqe_record){
 		.seq = index,
 		.qpn = sop & 0xffffff,
@@ -84,7 +84,10 @@ void trace_cqe(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	t->next++;
 }
 
-/* Sets *count to the number of records from @from on, at most @n. -ENODATA: overwritten. */
+/*
+ * Sets *count to the number of records from @from on, at most @n. Returns 0, or -ENODATA if record
+ * @from is overwritten.
+ */
 static int window(const struct trace_ring *t, uint64_t from, unsigned n, unsigned *count)
 {
 	if (from + SOFTHCA_TRACE_DEPTH < t->next)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Record of the WQEs that QPs executed and of the CQEs that CQs got. The caller must hold the
- * fabric's mutex.
+ * Records the WQEs that QPs have executed and the CQEs that were written to CQs. The caller must
+ * hold the fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_TRACE_H
 #define SOFTHCA_HCA_TRACE_H

@@ -25,7 +25,10 @@ bool mr_translate(uint32_t key, uint32_t pd, uint32_t access, uint64_t addr, uin
 	return true;
 }
 
-/* Copies @len bytes from the ring. An entry may wrap around its end after any unit. */
+/*
+ * Copies @len bytes from the send queue's ring. An entry may wrap around the ring's end after any
+ * unit.
+ */
 static int ring_read(const struct qp *qp, uint32_t offset, void *buf, uint32_t len)
 {
 	uint32_t ring = qp->sq_count * WQE_BLOCK;
@@ -65,7 +68,7 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	return SYN_NONE;
 }
 
-/* Adds payload that is in the entry. The next segment begins at a multiple of 16 bytes. */
+/* Adds inline payload, which is in the entry. The next segment begins at a multiple of 16 bytes. */
 static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 {
 	struct dma_seg *s = &w->segs[w->nsegs++];
@@ -83,7 +86,7 @@ static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 	return SYN_NONE;
 }
 
-/* @pos: start of the data segments. @access: what the local memory must permit. */
+/* @pos: start of the data segments. @access: the accesses that the local memory must permit. */
 static enum syndrome decode_data(const struct qp *qp, struct wqe *w, uint32_t pos, uint32_t access)
 {
 	while (pos < w->units * WQE_UNIT) {
@@ -138,7 +141,7 @@ static enum syndrome decode_atomic(struct wqe *w, uint32_t *pos)
 	return SYN_NONE;
 }
 
-/* The second half of an address vector is there only if the first half says so. */
+/* An address vector has a second half only if the first half has WQE_AV_EXTENDED set. */
 static enum syndrome decode_av(struct wqe *w, uint32_t *pos)
 {
 	uint32_t have = w->units * WQE_UNIT;

@@ -13,7 +13,7 @@ struct wqe {
 	uint8_t opcode;
 	bool signaled;
 	bool solicited;
-	uint8_t units; /* of 16 bytes */
+	uint8_t units; /* length in units of 16 bytes */
 	uint8_t flags; /* fm_ce_se, unchanged */
 	uint16_t index; /* as the program wrote it */
 	uint32_t qpn; /* as the program wrote it */
@@ -36,12 +36,12 @@ struct wqe {
 enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w);
 
 /*
- * Decodes the other segments and checks the local ones as the adapter does: key, PD,
- * bounds, permission. The QP belongs to this process.
+ * Decodes the other segments and checks the local ones as the adapter does: key, PD, bounds,
+ * permission. The QP must belong to this process.
  */
 enum syndrome wqe_decode(const struct qp *qp, struct wqe *w);
 
-/* The number of blocks that an entry takes. */
+/* Returns the number of blocks that an entry occupies. */
 static inline uint32_t wqe_blocks(const struct wqe *w)
 {
 	uint32_t n = (w->units + 3u) / 4u;
