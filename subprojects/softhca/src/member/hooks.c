@@ -29,7 +29,10 @@ static void recover(void)
 	qp_recover();
 }
 
-/* Recomputes the references, because the process may have been stopped within a command. */
+/*
+ * Fails the QPs. Recomputes the reference counts, because the process may have been stopped in the
+ * middle of a command.
+ */
 static void fail(uint32_t slot, uint64_t lost)
 {
 	qp_fail_owned(slot, lost);

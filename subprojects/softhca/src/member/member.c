@@ -42,7 +42,7 @@ static int because(int r, const char *fmt, ...)
 	return r;
 }
 
-/* Explains why the fabric's directory cannot be made: no /dev/shm, or it cannot be written. */
+/* Explains why the fabric's directory cannot be made: /dev/shm is missing or not writable. */
 static int no_place(int r)
 {
 	if (r == -ENOSPC)
@@ -64,7 +64,7 @@ static int open_locked(const char *dir)
 		if (mkdir(dir, 0700) && errno != EEXIST)
 			return no_place(-errno);
 		if (lstat(dir, &st))
-			continue; /* the last member has removed it in between */
+			continue; /* the last member has removed the file in between */
 		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 			return -EACCES;
 		fd = sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -117,7 +117,10 @@ static int own_namespaces(uint64_t *pid_ns, uint64_t *user_ns)
 	return r ? r : namespace_of("/proc/self/ns/user", user_ns);
 }
 
-/* In another namespace a pid means another process, and its memory cannot be accessed. */
+/*
+ * Refuses a fabric of other namespaces: there, a pid means another process, and the memory of the
+ * members cannot be accessed.
+ */
 static int check_namespaces(const struct arena *a)
 {
 	uint64_t pid_ns, user_ns;
@@ -133,7 +136,10 @@ static int check_namespaces(const struct arena *a)
 		pid_ns == a->pid_ns ? "user" : "pid");
 }
 
-/* Comes before the size, which other versions may have. The caller must hold the lock on byte 0. */
+/*
+ * Must be called before the size is checked, because another version may have another size. The
+ * caller must hold the lock on byte 0.
+ */
 static int check_version(int fd)
 {
 	struct {
@@ -236,8 +242,8 @@ static int join_fabric(const char *dir, struct arena **out)
 }
 
 /*
- * A slot is free when its byte can be locked. Dead processes have been reaped before, under
- * the same mutex, so no object in the arena belongs to a former owner of the slot.
+ * A slot is free if its byte can be locked. Dead processes have been reaped since the mutex was
+ * taken, so no object in the arena belongs to a former owner of the slot.
  */
 static int take_slot(void)
 {
@@ -271,7 +277,7 @@ static int enter_arena(void)
 	/* Byte 0 is locked, so this process is the only one that joins. */
 	arena()->procs[NO_SLOT].pid = fabric_self.pid;
 	while (fabric_enter(&saved)) {
-		/* The slot that was taken, if any, is free again. */
+		/* Releases the slot, if one was taken. */
 		fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, 1, MAX_PROCS);
 		fabric_self.slot = NO_SLOT;
 	}
@@ -281,7 +287,10 @@ static int enter_arena(void)
 	return r;
 }
 
-/* These modes see each store, or have an order of their own, so the doorbells must trap. */
+/*
+ * With these modes doorbells must trap, because the mode has to see each store or determines the
+ * order of execution.
+ */
 static void exclude_auto(const struct arena *a)
 {
 	if (config_get()->strict)
@@ -294,7 +303,7 @@ static void exclude_auto(const struct arena *a)
 		config_trap(WHY_LEGACY);
 }
 
-/* Tells the threads that have chosen a mode by the number of members. */
+/* Notifies the threads of mode auto, whose choice depends on the number of members. */
 static void count_change(void)
 {
 	__atomic_fetch_add(&arena()->changes, 1, __ATOMIC_RELAXED);
@@ -374,7 +383,10 @@ void member_detach(void)
 	while (fabric_enter(&saved))
 		;
 	if (copy_executing()) {
-		/* A thread still copies. Another member will reap this process after its end. */
+		/*
+		 * A thread is still copying. Another member will reap this process after its
+		 * end.
+		 */
 		fabric_leave(&saved);
 		return;
 	}

@@ -28,7 +28,7 @@ const char *member_why(void);
 /* Leaves the fabric. The last process removes its directory. To be called at exit only. */
 void member_detach(void);
 
-/* In a forked child: forgets the parent's membership without touching it. */
+/* Must be called in a forked child: forgets the parent's membership, which continues. */
 void member_forget(void);
 
 #endif

@@ -155,8 +155,8 @@ static int load_capture(struct arena *a, char *err, size_t errlen)
 }
 
 /*
- * Compares with the path that the fabric was made with, because the capture may have ended
- * meanwhile, and its file may have been removed.
+ * Compares with the path with which the fabric was made, because the capture may have ended since,
+ * and its file may have been removed.
  */
 static int other_capture(const struct arena *a, char *err, size_t errlen)
 {
@@ -172,7 +172,7 @@ static int other_capture(const struct arena *a, char *err, size_t errlen)
 #define VARIABLES 2
 
 /*
- * A variable that is "" counts as not set. @other is called if one of the variables is set. It
+ * A variable that is "" counts as not set. @other is called if one of the variables is set. @other
  * returns 1 if the value differs from the fabric's, 0 if it is the same, or -errno.
  */
 static const struct setting {
@@ -197,7 +197,7 @@ int settings_load(struct arena *a, char *err, size_t errlen)
 	return r;
 }
 
-/* The first variable of the setting that is set, or NULL. */
+/* Returns the first of the setting's variables that is set, or NULL. */
 static const char *variable_of(const struct setting *s)
 {
 	for (int i = 0; i < VARIABLES && s->variables[i]; i++) {
@@ -209,7 +209,7 @@ static const char *variable_of(const struct setting *s)
 	return NULL;
 }
 
-/* A value of several lines is cut after its first line. */
+/* Explains that the variable's value differs. Only the first line of the value is printed. */
 static int refuse(const char *variable, char *err, size_t errlen)
 {
 	const char *value = getenv(variable);

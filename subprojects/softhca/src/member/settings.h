@@ -2,8 +2,8 @@
 /*
  * The variables of the environment that describe the fabric as a whole: adapters, fault rules, link
  * model, chaos mode, capture. The process that makes the fabric sets them; a process that joins
- * must have the same values, or none. The functions write a line without a newline into err if they
- * fail.
+ * must have the same values, or leave the variables unset. The functions write a line without a
+ * newline into err if they fail.
  */
 #ifndef SOFTHCA_MEMBER_SETTINGS_H
 #define SOFTHCA_MEMBER_SETTINGS_H
@@ -21,7 +21,7 @@ int settings_load(struct arena *a, char *err, size_t errlen);
  */
 int settings_compare(const struct arena *a, char *err, size_t errlen);
 
-/* Removes all from the environment, for a program that only inspects a fabric. */
+/* Removes these variables from the environment, for a program that only inspects a fabric. */
 void settings_forget(void);
 
 #endif
