@@ -38,7 +38,10 @@ static void put16(uint8_t *at, uint32_t v)
 	at[1] = (uint8_t)v;
 }
 
-/* The sum for the checksums of IP and UDP: 16-bit words, carries added, not yet complemented. */
+/*
+ * Returns @sum plus the bytes as 16-bit words, with the carries added, for the checksums of IP and
+ * UDP. The result is not complemented yet.
+ */
 static uint32_t sum16(uint32_t sum, const uint8_t *bytes, size_t len)
 {
 	for (size_t i = 0; i + 1 < len; i += 2)
@@ -91,7 +94,10 @@ static void put_udp_checksum(const struct flow *f, uint8_t *udp, size_t udp_len)
 	put16(udp + 6, sum == 0xffff ? 0xffff : ~sum);
 }
 
-/* The CRC of the headers with ones in the fields that routers change, and of the other bytes. */
+/*
+ * Returns the CRC of the headers, with ones in the fields that routers change, and of the other
+ * bytes.
+ */
 static uint32_t masked_crc(const uint8_t *head, size_t head_len, const uint8_t *bytes, size_t len)
 {
 	uint8_t masked[8 + FRAME_HEAD_MAX + BTH_RESERVED + 1];
@@ -131,9 +137,10 @@ static void put_headers(const struct flow *f, uint8_t *head, size_t len)
 }
 
 /*
- * The ICRC covers the identification, which a receiver does not know. The CRC is linear: let @diff
- * be the difference between the packet's CRC and the CRC for identification 0. crc_undo() of @diff
- * over the bytes after the identification gives the identification itself, which has 16 bits.
+ * Returns true if an IPv4 identification explains @diff. The ICRC covers the identification, which
+ * a receiver does not know. The CRC is linear: let @diff be the difference between the packet's CRC
+ * and the CRC for identification 0. crc_undo() of @diff over the bytes after the identification
+ * gives the identification itself, which has 16 bits.
  */
 static bool differs_by_identification(uint32_t diff, size_t behind)
 {

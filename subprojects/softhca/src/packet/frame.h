@@ -12,7 +12,7 @@
 
 #define ROCE_PORT 4791
 #define FRAME_HEAD_MAX 48u /* IPv6 and UDP */
-#define FRAME_HOP_LIMIT 64 /* of packets that are sent */
+#define FRAME_HOP_LIMIT 64 /* hop limit of the packets that are sent */
 
 struct flow {
 	uint8_t src[16], dst[16];
@@ -22,10 +22,10 @@ struct flow {
 	uint32_t flow_label;
 };
 
-/* Returns true if @gid is an IPv4 address, which is then in its last four bytes. */
+/* Returns true if @gid contains an IPv4 address, in its last four bytes. */
 bool gid_is_ipv4(const uint8_t *gid);
 
-/* Bytes of the IP and UDP headers. */
+/* Returns the length of the IP and UDP headers. */
 size_t frame_head_bytes(const struct flow *f);
 
 /*
@@ -42,9 +42,9 @@ size_t frame_seal(const struct flow *f, uint8_t *frame, size_t len);
 
 /*
  * Returns true if the ICRC of a packet from a UDP socket is right. @bytes: everything after the UDP
- * header, including the ICRC; @f has the sender's source port. The receiver does not know the IPv4
- * identification, so any value is accepted: one of 65,536 broken packets passes; with IPv6, one of
- * 2^32. An IPv4 address is not possible in an IPv6 header.
+ * header, including the ICRC; @f: the packet's addresses and the sender's source port. The receiver
+ * does not know the IPv4 identification, so any value is accepted: one of 65,536 broken packets
+ * passes. With IPv6, one of 2^32 passes. IPv6 headers cannot contain IPv4 addresses.
  */
 bool frame_check(const struct flow *f, const uint8_t *bytes, size_t len);
 

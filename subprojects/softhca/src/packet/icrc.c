@@ -6,8 +6,8 @@
 #define POLYNOMIAL 0xedb88320u /* 0x04c11db7, bits reversed */
 
 /*
- * The CRC is linear, so an entry is the sum of the entries of its bits: SLICE() makes all 256
- * entries from those for 1, 2, 4 ... 128.
+ * The CRC is linear, so the entry of a byte is the XOR of the entries of the byte's bits: SLICE()
+ * makes all 256 entries from the entries for 1, 2, 4 ... 128.
  */
 #define ENTRY(b, k0, k1, k2, k3, k4, k5, k6, k7)                                                   \
 	(((b)&1 ? k0 : 0u) ^ ((b)&2 ? k1 : 0u) ^ ((b)&4 ? k2 : 0u) ^ ((b)&8 ? k3 : 0u) ^           \

@@ -12,8 +12,8 @@
 uint32_t crc_add(uint32_t crc, const void *bytes, size_t len);
 
 /*
- * @crc is the XOR of two CRCs whose last @len input bytes were equal. Returns their XOR before
- * these bytes.
+ * @crc: the XOR of two CRCs whose last @len input bytes were equal. Returns the XOR that the two
+ * CRCs had before these bytes.
  */
 uint32_t crc_undo(uint32_t crc, size_t len);
 

@@ -4,8 +4,7 @@
 #include <string.h>
 
 /*
- * The operations of the packets of a message with payload. last[] and only[] are indexed by
- * has_imm.
+ * The packet operations of a message with payload. The index of last[] and only[] is has_imm.
  */
 struct operations {
 	uint8_t first, middle, last[2], only[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages as sequences of packets: a message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP
- * takes none. The P_Key is 0; the sender must fill it in.
+ * Splits messages into packets. A message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP takes
+ * none. The functions set the P_Key to 0; the sender must fill it in.
  */
 #ifndef SOFTHCA_PACKET_MESSAGE_H
 #define SOFTHCA_PACKET_MESSAGE_H
@@ -26,23 +26,24 @@ struct message {
 	uint32_t qkey, src_qpn; /* datagrams */
 };
 
-/* The number of PSNs that the message takes. */
+/* Returns the number of PSNs that the message takes. */
 uint32_t message_packets(const struct message *m);
 
 /*
- * The number of packets from the requester. A READ or atomic has one, however many PSNs it takes.
+ * Returns the number of packets from the requester. A READ or atomic has one such packet, however
+ * many PSNs it takes.
  */
 uint32_t message_requests(const struct message *m);
 
 /*
- * Packet @i from the requester. Its payload is that of @m from byte i * mtu on. The last packet
- * requests an acknowledgement.
+ * Gets packet @i from the requester. Its payload is the payload of @m from byte i * mtu on. The
+ * last packet requests an acknowledgement.
  */
 void message_request(const struct message *m, uint32_t i, struct packet *p);
 
 /*
- * Response @i to a READ, or to an atomic (i is 0). The responder must add MSN, original value and
- * destination.
+ * Gets response @i to a READ, or to an atomic (@i is 0). The responder must add MSN, original value
+ * and destination.
  */
 void message_response(const struct message *m, uint32_t i, struct packet *p);
 

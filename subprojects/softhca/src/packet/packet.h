@@ -17,8 +17,8 @@
 
 #define PSN_MASK 0xffffffu
 #define QPN_MASK 0xffffffu
-#define PKEY_NUMBER 0x7fffu /* of the partition */
-#define PKEY_FULL 0x8000u /* full member of it */
+#define PKEY_NUMBER 0x7fffu /* number of the partition */
+#define PKEY_FULL 0x8000u /* the port is a full member of the partition */
 #define ICRC_BYTES 4u
 #define PACKET_HEADERS_MAX 40u /* BTH and AtomicETH */
 #define PACKET_PAYLOAD_MAX 4096u /* the largest MTU */
@@ -53,7 +53,7 @@ enum packet_operation {
 	PO_FETCH_ADD = 0x14,
 };
 
-/* The meaning of an opcode; see packet_traits(). */
+/* The properties of an opcode; see packet_traits(). */
 enum packet_trait {
 	PK_DETH = 1 << 0, /* headers */
 	PK_RETH = 1 << 1,
@@ -78,7 +78,7 @@ enum aeth_syndrome {
 	AETH_NAK_OPERATIONAL = 0x63,
 };
 
-/* Fields of headers that the opcode does not have are 0. */
+/* If the opcode does not have a header, the fields of the header are 0. */
 struct packet {
 	uint8_t opcode;
 	bool solicited;
@@ -95,28 +95,31 @@ struct packet {
 	uint64_t swap_add, compare; /* AtomicETH */
 	uint64_t original; /* AtomicAckETH */
 	uint32_t imm; /* ImmDt, in network order, as a WQE and a CQE have it */
-	uint32_t payload; /* length in bytes */
+	uint32_t payload; /* length of the payload in bytes */
 };
 
-/* A set of enum packet_trait; 0: there is no such opcode. */
+/* Returns a set of enum packet_trait; 0: there is no such opcode. */
 uint32_t packet_traits(uint8_t opcode);
 
-/* Length of the headers from the BTH on. */
+/* Returns the length of the headers from the BTH on. */
 size_t packet_header_bytes(uint8_t opcode);
 
-/* The number of zeros after a payload of @payload bytes. */
+/* Returns the number of zeros after a payload of @payload bytes. */
 static inline uint32_t packet_padding(uint32_t payload)
 {
 	return -payload & 3;
 }
 
-/* Writes the headers and returns their length. The BTH states the padding of @p's payload. */
+/*
+ * Writes the headers and returns their length. The BTH contains the number of zeros after the
+ * payload of @p.
+ */
 size_t packet_encode(const struct packet *p, uint8_t *out);
 
 /*
  * Reads a packet of @len bytes, from BTH to padding, without ICRC. Returns the length of the
- * headers, after which the payload begins, or -EINVAL: too short, unknown opcode or version, or a
- * payload with an opcode that has none.
+ * headers, after which the payload begins, or -EINVAL if the packet is too short, the opcode or
+ * version is unknown, or there is a payload although the opcode has none.
  */
 int packet_decode(const uint8_t *bytes, size_t len, struct packet *p);
 
@@ -129,7 +132,7 @@ static inline bool packet_pkeys_match(uint16_t a, uint16_t b)
 	return !((a ^ b) & PKEY_NUMBER) && (a & PKEY_NUMBER) && ((a | b) & PKEY_FULL);
 }
 
-/* Distance from PSN @from to PSN @to, between -2^23 and 2^23 - 1. */
+/* Returns the distance from PSN @from to PSN @to, between -2^23 and 2^23 - 1. */
 static inline int32_t psn_distance(uint32_t from, uint32_t to)
 {
 	return (int32_t)((to - from) << 8) >> 8;
