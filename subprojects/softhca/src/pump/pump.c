@@ -29,7 +29,7 @@
 #define SLICE_NS 100000u /* the shortest slice that Linux grants */
 #define SOCKETS (SOFTHCA_RAILS_MAX * SOFTHCA_GIDS_MAX)
 #define TURN 8 /* batches received from one socket before others and the timers get a turn */
-#define PATIENT_TRIES 100 /* to bind: a process that has died may keep the port for a moment */
+#define PATIENT_TRIES 100 /* to bind a port that a dead process may keep for a short time */
 
 static bool running;
 
@@ -97,7 +97,10 @@ static void tell(nfds_t i, int error)
 		strerrordesc_np(error));
 }
 
-/* Opens the missing sockets. An address may appear later. Returns true if all are open. */
+/*
+ * Opens the sockets that are not open yet, because an address may appear later. Returns true if all
+ * are open.
+ */
 static bool open_sockets(void)
 {
 	bool all = true;
@@ -122,8 +125,8 @@ static void count(uint64_t *counter)
 }
 
 /*
- * Checks packet @i of the batch, which has come to socket @s. The mutex is not held. Returns true if
- * the packet must be executed.
+ * Checks packet @i of the batch, which has arrived at socket @s. Does not need the mutex. Returns
+ * true if the packet must be executed.
  */
 static bool look(nfds_t s, uint32_t i)
 {
@@ -147,8 +150,8 @@ static bool look(nfds_t s, uint32_t i)
 
 /*
  * Executes the first @n packets for socket @s, and acknowledges them before the mutex is released,
- * because a program may end as soon as it has seen its last completion. Returns the earliest timer,
- * or 0.
+ * because a program may end as soon as it has seen its last completion. Returns the time of the
+ * earliest timer, or 0.
  */
 static uint64_t execute(nfds_t s, uint32_t n)
 {
@@ -182,8 +185,8 @@ static uint64_t execute(nfds_t s, uint32_t n)
 }
 
 /*
- * Receives one batch of socket @s. Returns true if there may be more packets. Lowers *next if
- * necessary.
+ * Receives one batch of socket @s. Returns true if there may be more packets. Lowers *next if a
+ * timer of the batch's QPs expires earlier.
  */
 static bool receive(nfds_t s, uint64_t *next)
 {
@@ -244,7 +247,7 @@ static int take_over(int cmd)
 	return 0;
 }
 
-/* linux/sched/types.h has this, but cannot be included beside sched.h. */
+/* This is struct sched_attr of linux/sched/types.h, which cannot be included beside sched.h. */
 struct slice {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -254,8 +257,9 @@ struct slice {
 };
 
 /*
- * A program that polls occupies its core. With short slices, which Linux has from 6.12 on, a thread
- * that wakes up for a packet gets the core immediately, not at the end of the program's slice.
+ * A program that polls occupies its core. With a short time slice, which Linux supports from 6.12
+ * on, a thread that wakes up for a packet gets the core immediately, not at the end of the
+ * program's slice.
  */
 static void ask_for_short_slices(void)
 {
@@ -275,10 +279,13 @@ static void *work(void *arg)
 
 	ask_for_short_slices();
 	if (!pump.holds && take_over(F_OFD_SETLKW))
-		return NULL; /* the process leaves */
+		return NULL; /* the process is leaving the fabric */
 	while (fabric_self.slot != NO_SLOT) {
 		open = open || open_sockets();
-		/* Packets that have come by now are received before the timers that are due now are served. */
+		/*
+		 * Packets that have arrived by this time are received before the timers that are
+		 * due by this time are served.
+		 */
 		seen = timer_now();
 		wait_for_packets(next);
 		for (nfds_t i = 0; i < pump.n; i++)
