@@ -14,7 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define SCRIPTS_MAX 4 /* interpreters that are scripts, as the kernel allows */
+#define SCRIPTS_MAX 4 /* the kernel's limit of interpreters that are scripts themselves */
 #define LINE_MAX_READ 256 /* of a script's first line */
 
 /* Opens the file that execvp() would execute. Returns -1 if there is none. */

@@ -13,7 +13,10 @@
 #define LIBRARY "libsofthca.so.0"
 #define ROOM (PATH_MAX + 256)
 
-/* The directory of this program, resolved. Returns false if /proc cannot be read. */
+/*
+ * Gets the directory of this program, without symbolic links. Returns false if /proc cannot be
+ * read.
+ */
 static bool own_directory(char dir[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
@@ -29,7 +32,10 @@ static bool own_directory(char dir[PATH_MAX])
 	return true;
 }
 
-/* This program is in <prefix>/SOFTHCA_BINDIR, and the library is below the same prefix. */
+/*
+ * Finds the installed library. This program is in <prefix>/SOFTHCA_BINDIR, and the library is below
+ * the same prefix.
+ */
 static bool find_installed(const char *dir, char path[ROOM])
 {
 	size_t n = strlen(dir), bin = strlen(SOFTHCA_BINDIR);
@@ -43,7 +49,10 @@ static bool find_installed(const char *dir, char path[ROOM])
 	return !access(path, R_OK);
 }
 
-/* In the build directory this program is in src/run/, the library in src/. */
+/*
+ * Finds the library in the build directory, where this program is in src/run/ and the library in
+ * src/.
+ */
 static bool find_built(const char *dir, char path[ROOM])
 {
 	const char *slash = strrchr(dir, '/');
@@ -55,9 +64,9 @@ static bool find_built(const char *dir, char path[ROOM])
 }
 
 /*
- * LD_PRELOAD is a list, which is split at colons and blanks. A path that contains one is preloaded
- * through a link in the fabric's directory, whose path contains none. The link is removed with the
- * fabric.
+ * LD_PRELOAD is a list, which is split at colons and blanks. A library whose path contains a colon
+ * or blank is preloaded through a link in the fabric's directory, whose path contains none. The
+ * link is removed with the fabric.
  */
 static int avoid_separators(char path[ROOM], char *err, size_t errlen)
 {

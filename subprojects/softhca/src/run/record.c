@@ -16,15 +16,15 @@
 #include "capture/capture.h"
 #include "fabric/fabric.h"
 
-#define LOOK_MS 50 /* between two checks of the capture */
+#define LOOK_MS 50 /* time between two checks of the capture */
 #define CHUNK (1 << 20)
 
 /*
- * Members write to a file. A capture for a pipe is written to a file of the fabric's directory
- * first, and this process copies it.
+ * Members can write only to a file. So a capture for a pipe is written to a file in the fabric's
+ * directory, from which this process copies it.
  */
 struct recording {
-	const char *name; /* for messages */
+	const char *name; /* name of the output in messages */
 	char path[256]; /* of the file in the fabric's directory; "": none */
 	int out, in; /* of the copy; -1: none */
 	uint64_t copied;
@@ -63,8 +63,8 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 	int r = 0;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
-	busy = arena()->capture.on; /* before a file is emptied */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
+	busy = arena()->capture.on; /* checked before the file is emptied */
 	fabric_leave(&saved);
 	if (busy)
 		return -EBUSY;
@@ -79,7 +79,7 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 	if (r)
 		return r;
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	r = capture_start(arena(), &c, fabric_self.slot, qpn);
 	fabric_leave(&saved);
 	return r;
@@ -93,7 +93,7 @@ static bool alone(void)
 	return true;
 }
 
-/* Copies the file up to @end, and releases its memory. */
+/* Copies the file up to offset @end to the output, and frees the memory of the copied part. */
 static int copy_to(struct recording *rec, uint64_t end)
 {
 	static char buf[CHUNK];
@@ -126,7 +126,7 @@ static int run(struct recording *rec, int signals)
 	do {
 		ended = poll(p, 2, LOOK_MS) > 0;
 		if (fabric_enter(&saved))
-			_exit(1); /* the reason was printed; a lock of libc may be held */
+			_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 		fabric_reap();
 		last = alone();
 		if (ended || last)
@@ -145,7 +145,7 @@ static void finish(struct recording *rec)
 	sigset_t saved;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	capture_leave(fabric_self.slot);
 	c = arena()->capture;
 	fabric_leave(&saved);

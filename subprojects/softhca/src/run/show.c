@@ -98,7 +98,7 @@ static void command_of(int32_t pid, char comm[32])
 		fclose(f);
 }
 
-/* Prints what the process found at its last look. */
+/* Prints the latest findings of the process's mode auto (sched/choose.h). */
 static void put_look(FILE *f, const struct proc *p)
 {
 	fprintf(f, " (auto: needs %u cores, has %u", p->needs, p->cores);
@@ -109,7 +109,7 @@ static void put_look(FILE *f, const struct proc *p)
 	fputc(')', f);
 }
 
-/* Prints the way in which the doorbells of a process are executed now, and the reason. */
+/* Prints how the doorbells of a process are executed now, and why. */
 static void put_mode(FILE *f, const struct proc *p)
 {
 	static const char *const names[] = {"trap", "poll", "step"};
@@ -250,7 +250,7 @@ static void print(FILE *out, void (*put)(FILE *f, const char *name), const char 
 		return;
 	}
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	fabric_reap();
 	put(f, name);
 	fabric_leave(&saved);

@@ -232,7 +232,7 @@ static void bad_variable(const char *name, const char *give)
 	bad("environment", "", text);
 }
 
-/* Refuses, with status 2, settings with which the fabric could not be made. */
+/* Exits with status 2 if the settings are such that the fabric could not be made. */
 static void check_environment(void)
 {
 	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));
@@ -253,7 +253,7 @@ static void check_environment(void)
 }
 
 /*
- * hwloc does not read an emulated sysfs, so it gets the rails as an XML file. The file is in
+ * hwloc does not read the emulated sysfs, so it gets the adapters as an XML file. The file is in
  * memory and exists as long as this process.
  */
 static void export_hwloc(const struct softhca_topology *t)

@@ -68,7 +68,10 @@ static void finish_output(void)
 		quit(1, "standard output: %s", strerror(errno));
 }
 
-/* Compares names as in paths, where '_' replaces characters that are not allowed in a name. */
+/*
+ * Compares a fabric's name with the wanted one. In the fabric's name '_' may stand for a character
+ * that such names cannot contain.
+ */
 static int same_name(const char *name, void *wanted)
 {
 	const char *w = wanted;
@@ -80,7 +83,7 @@ static int same_name(const char *name, void *wanted)
 	return !*name && !*w;
 }
 
-/* The name that member_attach() would use. */
+/* Returns the name that member_attach() would use. */
 static const char *chosen_name(void)
 {
 	static const char *const variables[] = {"SOFTHCA_FABRIC", "PMIX_NAMESPACE"};
@@ -108,7 +111,7 @@ static void join(void)
 		quit(1, "%s: %s", name, member_why());
 }
 
-/* A process can join one fabric only, so a child inspects each of them. */
+/* Inspects a fabric in a child process, because a process can join only one fabric. */
 static int list_one(const char *name, void *arg)
 {
 	int status;
@@ -121,7 +124,7 @@ static int list_one(const char *name, void *arg)
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
 		if (member_attach())
-			_exit(0); /* the fabric has been removed meanwhile */
+			_exit(0); /* the fabric has just been removed */
 		show_summary(stdout, name);
 		member_detach();
 		_exit(fflush(stdout) ? errno : 0);
@@ -143,7 +146,10 @@ static void cmd_show(char **argv)
 	show_fabric(stdout, chosen_name());
 }
 
-/* The index of an adapter of the fabric that was joined. Ends the program if it does not exist. */
+/*
+ * Returns the index of the adapter @name of the joined fabric. Ends the program if there is no such
+ * adapter.
+ */
 static uint32_t find_adapter(const char *what, const char *name)
 {
 	const struct softhca_topology *t = &fabric_self.arena->topo;
@@ -166,7 +172,7 @@ static void cmd_link(char **argv)
 	join();
 	i = find_adapter("link", argv[0]);
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	port_set_link(i, up);
 	fabric_leave(&saved);
 }
@@ -188,7 +194,7 @@ static void cmd_gid(char **argv)
 	join();
 	i = find_adapter("gid", argv[0]);
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	rc = port_set_gid(i, (uint32_t)index, gid);
 	fabric_leave(&saved);
 	if (rc)
@@ -223,7 +229,7 @@ static void cmd_fault_add(char **argv)
 		find_adapter("fault add: device", stray);
 	free(copy);
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
 	fault_changed(fabric_self.arena);
 	fabric_leave(&saved);
@@ -245,7 +251,7 @@ static bool clear_faults(unsigned long n)
 	bool found;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; a lock of libc may be held */
+		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
 	found = n && rules[n - 1].action;
 	if (n)
 		memset(&rules[n - 1], 0, sizeof(*rules));
@@ -300,7 +306,7 @@ static void cmd_capture(char **argv)
 
 static const struct command {
 	const char *name, *sub;
-	int min, max; /* arguments */
+	int min, max; /* number of arguments */
 	void (*run)(char **argv);
 } commands[] = {
 	{"list", NULL, 0, 0, cmd_list},

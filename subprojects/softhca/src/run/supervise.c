@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * There are three processes: this one, the program, and a guardian in a session of its own.
- * The guardian holds one end of a socket pair. It writes a byte when it has left this process's
- * session. This process starts the program after that, so a signal to the program's whole process
- * group never reaches the guardian. The guardian reads pids from the socket: the program's own,
- * which the program sends before it does anything else, so that the guardian gets the pid even if
- * this process dies early; and 0, which means that this process has cleaned up. End of file means
- * that this process has died.
- * The guardian then stays, without any of the program's descriptors, until the fabric has no
- * members, because background processes of the program may still use it and may be killed.
+ * There are three processes: this one, the program, and a guardian in a session of its own. The
+ * guardian holds one end of a socket pair. It writes a byte when it has left this process's
+ * session. This process starts the program only after that, so a signal to the program's whole
+ * process group never reaches the guardian. The guardian reads pids from the socket. The first one
+ * is the program's pid: the program's process sends it before the exec, so that the guardian gets
+ * it even if this process dies early. A pid of 0 means that this process has cleaned up, end of
+ * file that this process has died. The guardian then stays, without any of the program's
+ * descriptors, until the fabric has no members, because background processes of the program may
+ * still use the fabric and may be killed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,10 @@ static void tell(int fd, const void *buf, size_t n)
 	(void)sent;
 }
 
-/* Waits for a process that is not a child. It got SIGTERM when its parent died. */
+/*
+ * Waits for the program, which is not a child of the guardian. The program got SIGTERM when its
+ * parent died; if it does not end, it is killed.
+ */
 static void end_orphan(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -133,7 +136,7 @@ static int wait_for(pid_t program, const sigset_t *signals)
 				return status;
 			continue;
 		}
-		/* Signals of the terminal have reached the whole process group already. */
+		/* Signals from the terminal have reached the whole process group already. */
 		if (si.si_code <= 0)
 			kill(program, si.si_signo);
 	}
