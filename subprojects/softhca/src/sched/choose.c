@@ -14,24 +14,27 @@
 #include "sys/sys.h"
 
 #define MILLI 1000u
-#define LOOK_NS 20000000u /* between two looks */
-#define CALM_MAX 2u /* the time doubles so often while the thread does not spin */
-#define DOUBT_LOOK_NS 5000000u /* the last look found that the other mode is better */
+#define LOOK_NS 20000000u /* time between two looks */
+#define CALM_MAX 2u /* how often LOOK_NS may be doubled while the thread does not spin */
+#define DOUBT_LOOK_NS 5000000u /* time between looks after one that found the other mode better */
 #define QUOTA_NS 1000000000u
-#define LOOKS 4 /* so many more than others must agree before the mode changes; see choose.h */
+#define LOOKS 4 /* a mode changes when looks for the change lead by this number; see choose.h */
 #define TRAP_NS 2400u /* see choose.h */
 #define HANDOVER_NS 230u
-#define HANDOVER_MARGIN 2u /* it may be so much more on other processors */
+#define HANDOVER_MARGIN 2u /* on other processors, HANDOVER_NS may be this many times larger */
 #define COPIES_BYTES_PER_NS 1u /* one thread copies up to about ten times as much */
-#define COUNT_MAX_NS 40000000u /* WQEs of a longer time say nothing: the program has paused */
-#define GAIN 20u /* a mode is kept if it is faster by 1/GAIN */
-#define ASK_MAX 16u /* processes: each takes about 10 us */
+#define COUNT_MAX_NS 40000000u /* a count over a longer time is useless: the program has paused */
+#define GAIN 20u /* after a trial the other mode is kept if it is faster by 1/GAIN */
+#define ASK_MAX 16u /* processes to examine: each takes about 10 us */
 #define PAUSE_MIN_NS 100000000u /* between trials, each of which takes 2 * DOUBT_LOOK_NS */
 #define PAUSE_MAX_NS 400000000u
 
-/* Relaxed accesses: the thread writes, and threads that ring read them as hints. */
+/*
+ * Relaxed accesses: the thread beside the program writes these, and threads that ring doorbells
+ * read them as hints.
+ */
 static bool polls;
-static uint64_t next_look; /* when */
+static uint64_t next_look; /* time of the next look */
 static uint32_t changes; /* arena()->changes at the last look */
 
 /* Only the thread accesses these. */
@@ -66,7 +69,7 @@ bool choose_is_unsure(const struct load *l)
 	return l->bytes > l->ns * COPIES_BYTES_PER_NS;
 }
 
-/* A trial that is disturbed by a pause of the program has failed. */
+/* A trial has failed if the program has paused in it. */
 static bool is_faster(const struct choice *c, const struct load *l)
 {
 	return l->ns <= COUNT_MAX_NS && l->wqes * c->ns * GAIN > c->wqes * l->ns * (GAIN + 1);
@@ -85,7 +88,7 @@ static void end_trial(struct choice *c, bool faster, uint64_t now)
 	c->next_trial = now + c->pause;
 }
 
-/* The next step of a trial, or the first one. */
+/* Makes the next step of a trial, or begins a trial. */
 static void measure(struct choice *c, const struct load *l, uint64_t now)
 {
 	if (c->trial == TRIAL_OTHER) {
@@ -134,7 +137,10 @@ uint64_t choose_pause(const struct choice *c)
 	return (uint64_t)LOOK_NS << c->calm;
 }
 
-/* All doorbells of the process of @slot. Not exact: its threads count meanwhile. */
+/*
+ * Returns the number of doorbells that the process of @slot has rung. Not exact, because its
+ * threads may be counting at the same time.
+ */
 static uint64_t doorbells_of(uint32_t slot)
 {
 	uint64_t n = 0;
@@ -148,7 +154,10 @@ static uint64_t doorbells_of(uint32_t slot)
 	return n;
 }
 
-/* Adds all WQEs that this process has completed, and their bytes. As inexact. */
+/*
+ * Adds all WQEs that this process has completed, and their bytes, to @l. As inexact as
+ * doorbells_of().
+ */
 static void add_wqes(struct load *l)
 {
 	uint32_t first = fabric_self.slot * PROC_LANES;
@@ -195,9 +204,11 @@ static uint32_t running_threads(void)
 }
 
 /*
- * Counts what this process has rung since the last look, the other members that have rung, and the
- * threads beside their programs that spin. A member that only receives rings nothing but may poll: if
- * the number of threads is unknown, members that run count, too, of the first ones that have not rung.
+ * Counts the doorbells that this process has rung since the last look, the other members that have
+ * rung doorbells since then, and the threads that spin beside other members' programs. A member
+ * that only receives rings no doorbells but may poll. So if the number of running threads is
+ * unknown, members that run without doorbells count, too; only the first ASK_MAX members without
+ * doorbells are examined.
  */
 static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 {
@@ -234,7 +245,10 @@ static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 
 _Static_assert(sizeof(cpu_set_t) == MASK_WORDS * sizeof(uint64_t), "one bit for each CPU");
 
-/* Reading it takes more time than the rest. */
+/*
+ * Reading the quota takes more time than the rest of a look, so it is read at most once in
+ * QUOTA_NS.
+ */
 static uint32_t recent_quota(uint64_t now)
 {
 	static uint64_t read_at;
@@ -264,8 +278,9 @@ static void look(struct load *l, uint64_t now)
 	if (!l->cores)
 		l->cores = (uint32_t)CPU_COUNT(&cpus);
 	/*
-	 * On a part of the machine's cores, threads of other programs cannot be told apart. Given cores
-	 * are for this fabric alone.
+	 * The number of running threads is known only for the whole machine, so it is useless if
+	 * this thread may use only some of the cores. Cores that SOFTHCA_CORES sets are for this
+	 * fabric alone.
 	 */
 	if (!config_get()->cores && CPU_COUNT(&cpus) == sysconf(_SC_NPROCESSORS_ONLN))
 		l->threads = running_threads();
@@ -288,7 +303,7 @@ bool choose_is_old(uint64_t now)
 	       count_changes() != __atomic_load_n(&changes, __ATOMIC_RELAXED);
 }
 
-/* For softhcactl. */
+/* Stores the findings in the arena, where softhcactl reads them. */
 static void tell(const struct load *l)
 {
 	struct proc *self = &arena()->procs[fabric_self.slot];

@@ -12,8 +12,8 @@
 
 static struct door {
 	bool used;
-	int fd; /* of this library, because the program closes its own; -1: the door stays open */
-	bool open; /* the file has its doorbell pages */
+	int fd; /* the library's own: the program closes the other; -1: the door stays open */
+	bool open; /* the file includes its doorbell pages */
 	bool knocked;
 	dev_t dev;
 	ino_t ino;
@@ -23,10 +23,10 @@ static struct door {
 static uint32_t high; /* doors from this index on have never been used */
 static bool fixed; /* a door stays open */
 static bool awake; /* the thread may read open doors; under the lock */
-static bool bell; /* there are knocks of which the thread will learn */
+static bool bell; /* there are knocks that the thread has not taken yet */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The handler of doorbells takes the lock, too. */
+/* Blocks signals, because the handler of doorbells takes the lock, too. */
 static void enter(sigset_t *saved)
 {
 	fabric_block(saved);
@@ -88,7 +88,7 @@ static void find_fixed(void)
 
 	for (uint32_t i = 0; i < high; i++)
 		any |= doors[i].used && doors[i].fd < 0;
-	__atomic_store_n(&fixed, any, __ATOMIC_RELAXED); /* as a hint for the thread */
+	__atomic_store_n(&fixed, any, __ATOMIC_RELAXED); /* relaxed: a hint for the thread */
 }
 
 static int private_descriptor(int fd)
@@ -136,7 +136,7 @@ void doors_fix(uint32_t i)
 	doors_knock(i);
 }
 
-/* While the thread is awake it may still read the pages, so an open door stays open. */
+/* Does not shut the door: the thread may still read the pages while it is awake. */
 void doors_remove(uint32_t i)
 {
 	struct door *d = &doors[i];
@@ -152,9 +152,12 @@ void doors_remove(uint32_t i)
 
 void doors_knock(uint32_t i)
 {
-	/* Relaxed: the exchange orders it. */
+	/* Relaxed: the exchange below orders this store. */
 	__atomic_store_n(&doors[i].knocked, true, __ATOMIC_RELAXED);
-	/* Pairs with the exchange in doors_take_knocks(): one of both sees the other. */
+	/*
+	 * Pairs with the exchange in doors_take_knocks(): the later exchange sees the value of the
+	 * earlier one.
+	 */
 	if (!__atomic_exchange_n(&bell, true, __ATOMIC_ACQ_REL))
 		timer_ring(fabric_self.slot);
 }
@@ -180,7 +183,10 @@ bool doors_take_knocks(bool opens)
 	sigset_t saved;
 
 	enter(&saved);
-	/* Pairs with the exchange in doors_knock(): who knocks after it rings the thread's bell. */
+	/*
+	 * Pairs with the exchange in doors_knock(): a knock after this exchange rings the thread's
+	 * bell.
+	 */
 	(void)__atomic_exchange_n(&bell, false, __ATOMIC_ACQ_REL);
 	for (uint32_t i = 0; i < high; i++) {
 		bool knocked = __atomic_exchange_n(&doors[i].knocked, false, __ATOMIC_RELAXED);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A door is the end of a device file, where its doorbell pages are. While a door is open, the thread
- * beside the program reads the pages. While it is shut, the file ends before them: a store of the
- * program raises SIGBUS, and the handler executes it, as it does with all stores in trap mode.
+ * A door is the end of a device file, where its doorbell pages are. While a door is open, the
+ * thread beside the program reads the pages. While the door is shut, the file ends before these
+ * pages: a store of the program raises SIGBUS, and the handler executes the store, as all stores in
+ * trap mode.
  *
  *	shut -> a store is executed by the handler, which knocks -> the thread opens the door
  *	open -> nothing was rung for a while -> the thread shuts the door, and looks once more
  *
- * The file changes, not the protection of the program's pages: the program may unmap a page at any
- * time, and other memory may then have its address.
+ * A door changes the size of the file, not the protection of the program's pages, because the
+ * program may unmap a page at any time, and other memory may then have its address.
  *
  * Only the thread reads pages, and only while it is awake. It opens doors when they were knocked at,
  * and shuts all of them before it sleeps. The door of a legacy context stays open, because its pages
@@ -24,19 +25,21 @@
 #define DOOR_NONE UINT32_MAX
 
 /*
- * Makes the door @i of a new device file, which has @size bytes, the doorbell pages from @start on.
- * The file must be mapped where the thread reads it. The door stays open if this process has no
- * descriptor left.
+ * Makes door @i of a new device file of @size bytes, whose doorbell pages begin at @start. The file
+ * must be mapped where the thread reads it. The door stays open if this process has no descriptor
+ * left.
  */
 void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size);
 
-/* Opens door @i for ever. */
+/* Opens door @i, which stays open from then on. */
 void doors_fix(uint32_t i);
 
 /* To be called when the device file is closed. */
 void doors_remove(uint32_t i);
 
-/* After a store has trapped: wakes the thread, so that it opens the door. Signal safe. */
+/*
+ * To be called after a store has trapped: wakes the thread, which then opens the door. Signal safe.
+ */
 void doors_knock(uint32_t i);
 
 /* Opens the door at once, for a store that the handler cannot execute. Signal safe. */
@@ -46,14 +49,15 @@ void doors_open_now(uint32_t i);
 bool doors_knocked(void);
 
 /*
- * For the thread, as all functions below: takes the knocks, and opens the doors that were knocked at,
- * if @opens. Returns true if any door is open; the thread must shut it before it sleeps.
+ * Takes the knocks and, if @opens is true, opens the doors that were knocked at. Returns true if
+ * any door is open; the thread must shut it before it sleeps. This function and the next three are
+ * for the thread.
  */
 bool doors_take_knocks(bool opens);
 
 /*
- * Shuts all doors. The doorbell records have what was rung before. Returns false if a door cannot be
- * shut.
+ * Shuts all doors. Each doorbell that was rung before is then in its doorbell record. Returns false
+ * if a door cannot be shut.
  */
 bool doors_shut(void);
 
@@ -63,7 +67,7 @@ bool doors_stay_open(void);
 /* Returns true if the thread may read the pages of door @i. */
 bool doors_is_open(uint32_t i);
 
-/* In a forked child: closes the parent's descriptors. */
+/* Must be called in a forked child. Closes the parent's descriptors. */
 void doors_forget(void);
 
 #endif

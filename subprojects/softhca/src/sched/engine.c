@@ -17,13 +17,13 @@
 #include "xport/wired.h"
 #include "xport/xport.h"
 
-#define PAGES 1024u /* of pages beyond this number, queues are found by their turn only */
+#define PAGES 1024u /* doorbells of further pages are found only when it is the queue's turn */
 #define SEND_REGISTERS 4u /* the two halves of the two usable registers of a page */
 
 /*
- * The indexes that QPs of this process have had, and MAX_QPS + those of its CQs. They stay, because
- * the next object often has the same index. Threads that hold the mutex add them at the end; reads
- * need no mutex.
+ * The indexes of all QPs that this process has ever had, and MAX_QPS + the indexes of all its CQs.
+ * Entries are never removed, because the next object often has the same index. The holder of the
+ * mutex appends entries; reading them needs no mutex.
  */
 static uint16_t queues[MAX_QPS + MAX_CQS];
 static bool listed[MAX_QPS + MAX_CQS];
@@ -46,7 +46,10 @@ static bool is_mine(const struct obj *o)
 	return __atomic_load_n(&o->used, __ATOMIC_RELAXED) && o->owner == fabric_self.slot;
 }
 
-/* A hint, without the mutex; engine_serve_qp() checks again. */
+/*
+ * Returns true if the QP seems to have new requests. Needs no mutex, because engine_serve_qp()
+ * checks again with the latch.
+ */
 static bool has_posted(const struct qp *qp)
 {
 	uint32_t pi;
@@ -90,7 +93,7 @@ __attribute__((noinline)) static uint32_t engine_serve_qp(struct qp *qp)
 	return before != 0;
 }
 
-/* As engine_serve_qp(). */
+/* Not inlined, as engine_serve_qp(). */
 __attribute__((noinline)) static uint32_t engine_serve_cq(struct cq *cq)
 {
 	uint32_t word;

@@ -14,21 +14,27 @@
 #include "fabric/arena.h"
 
 /*
- * Adds a QP or CQ of this process, and the page with its doorbell, behind @door: NULL in step mode.
- * The caller must hold the mutex. In trap mode it does nothing.
+ * Adds a QP or CQ of this process. @page: the page with its doorbell, behind door @door; NULL in
+ * step mode. The caller must hold the mutex. Does nothing in trap mode.
  */
 void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page, uint32_t door);
 
-/* Makes one pass and serves what was rung. Returns the number of queues that had work. */
+/*
+ * Makes one pass and serves the doorbells that it finds. Returns the number of queues that had
+ * work.
+ */
 uint32_t engine_pass(void);
 
-/* Checks all queues once and serves those with new work. Returns their number. */
+/*
+ * Checks all queues once and serves those with new work. Returns the number of queues that had
+ * work.
+ */
 uint32_t engine_sweep(void);
 
-/* The number of passes after which each queue has been checked. */
+/* Returns the number of passes that check each queue once. */
 uint32_t engine_round(void);
 
-/* In a forked child, which has no queues. */
+/* Must be called in a forked child, which has no queues. */
 void engine_forget(void);
 
 #endif

@@ -34,15 +34,15 @@ static uint32_t bell_count(void)
 	return __atomic_load_n(timer_bell(fabric_self.slot), __ATOMIC_ACQUIRE);
 }
 
-/* The earlier of two times; 0 means never. */
+/* Returns the earlier of two times; 0 means never. */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
 	return a && (!b || a < b) ? a : b;
 }
 
 /*
- * Repeats the messages that are due. After @refusals because receivers were not ready, leaves the rest and
- * returns true.
+ * Repeats the messages that are due. Stops after @refusals RNR NAKs and then returns true: there
+ * may be more messages.
  */
 static bool serve_messages(uint64_t now, uint64_t refusals)
 {
@@ -58,7 +58,7 @@ static bool serve_messages(uint64_t now, uint64_t refusals)
 	return true;
 }
 
-/* Serves the timers. Returns the time of the next one, or 0. *left_p: see serve_messages(). */
+/* Serves the timers. Returns the time of the next timer, or 0. *left_p: see serve_messages(). */
 static uint64_t serve_all(uint64_t refusals, bool *left_p)
 {
 	uint64_t now = timer_now(), next;
@@ -114,9 +114,9 @@ void sched_serve(void)
 }
 
 /*
- * Serves what is due. Returns the time of the next work, or 0. After many refusals it pauses for longer
- * than a waiter for the mutex sleeps (REST_NAP_NS): a receiver that sleeps needs the mutex to arm its CQ
- * before it can post receives.
+ * Serves everything that is due. Returns the time of the next work, or 0. After many RNR NAKs it
+ * pauses for longer than a waiter for the mutex sleeps (REST_NAP_NS): a receiver that waits for the
+ * mutex needs it to arm its CQ before it can post receives.
  */
 static uint64_t work(void)
 {
@@ -133,16 +133,19 @@ static uint64_t work(void)
 	return next;
 }
 
-#define SPINS 64u /* passes that found nothing, before the thread yields after each */
-#define NAP_AFTER 4096u /* ... before it sleeps for a while, if it must not sleep for long */
+#define SPINS 64u /* after so many passes without work the thread yields after each pass */
+#define NAP_AFTER 4096u /* after so many passes without work it sleeps briefly after each pass */
 #define LOOK_EVERY 1024u /* passes between two looks at the clock */
-#define DENSE_NS 50000u /* between two doorbells of a program that is worth a spinning thread */
+#define DENSE_NS 50000u /* doorbells at shorter intervals may be worth a spinning thread */
 #define DENSE 16u
 
-/* A doorbell now and then is executed where it traps: waking the thread would cost more. */
+/*
+ * Returns true if doorbells come so often that it is worth waking the thread. A doorbell now and
+ * then is executed where it traps, which costs less.
+ */
 static bool is_dense(uint64_t now)
 {
-	static uint64_t last; /* relaxed, as `row`: threads of one program may disturb each other */
+	static uint64_t last; /* relaxed, as `row`: threads that disturb the count do no harm */
 	static uint32_t row;
 	uint64_t gap = now - __atomic_exchange_n(&last, now, __ATOMIC_RELAXED);
 	uint32_t n = gap < DENSE_NS ? __atomic_load_n(&row, __ATOMIC_RELAXED) + 1 : 0;
@@ -164,7 +167,7 @@ void sched_rung(uint32_t door)
 		doors_knock(door);
 }
 
-/* Idle: spins first, then yields, then sleeps if the thread has been idle for long. */
+/* Waits after pass number @idle without work: spins at first, then yields, then sleeps. */
 static void relax(uint32_t idle)
 {
 	static const struct timespec nap = {.tv_nsec = 50000};
@@ -186,7 +189,7 @@ static void tell(bool awake)
 {
 	struct proc *p = &arena()->procs[fabric_self.slot];
 
-	/* Relaxed: for those who count, or look. */
+	/* Relaxed: count_members() and softhcactl read it as a hint. */
 	__atomic_store_n(&p->awake, awake, __ATOMIC_RELAXED);
 }
 
@@ -202,7 +205,7 @@ static bool is_over(uint32_t idle, uint64_t *quiet)
 	return now - *quiet > config_get()->idle_ns || !may_spin();
 }
 
-/* Serves what is rung and what is due, until nothing was rung for a while. */
+/* Serves doorbells and everything that is due, until nothing was rung for a while. */
 static void spin(uint32_t seen, uint64_t next)
 {
 	uint32_t idle = 0, rung, passes = 0;
@@ -225,10 +228,10 @@ static void spin(uint32_t seen, uint64_t next)
 
 /*
  * No doorbell is lost when the thread goes to sleep. A doorbell's record is stored before its
- * register. doors_shut() returns when no processor can store to a register any more without a signal;
- * so a doorbell whose store did not trap is in its record then, and engine_sweep() serves it. Any later
- * store traps, is executed by its handler, and rings the bell, which wait_for_bell() compares with its
- * value from before. test/model/doors.pml shows it.
+ * register. doors_shut() returns when no processor can store to a register any more without a
+ * signal; so a doorbell whose store did not trap is in its record by then, and engine_sweep()
+ * serves it. Any later store traps and is executed by the signal handler, which rings the bell.
+ * wait_for_bell() compares the bell with its earlier value. test/model/doors.pml shows it.
  */
 static void *beside(void *arg)
 {
@@ -237,7 +240,7 @@ static void *beside(void *arg)
 	uint32_t seen;
 
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-	may_spin(); /* so that the mode is known */
+	may_spin(); /* makes the first choice */
 	for (;;) {
 		seen = bell_count();
 		next = work();

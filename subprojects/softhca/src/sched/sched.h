@@ -2,8 +2,8 @@
 /*
  * The one thread of this process that waits for the timers of its QPs (hca/timer.h). It sleeps
  * until a timer is due (RNR, transport timeouts), or until another process wakes it, because only
- * this process can flush a QP. In the modes poll and auto it is also the adapter beside the program:
- * a doorbell wakes it, and it spins while something is rung.
+ * this process can flush its QPs. In the modes poll and auto, it also executes doorbells: a
+ * doorbell wakes the thread, which then spins while doorbells are rung.
  */
 #ifndef SOFTHCA_SCHED_SCHED_H
 #define SOFTHCA_SCHED_SCHED_H
@@ -13,7 +13,7 @@
 /* Starts the thread if it does not run; does nothing in step mode. Returns 0 or -errno. */
 int sched_start(void);
 
-/* In a forked child: forgets the thread, which the child does not have. */
+/* Must be called in a forked child. Forgets the thread, which the child does not have. */
 void sched_forget(void);
 
 /*

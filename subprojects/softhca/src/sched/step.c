@@ -10,7 +10,7 @@
 #include "softhca.h"
 #include "xport/chaos.h"
 
-#define CHAOS_TURN 8 /* the most steps of one call of softhca_step() */
+#define CHAOS_TURN 8 /* the maximum of steps in one call of softhca_step() */
 
 /* Chaos mode: finds new requests, and makes a random number of steps. */
 static uint32_t chaos_turn(void)
