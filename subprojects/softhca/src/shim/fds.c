@@ -64,7 +64,9 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	return -1;
 }
 
-/* Must be called before @fd is closed. The object of a descriptor ends with the last duplicate. */
+/*
+ * Must be called before @fd is closed. Closes the descriptor's object if @fd is its last duplicate.
+ */
 static void closing(int fd)
 {
 	struct fd_entry e;
@@ -83,7 +85,9 @@ EXPORT int close(int fd)
 	return REAL(close)(fd);
 }
 
-/* @fd: the duplicate of @from, or -1. Returns the result of the function that made it. */
+/*
+ * Records that @fd is a duplicate of @from, unless @fd is -1. Returns the result for the program.
+ */
 static int duplicated(int from, int fd)
 {
 	int r = fd < 0 ? 0 : fds_duplicate(from, fd);
@@ -95,7 +99,7 @@ static int duplicated(int from, int fd)
 	return -1;
 }
 
-/* dup2() and dup3() close @to if it is open. */
+/* As duplicated(), after dup2() or dup3(), which close @to if it is open. */
 static int replaced(int from, int to, int fd)
 {
 	if (fd < 0)

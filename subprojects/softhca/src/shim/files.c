@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interposes libc's functions that take a path. Calls for paths of the emulated adapters are
- * answered here, all others are passed on. fopen(), opendir() and scandir() are interposed too,
- * because libc's internal calls cannot be.
+ * Interposes libc's functions that take a path. Calls with paths of the emulated adapters are
+ * answered here, all others are passed on to libc. fopen(), opendir() and scandir() are interposed
+ * too, because libc's internal calls cannot be.
  */
 /* Otherwise the headers would rename open() and others below to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
-/* The checked variants of the headers are inline functions with the names that are defined here. */
+/*
+ * With _FORTIFY_SOURCE the headers define inline functions with the names of the functions below.
+ */
 #undef _FORTIFY_SOURCE
 
 #include <dirent.h>
@@ -200,7 +202,7 @@ EXPORT int eaccess(const char *path, int mode)
 	return euidaccess(path, mode);
 }
 
-/* If @path is in the fabric's tree, later relative paths are, too. */
+/* If @path is an emulated directory, relative paths are in the fabric's tree from then on. */
 EXPORT int chdir(const char *path)
 {
 	char buf[PATH_MAX];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Start, fork and end of a process. Nothing else happens before the program uses a device. */
+/*
+ * Handles the start, the fork and the end of a process. The library does nothing else before the
+ * program uses a device.
+ */
 #include <pthread.h>
 
 #include "dma/pool.h"
@@ -16,8 +19,8 @@
 
 /*
  * The child of fork() has the parent's mappings and descriptors but is not a member of the fabric.
- * It joins when it opens a device itself. Inherited devices do not work in it, just as verbs
- * objects do not work after a fork.
+ * The child joins when it opens a device itself. Inherited devices do not work in the child, just
+ * as verbs objects do not work after a fork.
  */
 static void in_child(void)
 {

@@ -30,8 +30,8 @@ static bool attached(void)
 }
 
 /*
- * A program that opens a file of counters must read the present values. The mutex keeps other
- * processes from writing the same file.
+ * Writes the files of a port's counters, because a program that opens such a file must read the
+ * current values. The caller holds the mutex, so that no other process writes the same file.
  */
 static void write_counters(uint32_t rail, const struct port_counts *c)
 {
@@ -77,7 +77,7 @@ static void renew_under_mutex(uint32_t rail)
 	fabric_leave(&saved);
 }
 
-/* If @path is below the directory of counters of a port, writes the present values. */
+/* If @path is the file of a port's counter, writes the current values of the port's counters. */
 static void look_for_counters(const char *path)
 {
 	if (!strstr(path, "counters/"))
@@ -93,7 +93,10 @@ static void look_for_counters(const char *path)
 	}
 }
 
-/* Returns true if @path begins like paths of the fabric's tree, and the process is in a fabric. */
+/*
+ * Returns true if @path belongs to the emulated sysfs, and the process is in a fabric, which it
+ * joins if necessary.
+ */
 static bool attached_for(const char *path)
 {
 	if (strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) &&

@@ -62,7 +62,7 @@ EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *rest
 	return REAL(pthread_sigmask)(how, &copy, old);
 }
 
-/* The signal mask of a new thread. */
+/* Sets the signal mask with which a thread will be created. */
 EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 {
 	sigset_t copy;

@@ -15,7 +15,7 @@
 #include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
-/* Headers no longer declare these. @version: of struct stat; there is only one. */
+/* Headers no longer declare these. @version: version of struct stat; there is only one. */
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 int __lxstat(int version, const char *path, struct stat *st);
@@ -25,7 +25,7 @@ int __fxstat64(int version, int fd, struct stat64 *st);
 int __fxstatat(int version, int dir, const char *path, struct stat *st, int flags);
 int __fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags);
 
-/* The emulated device behind a descriptor, else -1. */
+/* Returns the number of the emulated device that @fd has open, or -1. */
 static int device_of_fd(int fd)
 {
 	struct uctx *u = uverbs_of_fd(fd);
@@ -35,7 +35,7 @@ static int device_of_fd(int fd)
 	return ucma_is_channel(fd) ? PATH_CM : -1;
 }
 
-/* The emulated device that the arguments of an "at" function name, else -1. */
+/* Returns the number of the emulated device that the arguments of an "at" function name, or -1. */
 static int device_at(int dir, const char *path, int flags)
 {
 	if (path && *path)
