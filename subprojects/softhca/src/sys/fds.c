@@ -8,7 +8,7 @@
 #define MAX_FDS 65536
 #define KIND_MASK 3u
 
-/* The kind in the low two bits, the value above them. */
+/* The low two bits of an entry are the kind, the others the value. */
 static _Atomic uint64_t fds[MAX_FDS];
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER; /* serialises duplicates and closing */
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum fd_kind {
-	FD_OTHER, /* not of this library */
+	FD_OTHER, /* not given out by this library */
 	FD_DEVICE, /* an open device */
 	FD_CHANNEL, /* a completion channel */
 	FD_CM, /* an event channel of the connection manager */
@@ -38,8 +38,9 @@ int fds_duplicate(int from, int to);
 bool fds_drop(int fd, struct fd_entry *entry_p);
 
 /*
- * In a forked child: forgets all descriptors except event channels of the connection manager. The
- * value of these becomes 0, so that what the child writes there does not reach its parent.
+ * Must be called in a forked child: forgets all descriptors except event channels of the connection
+ * manager. The value of these becomes 0, so that the child's commands do not reach its parent's
+ * ids.
  */
 void fds_forget(void);
 

@@ -125,7 +125,10 @@ static int ask(int fd, uint64_t from, struct mapping *m)
 	return 0;
 }
 
-/* A question takes a small part of the time that a line takes, most of which goes into the mapping's name. */
+/*
+ * PROCMAP_QUERY takes a small part of the time of reading a line, most of which the kernel spends
+ * on the mapping's name.
+ */
 int maps_each(uint64_t from, maps_fn *each, void *arg)
 {
 	int r = 0, asked = 0, fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);

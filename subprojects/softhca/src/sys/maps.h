@@ -10,7 +10,7 @@ struct mapping {
 	uint64_t start, end;
 	uint64_t offset; /* in the file */
 	int prot; /* PROT_* */
-	int shared; /* not 0: of MAP_SHARED */
+	int shared; /* not 0: mapped with MAP_SHARED */
 	dev_t dev;
 	ino_t ino;
 };
@@ -24,7 +24,7 @@ typedef int maps_fn(const struct mapping *m, void *arg);
  */
 int maps_each(uint64_t from, maps_fn *each, void *arg);
 
-/* As maps_each(), by the lines of the file, for kernels before 6.11. */
+/* As maps_each(), but reads the lines of /proc/self/maps, for kernels before 6.11. */
 int maps_each_line(uint64_t from, maps_fn *each, void *arg);
 
 #endif

@@ -20,7 +20,9 @@ static bool read_below(const char *dir, const char *name, char text[TEXT])
 	       sys_read_text(path, text, TEXT);
 }
 
-/* @time of @period microseconds, rounded up so that it is not "no limit". */
+/*
+ * Returns the share of @time in @period in 1/1000 of a core. Rounds up, because 0 means "no limit".
+ */
 static uint32_t share(long long time, long long period)
 {
 	unsigned long long milli;
@@ -32,7 +34,10 @@ static uint32_t share(long long time, long long period)
 	return milli > UINT32_MAX ? 0 : (uint32_t)milli;
 }
 
-/* Version 2: one file with both numbers; the first is "max" without a limit. */
+/*
+ * Reads the limit of a cgroup of version 2: one file has both numbers; without a limit, the first
+ * is "max".
+ */
 static uint32_t limit_v2(const char *dir)
 {
 	char text[TEXT], *end;
@@ -44,7 +49,10 @@ static uint32_t limit_v2(const char *dir)
 	return share(time, strtoll(end, NULL, 10));
 }
 
-/* Version 1: two files; the time is -1 without a limit. */
+/*
+ * Reads the limit of a cgroup of version 1: each number has a file; without a limit, the time is
+ * -1.
+ */
 static uint32_t limit_v1(const char *dir)
 {
 	char time[TEXT], period[TEXT];
@@ -55,7 +63,7 @@ static uint32_t limit_v1(const char *dir)
 	return share(atoll(time), atoll(period));
 }
 
-/* The smallest limit of the cgroup @path below @root, and of those above it. */
+/* Returns the smallest limit of the cgroup @path below @root and of the cgroups above it. */
 static uint32_t smallest(const char *root, const char *path, uint32_t (*limit)(const char *dir))
 {
 	char dir[PATH_MAX];
@@ -74,7 +82,7 @@ static uint32_t smallest(const char *root, const char *path, uint32_t (*limit)(c
 	}
 }
 
-/* Returns true if the comma-separated @list has "cpu". */
+/* Returns true if the comma-separated @list contains "cpu". */
 static bool has_cpu(char *list)
 {
 	char *rest, *name = strtok_r(list, ",", &rest);
@@ -84,7 +92,10 @@ static bool has_cpu(char *list)
 	return name;
 }
 
-/* A line of the file: "number:controllers:path"; there are no controllers in version 2. */
+/*
+ * Returns the limit of the cgroup in a line "number:controllers:path". In version 2 the list of
+ * controllers is empty.
+ */
 static uint32_t limit_of(char *line, const char *root)
 {
 	char *controllers = strchr(line, ':'), *path, below[PATH_MAX];

@@ -5,10 +5,9 @@
 #include <stdint.h>
 
 /*
- * The CPU time that the cgroup of this process, or one above it, may use, in 1/1000 of a core; 0: there
- * is no limit, or it is not known. quota_get() reads the files of this process.
- * @cgroups: as /proc/self/cgroup
- * @root: where cgroups are mounted
+ * Returns the CPU time that the cgroup of this process and those above it allow, in 1/1000 of a
+ * core; 0: there is no limit, or it is not known. quota_get() reads the files of this process.
+ * @cgroups: as /proc/self/cgroup @root: where cgroups are mounted
  */
 uint32_t quota_read(const char *cgroups, const char *root);
 uint32_t quota_get(void);

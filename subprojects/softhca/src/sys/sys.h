@@ -50,7 +50,7 @@ static inline long sys_write(int fd, const void *buf, size_t n)
 	return SYS(SYS_write, fd, buf, n);
 }
 
-/* Reads the beginning of a file as a text. False: the file is empty, or cannot be read. */
+/* Reads the beginning of a file as a text. Returns false if the file is empty or cannot be read. */
 static inline bool sys_read_text(const char *path, char *text, size_t size)
 {
 	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);

@@ -16,7 +16,7 @@ static void *begin(void *arg)
 	void *(*run)(void *arg) = s->run;
 
 	arg = s->arg;
-	sem_post(&s->runs); /* the end of *s */
+	sem_post(&s->runs); /* *s may not exist after this */
 	return run(arg);
 }
 

@@ -48,7 +48,10 @@ void tree_remove(const char *dir)
 {
 	char path[192];
 
-	/* Last, because a process that waits for the lock must not find a half-empty directory. */
+	/*
+	 * The lock is removed last, because a process that waits for it must not find a half-empty
+	 * directory.
+	 */
 	tree_empty(dir, "lock");
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	unlink(path);
