@@ -41,7 +41,7 @@ static const char *bitmap(const cpu_set_t *set, char text[BITMAP_LEN])
 	return text;
 }
 
-/* The attributes that every object with CPUs has, in the order of hwloc's export. */
+/* Writes the attributes that every object with CPUs has, in the order of hwloc's export. */
 static void put_object(struct xml *x, const char *type, unsigned int os_index,
 	const cpu_set_t *cpus, const cpu_set_t *nodes, const char *more)
 {
@@ -68,7 +68,7 @@ static void put_machine(struct xml *x, const cpu_set_t *nodes)
 	fprintf(x->f, "<info name=\"Backend\" value=\"softhca\"/>\n");
 }
 
-/* The CPUs of @node that share the core of @cpu. */
+/* Gets the CPUs of @node that share the core of @cpu. */
 static void core_of(size_t cpu, const cpu_set_t *node, cpu_set_t *core)
 {
 	char path[96];
@@ -162,7 +162,10 @@ static void put_node(struct xml *x, uint32_t numa)
 	CPU_SET(numa, &nodes);
 	softhca_numa_cpus(x->t, (int)numa, &cpus);
 	if (!CPU_COUNT(&cpus)) {
-		/* More nodes than CPUs: a node without CPUs becomes part of the machine. */
+		/*
+		 * If there are more nodes than CPUs, a node without CPUs becomes part of the
+		 * machine.
+		 */
 		put_memory(x, numa, &cpus, &nodes);
 		return;
 	}

@@ -64,12 +64,15 @@ enum softhca_port_counter {
 	SOFTHCA_PORT_COUNTERS,
 };
 
-/* Name of the i-th file of counters, below the port's directory; NULL: there are no more. */
+/*
+ * Returns the name of the i-th file of counters, below the port's directory; NULL: there are no
+ * more.
+ */
 const char *softhca_sysfs_counter(unsigned int i);
 
 /*
- * Writes the files of counters of a port, whose directory is given. One caller at a time.
- * Errors are ignored: the files keep older values.
+ * Writes the files of counters of the port with this directory. Must not be called for the same
+ * port at the same time. Errors are ignored: the files keep older values.
  */
 void softhca_sysfs_count(const char *port, const uint64_t values[SOFTHCA_PORT_COUNTERS]);
 
