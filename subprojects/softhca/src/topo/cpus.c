@@ -29,7 +29,7 @@ bool softhca_read_cpulist(const char *path, cpu_set_t *cpus)
 	return true;
 }
 
-/* The CPUs that this process may use; a container may have fewer than the machine. */
+/* Gets the CPUs that this process may use; a container may have fewer than the machine. */
 static void usable_cpus(cpu_set_t *cpus)
 {
 	cpu_set_t allowed;
@@ -79,7 +79,10 @@ uint32_t softhca_topology_nodes(const struct softhca_topology *t)
 	return (uint32_t)highest + 1;
 }
 
-/* Part number @numa of all CPUs, divided into equal parts; the first parts get the remainder. */
+/*
+ * Gets part @numa of @all, which is divided into @nodes equal parts; the first parts get the
+ * remainder.
+ */
 static void deal_out(const cpu_set_t *all, uint32_t nodes, uint32_t numa, cpu_set_t *cpus)
 {
 	uint32_t count = (uint32_t)CPU_COUNT(all), part = count / nodes, more = count % nodes;

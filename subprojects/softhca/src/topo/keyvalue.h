@@ -36,7 +36,10 @@ __attribute__((format(printf, 2, 3))) int kv_fail(const struct kv_source *src, c
 int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, size_t nkeys,
 	void *object);
 
-/* Parses an unsigned decimal or 0x number in min .. max; false: it is not one. */
+/*
+ * Parses an unsigned decimal or 0x number in min .. max. Returns false if the value is not such a
+ * number.
+ */
 bool kv_number(const char *value, unsigned long long min, unsigned long long max,
 	unsigned long long *out_p);
 

@@ -63,10 +63,10 @@ struct softhca_rail {
 	uint8_t grh_required; /* IB: paths without a global route header are refused */
 	uint8_t no_atomics; /* the device refuses remote atomic access */
 	uint8_t down; /* the port is down when the fabric is made */
-	uint8_t pauses; /* link model: percent of the time, for the worst traffic */
+	uint8_t pauses; /* link model: percent of the time that pauses take in the worst traffic */
 	uint8_t udp; /* RoCE: GIDs of other fabrics are reached by UDP */
 	uint8_t reserved;
-	uint32_t service_ns; /* link model: per message in each context, at either end */
+	uint32_t service_ns; /* link model: time per message in each context, at either end */
 	uint32_t npkeys; /* pkey_tbl_len; 1 .. SOFTHCA_PKEYS_MAX */
 	uint16_t pkeys[SOFTHCA_PKEYS_MAX]; /* host order; bit 15: full member */
 	uint32_t ngids; /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
@@ -85,7 +85,7 @@ struct softhca_topology {
  */
 int softhca_topology_default(struct softhca_topology *t, uint32_t nrails);
 
-/* The index of the rail with that name, or nrails. */
+/* Returns the index of the rail with that name, or nrails. */
 uint32_t softhca_topology_find(const struct softhca_topology *t, const char *name);
 
 /*
@@ -100,8 +100,8 @@ int softhca_topology_parse(const char *text, const char *name, struct softhca_to
 	char *err, size_t errlen);
 
 /*
- * The topology of the environment: the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS default
- * rails, else one. Errors as softhca_topology_load().
+ * Gets the topology of the environment: that of the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS
+ * default rails, else one default rail. Returns 0 or an error as softhca_topology_load().
  */
 int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errlen);
 
@@ -123,30 +123,31 @@ static inline bool softhca_rail_has_gid(const struct softhca_rail *r, const uint
 }
 
 /*
- * The lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X
- * link that carries rate_mbps; the width is always 4X (active_width 2). *gbps_p gets that
- * link's rate and *name_p its generation ("HDR"), as in "rate" of sysfs. If rate_mbps exceeds all
- * generations, the fastest one is used.
+ * Returns the lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X link that
+ * carries rate_mbps; the width is always 4X (active_width 2). *gbps_p gets that link's rate and
+ * *name_p its generation ("HDR"), as in "rate" of sysfs. If rate_mbps exceeds all generations, the
+ * fastest one is used.
  */
 uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
 
 /*
- * The number of NUMA nodes, at least 1: one more than the highest node of the rails. If this
- * machine has all nodes of the rails, the number is also greater than the machine's highest node.
+ * Returns the number of NUMA nodes, at least 1: one more than the highest node of the rails. If
+ * this machine has all nodes of the rails, the number is also greater than the machine's highest
+ * node.
  */
 uint32_t softhca_topology_nodes(const struct softhca_topology *t);
 
 /*
- * The CPUs of NUMA node numa (-1: all that programs may use). If this machine has all nodes
- * of the topology, these are the CPUs of the machine's node. Otherwise the machine's CPUs are
- * divided into contiguous parts for nodes 0 .. highest; with fewer CPUs than nodes the last
- * nodes get none, and *cpus_p is empty.
+ * Gets the CPUs of NUMA node numa (-1: all that programs may use). If this machine has all nodes of
+ * the topology, these are the CPUs of the machine's node. Otherwise the machine's CPUs are divided
+ * into contiguous parts for nodes 0 .. highest; with fewer CPUs than nodes the last nodes get none,
+ * and *cpus_p is empty.
  */
 void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cpus_p);
 
 /*
- * Reads a list such as "0-3,8" from a file of the machine's sysfs. Returns false without such a
- * file.
+ * Reads a list such as "0-3,8" from a file of the machine's sysfs. Returns false if there is no
+ * such file.
  */
 bool softhca_read_cpulist(const char *path, cpu_set_t *cpus_p);
 
