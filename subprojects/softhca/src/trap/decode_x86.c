@@ -9,7 +9,7 @@
 
 #define INSN_MAX 15
 
-/* Encodings, a bit each: a form may allow several. */
+/* Encodings, one bit each: a form may allow several. */
 enum { LEGACY = 1, VEX = 2, EVEX = 4, VECTOR = VEX | EVEX, ANY = LEGACY | VECTOR };
 
 /* Mandatory prefixes as VEX.pp numbers them; a form allows a set of these bits. */
@@ -20,7 +20,7 @@ enum source {
 	GPR, /* 2, 4 or 8 bytes by operand size */
 	GPR_SWAP, /* as GPR, with the bytes reversed (MOVBE) */
 	IMM8,
-	IMM, /* 2 or 4 bytes, the latter sign-extended for 8 */
+	IMM, /* 2 or 4 bytes; 4 bytes are sign-extended for a store of 8 */
 	VEC_FULL, /* the whole vector */
 	VEC_FIXED, /* the low bytes of the vector; their number is `size` */
 	VEC_DQ, /* the low 4 or 8 bytes of the vector, by W */
@@ -61,7 +61,7 @@ struct insn {
 	uint8_t map, opcode;
 	uint8_t vector; /* 16, 32 or 64 bytes */
 	bool has_rex, w, opsize16;
-	uint8_t reg_hi, index_hi, base_hi; /* bits 3 (and 4 of reg), in place */
+	uint8_t reg_hi, index_hi, base_hi; /* high bits of register numbers: 8, of reg also 16 */
 	uint8_t mod, reg, rm;
 	const struct form *form;
 	uint8_t size; /* of the store */
@@ -231,7 +231,10 @@ static unsigned int imm_length(const struct insn *in)
 	return 0;
 }
 
-/* Decodes base and index of a SIB byte. Sets *base_p if a base register is in the sum. */
+/*
+ * Decodes base and index of a SIB byte, and returns their sum. Sets *base_p if the sum includes a
+ * base register.
+ */
 static uint64_t decode_sib(struct insn *in, const ucontext_t *uc, bool *base_p)
 {
 	uint8_t sib = *in->p++;
@@ -275,7 +278,7 @@ enum {
 	FRAME_XMM = 160, /* 16 bytes a register */
 	FRAME_SW = 464, /* Linux: magic, size, mask of the saved parts */
 	FRAME_HEADER = 512, /* a mask of the parts that are not in their initial, all-zero state */
-	FRAME_YMM_HIGH = 576, /* fixed in the standard format */
+	FRAME_YMM_HIGH = 576, /* the standard format has it at this offset */
 	FRAME_MAGIC = 0x46505853,
 };
 enum { XSTATE_SSE = 1, XSTATE_AVX = 2, XSTATE_ZMM_HIGH = 6, XSTATE_ZMM16_31 = 7 };

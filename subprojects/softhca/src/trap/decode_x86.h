@@ -32,12 +32,12 @@
 struct softhca_store {
 	uint8_t length; /* of the instruction, bytes */
 	uint8_t size; /* of the store, 1 .. 64 bytes */
-	uint8_t bytes[64]; /* size of them, in memory order */
+	uint8_t bytes[64]; /* the first `size` of them are used, in memory order */
 };
 
 /*
- * Returns 0 with *out_p written, or -ENOTSUP if the instruction is none of the above or does
- * not store to fault_addr: let the processor execute it then.
+ * Returns 0 with *out_p written, or -ENOTSUP if the instruction is none of the above or does not
+ * store to fault_addr. Then let the processor execute the instruction.
  */
 int softhca_store_decode(const ucontext_t *uc, uint64_t fault_addr, struct softhca_store *out_p);
 

@@ -12,7 +12,10 @@
 #include "xport/qp.h"
 #include "xport/xport.h"
 
-/* Strict mode knows all stores to the doorbells of a QP or CQ only if each of them traps. */
+/*
+ * Returns true if strict mode checks the stores. It can do so only if each store to a doorbell
+ * traps.
+ */
 static bool checks_stores(void)
 {
 	return config_get()->strict && config_get()->mode == ENGINE_TRAP;
@@ -23,13 +26,13 @@ static void store_cq(const struct device_store *st)
 	uint32_t cqn = be32_at(st->bytes + 4) & 0xffffff;
 	struct cq *cq;
 
-	/* Any object may have changed when the mutex is taken. */
+	/* The CQ is looked up again after fabric_widen(), which may change any object. */
 	while ((cq = obj_of_ctx(OBJ_CQ, cqn, st->u->ctx)) && !latch_take(&cq->latch))
 		fabric_widen();
 	tally()->process.arms++;
 	if (!cq || (checks_stores() && !strict_arm_page(cq, st)))
 		return;
-	/* The thread of poll mode has seen this word, too. */
+	/* The polling thread must not handle this word again. */
 	__atomic_store_n(&cq->arm_word, be32_at(st->bytes), __ATOMIC_RELAXED);
 	cq_arm(cq, be32_at(st->bytes));
 }
@@ -83,7 +86,7 @@ void device_store(const struct device_store *st)
 	while (fabric_lock_lane())
 		;
 	tally()->process.traps++;
-	/* Before the execution, which may change the program's memory. */
+	/* Checked before the execution, which may change the program's memory. */
 	if (checks_stores() && st->offset >= UAR_BF_FIRST && at % 8 == 0)
 		strict_blueflame(st);
 	if (st->offset >= UAR_BF_FIRST && at == 0 && st->size >= 8)

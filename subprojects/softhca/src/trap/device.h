@@ -28,7 +28,7 @@ struct device_store {
 	const uint8_t *bytes;
 };
 
-/* Executes a store. Asynchronous signals are blocked. */
+/* Executes a store. The caller must have blocked asynchronous signals. */
 void device_store(const struct device_store *st);
 
 #endif

@@ -136,7 +136,7 @@ uint32_t pages_uar(uint64_t page)
 
 uint8_t *pages_half(uint64_t page, uint32_t reg)
 {
-	static uint8_t gone; /* the page was dropped meanwhile */
+	static uint8_t gone; /* used if the page has just been dropped */
 	struct bucket *b = find(page);
 
 	return b ? &b->halves[reg % UAR_REGISTERS] : &gone;

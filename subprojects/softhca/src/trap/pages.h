@@ -11,12 +11,12 @@
 /* Numbers of doorbell pages in the device file: a kind in bits 8 to 11, and an index below it. */
 #define UAR_NUMBER(kind, index) ((kind) << 8 | (index))
 #define UAR_NUMBERS 4096u
-#define UAR_KIND_REGULAR 0u /* the fixed set of a legacy context */
+#define UAR_KIND_REGULAR 0u /* the fixed set of pages of a legacy context */
 #define UAR_KIND_NC 3u /* the same pages, not write-combining */
 #define UAR_KIND_ALLOC 6u /* pages that a legacy context allocates, for thread domains */
-#define UAR_DYNAMIC UAR_NUMBER(9u, 0u) /* objects, UAR_OBJECTS of them */
+#define UAR_DYNAMIC UAR_NUMBER(9u, 0u) /* UAR_OBJECTS pages that are objects (uverbs/uar.h) */
 #define BFREGS_OF_PAGE 4u
-#define BFREGS_USED 2u /* the other two of a page are for the kernel */
+#define BFREGS_USED 2u /* the other two registers of a page are for the kernel */
 
 /* The owner of the pages that a forked process has inherited. */
 #define PAGE_INHERITED (&pages_inherited)
@@ -34,18 +34,24 @@ void pages_drop(const struct uctx *u);
 /* Removes the page of @u with this number, wherever it was mapped. */
 void pages_drop_uar(const struct uctx *u, uint32_t uar);
 
-/* In a forked child: the pages then belong to the parent, and are protected in every mode. */
+/*
+ * Must be called in a forked child: makes PAGE_INHERITED the owner of all pages, and protects them
+ * in every mode.
+ */
 void pages_inherit(void);
 
-/* The owner of a page, PAGE_INHERITED, or NULL if it is not a doorbell page. Signal safe. */
+/*
+ * Returns the owner of a page, PAGE_INHERITED, or NULL if it is not a doorbell page. Signal safe.
+ */
 struct uctx *pages_find(uint64_t page);
 
-/* The number of a doorbell page, as for pages_add(). Signal safe. */
+/* Returns the number of a doorbell page, as for pages_add(). Signal safe. */
 uint32_t pages_uar(uint64_t page);
 
 /*
- * Strict mode: the half of register @reg of a doorbell page to which the last store went, 1 or 2;
- * 0: there was none. The caller must hold the fabric's mutex while it uses the result. Signal safe.
+ * Strict mode: returns the address of a byte that names the half of register @reg to which the last
+ * store went: 1 or 2, or 0 if there was no store. The caller must hold the fabric's mutex while it
+ * uses the byte. Signal safe.
  */
 uint8_t *pages_half(uint64_t page, uint32_t reg);
 

@@ -14,8 +14,8 @@
 /*
  * Registers the pages of a mapping if they are doorbell pages of @arg, and protects them in trap
  * mode. In the modes poll and auto a store to them traps while their door is shut. In step mode a
- * store has no effect, but they are registered nevertheless, because a forked child must not store to
- * them.
+ * store has no effect, but the pages are registered nevertheless, because a forked child must not
+ * store to them.
  */
 static int scan_mapping(const struct mapping *m, void *arg)
 {

@@ -50,9 +50,8 @@ static pthread_mutex_t chain_lock = PTHREAD_MUTEX_INITIALIZER; /* serialises wri
 static atomic_bool installed;
 
 /*
- * libc's own function. A sanitizer interposes sigaction() and would call the handler under
- * assumptions that do not hold for a store to a device. Set before the handlers are
- * installed.
+ * libc's own sigaction(). The sigaction() of a sanitizer would make the sanitizer call the handler,
+ * which is wrong for a store to a device. Set before the handlers are installed.
  */
 static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
 
@@ -68,7 +67,10 @@ static void put_action(struct chain *c, const struct sigaction *sa)
 	uint64_t mask;
 
 	memcpy(&mask, &sa->sa_mask, sizeof(mask));
-	/* Pairs with the fence in get_action(): a reader of a new value below sees seq changed. */
+	/*
+	 * Pairs with the fence in get_action(): a reader that sees one of the new values below also
+	 * sees that seq has changed.
+	 */
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&a->handler, (uintptr_t)sa->sa_handler, memory_order_relaxed);
 	atomic_store_explicit(&a->flags, sa->sa_flags, memory_order_relaxed);
@@ -103,14 +105,14 @@ static struct action *get_action(struct chain *c, struct sigaction *sa)
 	return a;
 }
 
-/* The action for this signal. A handler with SA_RESETHAND is returned once only. */
+/* Gets the program's action for this signal. A handler with SA_RESETHAND is returned only once. */
 static void take_action(struct chain *c, struct sigaction *sa)
 {
 	struct action *a = get_action(c, sa);
 
 	if (!(sa->sa_flags & (int)SA_RESETHAND) || sa->sa_handler == SIG_DFL)
 		return;
-	/* Relaxed: decides only which of several handlers is the first. */
+	/* Relaxed: decides only which of several simultaneous signals is the first. */
 	if (atomic_exchange_explicit(&a->spent, true, memory_order_relaxed))
 		sa->sa_handler = SIG_DFL;
 }
@@ -278,7 +280,7 @@ static void install(void)
 
 	find_libc();
 	sigfillset(&sa.sa_mask);
-	/* An access to a bad address of a work request faults within this handler. */
+	/* Not blocked, because the handler itself faults if a work request has a bad address. */
 	for (size_t i = 0; i < SIGNALS; i++)
 		sigdelset(&sa.sa_mask, signals[i]);
 	for (size_t i = 0; i < SIGNALS; i++) {

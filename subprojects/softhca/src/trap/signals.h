@@ -6,7 +6,7 @@
 /* Installs the handlers, once, and unblocks the signals in this thread. */
 void signals_install(void);
 
-/* In a forked child: resets the lock. The handlers stay installed. */
+/* Must be called in a forked child: resets the lock. The handlers stay installed. */
 void signals_forget(void);
 
 #endif

@@ -59,10 +59,13 @@ static void execute(void *arg)
 				.size = 8,
 				.bytes = reg});
 	}
-	counter_add(&counters_of(fabric_self.slot)->single_steps, 1); /* without any lock */
+	counter_add(&counters_of(fabric_self.slot)->single_steps, 1); /* counted without a lock */
 }
 
-/* A repeated string instruction traps after each of its stores; this waits for the last one. */
+/*
+ * A repeated string instruction traps after each of its stores. The stores are executed on the
+ * device after the last one.
+ */
 void step_end(ucontext_t *uc)
 {
 	uint64_t page = stepping.page;

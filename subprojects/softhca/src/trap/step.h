@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stores to a doorbell page that cannot be decoded. The page is made writable, the processor
- * executes the one instruction (single step), and the registers that the instruction has changed
- * are executed on the device.
+ * Handles stores to a doorbell page that cannot be decoded. The page is made writable, the
+ * processor executes this one instruction (single step), and the registers that have changed are
+ * executed on the device as stores.
  *
  *	idle -> step_begin() -> stepping -> step_end() -> idle, for each thread
  *
- * During the step the page is writable for all threads of the process. A store of another
- * thread in that time is executed together with this one. It is lost if it comes before
- * step_begin() has cleared the registers, or if a later store overwrites it. Only string
- * instructions and masked stores are stepped, and no provider rings doorbells with them.
+ * During the step the page is writable for all threads of the process. A store of another thread in
+ * that time is executed together with this thread's store. The other thread's store is lost if it
+ * comes before step_begin() has cleared the registers, or if a later store overwrites it. Only
+ * string instructions and masked stores are stepped, and no provider rings doorbells with them.
  */
 #ifndef SOFTHCA_TRAP_STEP_H
 #define SOFTHCA_TRAP_STEP_H

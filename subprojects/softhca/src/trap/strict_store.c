@@ -75,7 +75,9 @@ static void note_start(const struct device_store *st)
 	last_rung.index = index;
 }
 
-/* Is called at the second word of a copy, because a doorbell without a copy has only the first. */
+/*
+ * Called for the second word of a copy, because a doorbell without a copy has only the first word.
+ */
 static void check_turn(const struct qp *qp)
 {
 	if (!last_rung.out_of_turn)
@@ -97,7 +99,7 @@ static uint32_t uar_of(const struct device_store *st)
 bool strict_register(const struct qp *qp, const struct device_store *st)
 {
 	uint32_t uar = uar_of(st), reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
-	/* Without BlueFlame all registers of a page count as one. */
+	/* Without BlueFlame all registers of a page count as the same register. */
 	bool any = qp->bfreg == BFREG_ANY || !config_get()->blueflame;
 
 	if (uar == qp->uar && (any || reg == qp->bfreg))

@@ -15,7 +15,7 @@
  */
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);
 
-/* Returns true if the doorbell's register is that of the QP. */
+/* Returns true if the store is to the doorbell register of the QP. */
 bool strict_register(const struct qp *qp, const struct device_store *st);
 
 /* Returns true if the store that arms @cq is to the page of the CQ. */

@@ -21,10 +21,13 @@ int trap_scan(struct uctx *u);
 /* Removes the pages of a device file from the set when the file is closed. */
 void trap_drop(const struct uctx *u);
 
-/* In a forked child: a store to any of the pages ends the process. The handlers stay. */
+/*
+ * Must be called in a forked child: from then on, a store to any of the pages ends the process. The
+ * handlers stay installed.
+ */
 void trap_forget(void);
 
-/* The signals whose handlers belong to this library. */
+/* Returns true if the handler of the signal belongs to this library. */
 static inline int trap_owns(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGTRAP;
