@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The beginning and the end of each command. */
+/* Functions that begin and end a command. */
 #include "cm/ids.h"
 #include "dma/dma.h"
 #include "ucma/commands.h"

@@ -142,7 +142,7 @@ static void print_ip(const struct cm_addr *addr, char ip[INET6_ADDRSTRLEN])
 	inet_ntop(v4 ? AF_INET : AF_INET6, addr->ip + (v4 ? 12 : 0), ip, INET6_ADDRSTRLEN);
 }
 
-/* Prints the reason, because the program gets only ADDR_ERROR, as for an unknown address. */
+/* Prints the reason, because the program gets only the event ADDR_ERROR. */
 static void say_unknown(const struct cm_addr *addr, const struct cm_addr *source)
 {
 	char ip[INET6_ADDRSTRLEN], from[INET6_ADDRSTRLEN], why[INET6_ADDRSTRLEN + 80] = "";
@@ -162,7 +162,9 @@ static void say_unknown(const struct cm_addr *addr, const struct cm_addr *source
 	sys_write(2, line, (size_t)n);
 }
 
-/* The path to an address outside this fabric. *away_p: there is one. */
+/*
+ * Finds the path to an address outside this fabric. *away_p: set to true if there is such a path.
+ */
 static int find_path(struct ucma_cmd *c, uint32_t index, const struct cm_addr *to,
 	struct remote_path *path, bool *away_p)
 {
@@ -262,7 +264,10 @@ static void get_param(const struct rdma_ucm_conn_param *from, const struct rdma_
 	memcpy(p->data, from->private_data, from->private_data_len);
 }
 
-/* Must be called before the first message. */
+/*
+ * Makes this process receive messages of other fabrics, if the id may get any. Must be called
+ * before the first message is sent.
+ */
 static int receive_from_others(const struct cm_id *id)
 {
 	return remote_receives(id) ? pump_start() : 0;
@@ -389,7 +394,7 @@ static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, 
 	}
 }
 
-/* InfiniBand has one option, a path from outside, which is not supported. */
+/* The level RDMA_OPTION_IB is not supported: its only option sets a path. */
 int ucma_set_option(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_set_option *req = c->in;
@@ -411,7 +416,7 @@ int ucma_set_option(struct ucma_cmd *c)
 	return ucma_leave(&saved, r);
 }
 
-/* The command contains the descriptor of the event channel that the id leaves. */
+/* The command contains the descriptor of the id's present event channel. */
 int ucma_migrate_id(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_migrate_id *req = c->in;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One function per command. @in: its structure, as long as in the ABI, with zeros for fields that
- * the program has not sent. At most @out_len bytes of an answer are written. The caller must not
- * hold the fabric's mutex. The functions return 0 or -errno.
+ * One function per command. @in: the command's structure, with the length of the ABI, and zeros for
+ * fields that the program has not sent. At most @out_len bytes of the answer are written. The
+ * caller must not hold the fabric's mutex. The functions return 0 or -errno.
  */
 #ifndef SOFTHCA_UCMA_COMMANDS_H
 #define SOFTHCA_UCMA_COMMANDS_H
@@ -26,8 +26,8 @@ struct ucma_cmd {
 
 /*
  * Finds the id of a command in the channel, and takes the fabric's mutex, which ucma_leave()
- * releases. If there is no such id, and after -EIO, the mutex is not held. A macro for the same
- * reason as fabric_enter().
+ * releases. If there is no such id, and after -EIO, the mutex is not held. This is a macro for the
+ * same reason as fabric_enter().
  */
 #define ucma_enter(c, index, saved, id_p)                                                          \
 	(fabric_enter(saved) ? -EIO : ucma_find(c, index, saved, id_p))

@@ -34,7 +34,10 @@ static void fill_route(const struct cm_id *id, struct rdma_ucm_query_route_resp 
 	resp->ibdev_index = id->rail;
 	if (cm_has_path(id)) {
 		cm_path_unpacked(id, &resp->ib_route[0]);
-		/* As in the kernel, a path does not count while only its two ends are known. */
+		/*
+		 * As in the kernel, there is no path until the route is resolved, even if both ends
+		 * are known.
+		 */
 		resp->num_paths = id->state == CM_ADDR_RESOLVED ? 0 : 1;
 	} else {
 		memcpy(resp->ib_route[0].sgid, cm_src_gid(id), 16);
@@ -98,7 +101,10 @@ static void fill_gid(const struct cm_id *id, struct rdma_ucm_query_addr_resp *re
 	memcpy(&resp->dst_addr, &dst, sizeof(dst));
 }
 
-/* The one path, if there is one and the program has room for it. */
+/*
+ * The answer with one path. A path that does not exist, or for which the program has no room, is
+ * left out.
+ */
 union one_path {
 	struct rdma_ucm_query_path_resp head;
 	char bytes[sizeof(struct rdma_ucm_query_path_resp) + sizeof(struct ib_path_rec_data)];
@@ -221,9 +227,9 @@ static bool is_event_there(int fd)
 }
 
 /*
- * The id of an event that is to be reported to the program, else NULL. Events of a request that the
- * program has not accepted are not reported, because librdmacm has no name for its id yet. Programs
- * can write to the FIFO without this library's write(), so the record is checked.
+ * Returns the id of an event that is to be reported to the program, or NULL. Events of a request
+ * that the program has not accepted are not reported, because librdmacm has no name for its id yet.
+ * Programs can write to the FIFO without this library's write(), so the record is checked.
  */
 static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 {
@@ -240,7 +246,8 @@ static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 }
 
 /*
- * -EAGAIN: no event. -EBADF: the channel is closed, and the descriptor may belong to another file.
+ * Reads an event. Returns 0; -EAGAIN: there is no event; -EBADF: the channel is closed, and the
+ * descriptor may belong to another file.
  */
 static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 {
@@ -263,8 +270,8 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 
 /*
  * Waits for an event, with libc's functions, because they are cancellation points: programs cancel
- * threads that wait. In the kernel a thread that waits has a reference of its own to the channel:
- * if another thread closes the channel, no event comes any more, and only a signal ends the wait.
+ * threads that wait. As in the kernel, the wait does not end if another thread closes the channel:
+ * no event arrives any more, and only a signal ends the wait.
  */
 static int wait_for_event(int fd, bool closed)
 {

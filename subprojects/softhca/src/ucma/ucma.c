@@ -17,8 +17,8 @@
 #include "ucma/watch.h"
 
 /*
- * @in: size of the ABI's structure; @min_in: its least size (later ABIs added fields at the end of
- * some structures); @min_out: size of the shortest answer.
+ * @in: size of the ABI's structure; @min_in: smallest size that a program may pass (later ABIs
+ * added fields at the end of some structures); @min_out: size of the shortest answer.
  */
 static const struct command {
 	int (*run)(struct ucma_cmd *c);
@@ -93,7 +93,10 @@ int ucma_open(int flags)
 
 	if (r)
 		return r;
-	/* With the handlers a wrong address is an error of the command and does not end the program. */
+	/*
+	 * With these handlers, a wrong address is an error of the command and does not end the
+	 * program.
+	 */
 	signals_install();
 	if (fabric_enter(&saved))
 		return -EIO;
@@ -112,7 +115,7 @@ void ucma_close(const struct fd_entry *e)
 {
 	sigset_t saved;
 
-	/* If the mutex was lost, the loop takes it again. Steps that were done find no work. */
+	/* If the mutex was lost, the loop takes it again. Steps that are repeated do nothing. */
 	while (fabric_enter(&saved))
 		;
 	cm_close_channel(e->value);
@@ -131,7 +134,7 @@ static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
 	union input in = {0};
 	int r;
 
-	/* Without a FIFO the channel belongs to the parent of this process. */
+	/* A channel without a FIFO belongs to the parent of this process. */
 	if (len < sizeof(h) || !c->fifo)
 		return -EINVAL;
 	r = dma_read(fabric_self.slot, buf, &h, sizeof(h));

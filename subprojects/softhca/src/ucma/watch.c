@@ -8,13 +8,13 @@
 #include "sys/sys.h"
 #include "sys/thread.h"
 
-/* Guarded by the fabric's mutex. */
+/* Protected by the fabric's mutex. */
 static struct watched {
 	bool used;
 	uint32_t life; /* of the slot; see struct proc */
 	int fd; /* pidfd */
 } watched[MAX_PROCS];
-static int epoll = -1; /* on which the thread waits */
+static int epoll = -1; /* the thread waits on it */
 
 static void unwatch(struct watched *w)
 {
@@ -23,7 +23,10 @@ static void unwatch(struct watched *w)
 	w->used = false;
 }
 
-/* If the slot has a new owner, that process lives, and another pidfd watches it. */
+/*
+ * Handles the end of the process of @slot. If the slot has a new owner, that process lives, and
+ * another pidfd watches it.
+ */
 static void ended(uint64_t slot)
 {
 	sigset_t saved;
@@ -63,7 +66,10 @@ static bool start(void)
 
 static bool add(struct watched *w, uint32_t slot)
 {
-	/* One event per pidfd, so that a process that has ended does not keep the thread busy. */
+	/*
+	 * Each pidfd causes only one event, so that a process that has ended does not keep the
+	 * thread busy.
+	 */
 	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = slot};
 
 	return !SYS(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, w->fd, &e);
@@ -85,8 +91,8 @@ void watch(uint32_t slot)
 	w->life = peer.life;
 	w->used = w->fd >= 0;
 	/*
-	 * Checked after the pidfd is made: if the process still lives, the pid was that of this
-	 * process when the pidfd was made.
+	 * Checked after the pidfd is made: if the process still lives now, the pid was not reused
+	 * before, and the pidfd belongs to this process.
 	 */
 	if (!fabric_alive(slot)) {
 		unwatch(w);
