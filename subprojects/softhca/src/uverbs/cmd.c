@@ -47,7 +47,10 @@ void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec)
 	c->dbrec = (struct pooled){dbrec, pool_enter_record(dbrec, c->u)};
 }
 
-/* If this thread is stopped and has to begin again, the memory is not released. */
+/*
+ * The queue owns the memory from now on: if this thread loses the mutex and the command fails, the
+ * memory must not be released.
+ */
 void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift_p)
 {
 	*buf_shift_p = c->buf.shift;

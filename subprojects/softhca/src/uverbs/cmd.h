@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One function per command, under the fabric's mutex. They return 0 or -errno. */
+/*
+ * One function per command. The caller must hold the fabric's mutex. The functions return 0 or
+ * -errno.
+ */
 #ifndef SOFTHCA_UVERBS_CMD_H
 #define SOFTHCA_UVERBS_CMD_H
 
@@ -14,7 +17,7 @@
 #include "uverbs/uverbs.h"
 
 #define COMP_VECTORS 4 /* completion vectors of a context */
-#define MODERATION_PERIOD_MAX 4095u /* us: 12 bits in the adapter */
+#define MODERATION_PERIOD_MAX 4095u /* us; the adapter has 12 bits for it */
 #define LEGACY_DYNAMIC_BFREGS 32u /* registers for the thread domains of a legacy context */
 
 struct span {
@@ -25,11 +28,11 @@ struct span {
 struct cmd {
 	struct uctx *u;
 	struct span in, out; /* the command's own structures */
-	struct span drv_in, drv_out; /* the provider's */
+	struct span drv_in, drv_out; /* the structures of the provider */
 	bool extended;
 	/*
-	 * Memory in the pool (dma/pool.h). Before the command: that of the object that it makes.
-	 * After it: that which is not in use any more. A shift of 0: none.
+	 * Memory in the pool (dma/pool.h). Before the command: the memory of the object that the
+	 * command makes. After the command: memory that is not in use any more. A shift of 0: none.
 	 */
 	struct pooled {
 		uint64_t at, shift;
@@ -37,23 +40,26 @@ struct cmd {
 	struct region_file file; /* of a memory region */
 };
 
-/* Copy the fields that both sides have and zero the rest, as the kernel does. */
+/* Copy the fields that both structures have and zero the rest, as the kernel does. */
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
 /*
- * Moves @len bytes of the buffer, and the doorbell record, of the queue that the command makes into
- * the pool. 0 for @len or @dbrec: others do not access it.
+ * Moves memory of the queue that the command makes into the pool: @len bytes of its buffer, and its
+ * doorbell record. @len or @dbrec is 0 if other processes do not access that memory.
  */
 void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec);
 
-/* Writes the shifts to the queue that the command makes, which has this memory from now on. */
+/*
+ * Writes the shifts of the memory to the queue that the command makes. The memory belongs to the
+ * queue from now on.
+ */
 void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift_p);
 
-/* The attribute @id of a command if it has @len bytes, else NULL. */
+/* Returns the attribute @id of a command if it has @len bytes, else NULL. */
 struct ib_uverbs_attr *cmd_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len);
 
-/* The FIFO of this process's completion channel @fd, else 0. */
+/* Returns the FIFO of this process's completion channel @fd, or 0 if @fd is no channel. */
 uint64_t uverbs_channel_fifo(int fd);
 
 /* Registers @fd as a completion channel. Returns 0, or -EMFILE if @fd is too high. */
@@ -75,10 +81,10 @@ int check_reg_mr(struct cmd *c); /* must be called before cmd_reg_mr(), without 
 int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
 
-/* A method of its own, without the mutex. */
+/* Not a command but a method of the newer interface. The caller must not hold the mutex. */
 int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
 
-/* Unmaps the dma-bufs of context @ctx, which is being closed and executes no message any more. */
+/* Unmaps the dma-bufs of context @ctx, which is being closed: its messages must have ended. */
 void cmd_unmap_dmabufs(uint32_t ctx);
 
 /* Each prepare_...() must be called before its command, without the mutex. */

@@ -71,7 +71,10 @@ static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
 	};
 }
 
-/* The bytes of a queue with @cqes places. The provider allocates whole pages for it. */
+/*
+ * Returns the size of a queue with room for @cqes completions. The provider allocates whole pages
+ * for the queue.
+ */
 static uint64_t cq_bytes(uint32_t cqes, uint32_t cqe_size)
 {
 	return (uint64_t)cqe_size << log2_up(cqes + 1);
@@ -131,9 +134,9 @@ int cmd_create_cq(struct cmd *c)
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	cq->trace = trace_alloc();
 	/*
-	 * The arm word in the doorbell record gets a value that no arm request has. A zeroed record
-	 * would look like a request, because the first arm word may be 0. In trap mode the arm word
-	 * in the record is not polled.
+	 * Sets the arm word in the doorbell record to a value that no arm request has. A record of
+	 * zeros would look like a request, because the first arm word may be 0. In trap mode the
+	 * arm word in the record is not polled.
 	 */
 	if (config_get()->mode != ENGINE_TRAP)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
@@ -152,7 +155,7 @@ int cmd_create_cq(struct cmd *c)
 
 /*
  * The adapter ends the old buffer with a CQE of type RESIZE. The provider copies the earlier CQEs
- * that the program has not polled into the new buffer, each one place further.
+ * that the program has not polled into the new buffer, each to the next index.
  */
 static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	const struct mlx5_ib_resize_cq *d, struct cmd *c)
@@ -167,8 +170,8 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
 		return -EINVAL;
 	cq_store(cq, cq->producer, last);
-	c->buf.shift = 0; /* if this thread is stopped now, no buffer is released */
-	/* In one step, so that the queue is intact if the process is killed here. */
+	c->buf.shift = 0; /* from now on, no buffer is released if this thread is stopped */
+	/* Changed in one step, so that the queue is intact if the process is killed here. */
 	journal_begin();
 	journal_store(&cq->producer, cq->producer + 1);
 	journal_store64(&cq->buf, d->buf_addr);
@@ -204,7 +207,7 @@ int cmd_resize_cq(struct cmd *c)
 	cq = obj_of_ctx(OBJ_CQ, req.cq_handle, c->u->ctx);
 	if (!cq || !size_ok(req.cqe, d.cqe_size) || d.cqe_size != cq->cqe_size)
 		return -EINVAL;
-	if (cq->comp_en) /* the provider copies completions one by one */
+	if (cq->comp_en) /* the provider cannot copy compressed completions */
 		return -EOPNOTSUPP;
 	r = resize(cq, &req, &d, c);
 	if (r)

@@ -26,7 +26,7 @@
 /* port active events, RNR NAK generation, current QP state in modify */
 #define DEVICE_CAPS (1u << 7 | 1u << 10 | 1u << 12)
 
-static uint32_t contexts; /* of this process; changes under the mutex */
+static uint32_t contexts; /* number of this process's contexts; changes under the mutex */
 
 static int make_context(struct cmd *c, int *async_fd)
 {
@@ -47,7 +47,7 @@ static int make_context(struct cmd *c, int *async_fd)
 	return 0;
 }
 
-/* With its last device the process gives back what it has mapped of other processes. */
+/* When its last device is closed, the process unmaps the memory of other processes. */
 void cmd_free_context(struct uctx *u)
 {
 	if (u->ctx == NO_INDEX)
@@ -96,7 +96,7 @@ int cmd_get_context(struct cmd *c)
 	if (c->u->ctx != NO_INDEX)
 		return -EINVAL;
 	cmd_get(c->drv_in, &req, sizeof(req));
-	/* DEVX would need ioctls of its own. The library retries without it. */
+	/* DEVX, which would need further ioctls, is refused; the provider retries without it. */
 	if (req.flags & MLX5_IB_ALLOC_UCTX_DEVX)
 		return -EPERM;
 	r = sched_start();
@@ -139,7 +139,7 @@ static void fill_device(const struct softhca_rail *rail, struct ib_uverbs_query_
 		.max_qp_rd_atom = MAX_RD_ATOMIC,
 		.max_res_rd_atom = MAX_RD_ATOMIC * (MAX_QPS - FIRST_QP_INDEX),
 		.max_qp_init_rd_atom = MAX_RD_ATOMIC,
-		.atomic_cap = !rail->no_atomics, /* 1: among adapters of the fabric only */
+		.atomic_cap = !rail->no_atomics, /* 1: atomic only among adapters of the fabric */
 		.max_ah = MAX_AHS - 1,
 		.max_srq = MAX_SRQS - 1,
 		.max_srq_wr = MAX_WR - 1,
@@ -154,7 +154,7 @@ int cmd_query_device(struct cmd *c)
 {
 	struct ib_uverbs_ex_query_device_resp resp = {
 		.response_length = sizeof(resp),
-		.timestamp_mask = UINT64_MAX, /* of completions: nanoseconds */
+		.timestamp_mask = UINT64_MAX, /* time stamps of completions: nanoseconds */
 		.hca_core_clock = 1000000,
 		.cq_moderation_caps = {.max_cq_moderation_count = UINT16_MAX,
 			.max_cq_moderation_period = MODERATION_PERIOD_MAX},

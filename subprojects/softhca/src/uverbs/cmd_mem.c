@@ -100,15 +100,15 @@ int cmd_destroy_ah(struct cmd *c)
 }
 
 /*
- * The part of a range that was not found among the mappings yet, and the protection that it needs.
+ * The part of a range that look_for() has not checked yet, and the protection that it needs.
  */
 struct range {
 	uint64_t at, end;
 	int prot;
-	struct region_file *file_p; /* described if one mapping has the whole range; may be NULL */
+	struct region_file *file_p; /* filled in if one mapping has the whole range; may be NULL */
 };
 
-/* Returns 1 when the whole range is found. */
+/* Returns 1 when the whole range is known to be mapped with the protection. */
 static int look_for(const struct mapping *m, void *arg)
 {
 	struct range *r = arg;
@@ -231,7 +231,7 @@ int cmd_reg_mr(struct cmd *c)
 	return 0;
 }
 
-/* The mapping that the HCA has made for a region, or nothing. */
+/* The mapping that the HCA has made for a region; NULL: none. */
 struct dmabuf {
 	void *at;
 	size_t length;
@@ -245,8 +245,8 @@ static struct dmabuf mapping_of(uint64_t start, uint64_t length)
 }
 
 /*
- * Leaves an empty region, which is not marked as mapped any more. So if this thread is stopped and
- * has to begin again, it does not unmap what has been mapped at that address since.
+ * Makes the region empty and marks it as not mapped. So if this thread is stopped and has to begin
+ * again, it does not unmap memory that has been mapped at the same address since.
  */
 static struct dmabuf take_dmabuf(struct mr *mr)
 {
@@ -290,7 +290,7 @@ static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *r
 	};
 }
 
-/* The keys stay the same, with the new attributes. */
+/* The keys stay the same and get the new attributes. */
 int cmd_rereg_mr(struct cmd *c)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
@@ -322,7 +322,7 @@ int cmd_rereg_mr(struct cmd *c)
 		map = take_dmabuf(mr);
 	*locked += mr->mapped ? 0 : mr_locks(to.start, to.length);
 	mr->serial = 0;
-	/* In one step, so that the region is intact if the process is stopped here. */
+	/* Changed in one step, so that the region is intact if the process is stopped here. */
 	journal_begin();
 	journal_store(&mr->pd, to.pd_handle);
 	journal_store(&mr->access, to.access_flags);
@@ -355,7 +355,7 @@ int cmd_dereg_mr(struct cmd *c)
 	return 0;
 }
 
-/* The kernel refuses a descriptor of O_PATH, which fstatfs() does not. */
+/* The kernel refuses a descriptor that was opened with O_PATH; fstatfs() accepts it. */
 static int check_dmabuf(int fd, uint64_t offset, uint64_t length)
 {
 	struct statfs fs;
@@ -404,7 +404,7 @@ static int map_dmabuf(int fd, uint64_t offset, struct ib_uverbs_reg_mr *req)
 	return -EOPNOTSUPP;
 }
 
-/* If the mutex is lost, the mapping stays: the region may exist already. */
+/* If the mutex is lost, the mapping is not undone, because the region may exist already. */
 static int add_dmabuf_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req)
 {
 	sigset_t saved;
@@ -428,7 +428,7 @@ static int check_dmabuf_access(uint64_t access)
 	return access & ~(uint64_t)known ? -EINVAL : check_access((uint32_t)access);
 }
 
-/* Errors in the order of the kernel. */
+/* The errors are checked in the order in which the kernel checks them. */
 int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {
 	struct ib_uverbs_attr *handle = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_HANDLE, 0);

@@ -70,8 +70,8 @@ static int check_queues(const struct mlx5_ib_create_qp *d)
 }
 
 /*
- * The next usable register. Only the first two of the four on a page are usable. Register 0 has no
- * BlueFlame.
+ * Returns the next usable register. Only the first two of the four registers of a page are usable.
+ * Register 0 is used only once, because it has no BlueFlame.
  */
 static uint32_t next_bfreg(struct uctx *u)
 {
@@ -83,7 +83,8 @@ static uint32_t next_bfreg(struct uctx *u)
 
 /*
  * Chooses the QP's doorbell: a page that the program passes, a register that a legacy context has
- * allocated, or the next one of its fixed set. @index_p: the register's number in that set.
+ * allocated, or the next register of the context's fixed set. @index_p: the register's number in
+ * that set.
  */
 static int place_doorbell(struct cmd *c, const struct mlx5_ib_create_qp *d, struct qp *qp,
 	uint32_t *index_p)
@@ -159,8 +160,8 @@ static void fill_qp(struct qp *qp, const struct ib_uverbs_ex_create_qp *req,
 }
 
 /*
- * Others read receives only. The provider allocates whole pages for both queues; those of the receive
- * queue are the first ones.
+ * Other processes read only the receives. The provider allocates whole pages for both queues
+ * together, and the receive queue comes first.
  */
 int prepare_create_qp(struct cmd *c)
 {
@@ -277,7 +278,10 @@ int cmd_query_qp(struct cmd *c)
 	return 0;
 }
 
-/* So that the messages of the connection access the peer's queues without system calls. */
+/*
+ * Maps the peer's pool, so that the messages of the connection access the peer's queues without
+ * system calls.
+ */
 static void open_peer(const struct qp *qp)
 {
 	const struct qp *peer = qp_by_number(qp->attr.dest_qpn);

@@ -34,8 +34,8 @@ static int alloc_index(struct uctx *u)
 }
 
 /*
- * The provider maps the page. This library finds the mapping when a QP or CQ that has its doorbell
- * there is created.
+ * The provider maps the page. This library finds the mapping when a QP or CQ with a doorbell on the
+ * page is created.
  */
 static int uar_alloc(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {

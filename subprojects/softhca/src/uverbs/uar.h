@@ -22,7 +22,7 @@ int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
  */
 int uar_of_page_id(const struct uctx *u, uint32_t page_id);
 
-/* The page with number @uar in the mapping of this library; NULL without one. */
+/* Returns the page with number @uar in this library's mapping, or NULL if there is no mapping. */
 static inline const uint8_t *uar_page(const struct uctx *u, uint32_t uar)
 {
 	return u->pages ? u->pages + uar * UAR_PAGE : NULL;

@@ -138,7 +138,7 @@ void uverbs_close(const struct fd_entry *e)
 	if (!u)
 		return;
 	pool_leave_all(u);
-	u->ino = 0; /* last, because then another thread may use the entry */
+	u->ino = 0; /* last, because another thread may use the entry after this */
 }
 
 void uverbs_forget(void)
@@ -225,7 +225,7 @@ static int run_command(struct cmd *c, uint64_t number)
 	return r;
 }
 
-/* An input of up to 8 bytes is in the attribute itself; an output never is. */
+/* An input of up to 8 bytes is in the attribute itself. Outputs are never in the attribute. */
 static struct span attr_span(struct ib_uverbs_attr *a, bool output)
 {
 	struct span s = {(void *)(uintptr_t)a->data, a->len};

@@ -4,9 +4,8 @@
  * /dev/infiniband/uverbsN.
  *
  * The provider library sends commands by ioctl. The supported methods of the newer interface are
- * INVOKE_WRITE, those of doorbell pages (uar.h) and that of dma-bufs. All others are refused with
- * EPROTONOSUPPORT. For each of these the library then falls back to the older command, which
- * INVOKE_WRITE carries.
+ * INVOKE_WRITE, those of doorbell pages (uar.h) and that of dma-bufs. All other methods are refused
+ * with EPROTONOSUPPORT. The provider library then sends the older command instead, by INVOKE_WRITE.
  */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H
@@ -32,7 +31,7 @@ int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg);
  */
 void uverbs_close(const struct fd_entry *e);
 
-/* Must be called in a forked child: no device is open there. */
+/* Must be called in a forked child, where no device is open. */
 void uverbs_forget(void);
 
 #endif
