@@ -3,7 +3,7 @@
 
 #include "wire/wire.h"
 
-/* Everything that the functions of the sending half need. */
+/* The arguments that all functions of the sending half need. */
 struct side {
 	struct wire_qp *q;
 	const struct wire_ops *ops;
@@ -26,7 +26,7 @@ static bool answers_with_data(const struct wire_flight *f)
 	return f->kind >= MSG_READ && f->kind != MSG_NOP;
 }
 
-/* The message in flight that has PSN @psn; r->begun if there is none. */
+/* Returns the number of the message in flight that has PSN @psn, or r->begun if there is none. */
 static uint32_t owner_of(struct wire_requester *r, uint32_t psn)
 {
 	uint32_t n = r->done;
@@ -69,7 +69,7 @@ static void fail(struct side *s, enum wire_status status)
 		end_oldest(s, status);
 }
 
-/* Ends, with success, the messages before PSN @una. */
+/* Ends the messages before PSN @una with success. */
 static void end_finished(struct side *s, uint32_t una)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -83,7 +83,7 @@ static void end_finished(struct side *s, uint32_t una)
 	}
 }
 
-/* Makes PSN @una the oldest. */
+/* Makes @una the oldest PSN that is not acknowledged. */
 static void progress(struct side *s, uint32_t una)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -138,8 +138,8 @@ static void go_back(struct side *s)
 }
 
 /*
- * The answer before the one that came is missing: sends again, once, from the request of the
- * missing answer on.
+ * Called when an answer has arrived although an earlier one is missing. Sends everything again from
+ * the request of the missing answer on, but only once for each missing answer.
  */
 static void gap(struct side *s)
 {
@@ -151,7 +151,7 @@ static void gap(struct side *s)
 	go_back(s);
 }
 
-/* The number of READ requests and atomics in flight, up to @next. */
+/* Returns the number of READ requests and atomics in flight before PSN `next`. */
 static uint32_t reads_in_flight(struct wire_requester *r)
 {
 	uint32_t count = 0;
@@ -180,7 +180,10 @@ static int look(struct side *s, uint32_t n, uint32_t psn, struct wire_message *m
 	return r;
 }
 
-/* Takes the next posted message into flight. Returns false if there is none, or no room. */
+/*
+ * Begins the next posted message. Returns false if there is none, there is no room for it, or it
+ * has to wait at its fence.
+ */
 static bool begin_message(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -197,7 +200,10 @@ static bool begin_message(struct side *s)
 	return true;
 }
 
-/* Sends a READ request for packets @i to the end of their part. Returns the number of packets. */
+/*
+ * Sends a READ request for the packets from @i to the end of the part that contains packet @i.
+ * Returns the number of these packets.
+ */
 static uint32_t send_read(struct side *s, const struct message *m, uint32_t i)
 {
 	uint32_t all = message_packets(m), end = (i / WIRE_READ_PART + 1) * WIRE_READ_PART;
@@ -225,7 +231,7 @@ static uint32_t send_packet(struct side *s, uint32_t n, const struct message *m,
 		return send_read(s, m, i);
 	message_request(m, i, &p);
 	if (p.payload && s->ops->gather(s->arg, n, i * m->mtu, payload, p.payload)) {
-		/* A later message fails when it is the oldest. */
+		/* If @n is not the oldest message, it fails later, when it is the oldest. */
 		if (n == r->done)
 			fail(s, WIRE_LOCAL_PROTECTION);
 		return 0;
@@ -237,7 +243,7 @@ static uint32_t send_packet(struct side *s, uint32_t n, const struct message *m,
 	return 1;
 }
 
-/* Sends the packet at `next`. Returns false if nothing more can be sent now. */
+/* Sends the packet with PSN `next`. Returns false if nothing more can be sent now. */
 static bool send_next(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -266,7 +272,7 @@ static bool send_next(struct side *s)
 	return true;
 }
 
-/* Finishes steps that a killed process has begun. */
+/* Completes steps that a killed process has begun. */
 static void recover(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -410,7 +416,7 @@ static void take_nak(struct side *s, const struct packet *p)
 	struct wire_requester *r = &s->q->rq;
 
 	if (!acknowledged(s, p->psn)) {
-		gap(s); /* an answer before it is lost; the later ones will be repeated */
+		gap(s); /* an earlier answer is lost; later answers will be repeated */
 		return;
 	}
 	if ((p->syndrome & 0x60) == AETH_RNR)

@@ -36,7 +36,10 @@ static void refuse(struct asked *a, enum aeth_syndrome nak)
 	refuse_at(a, nak, a->p->psn);
 }
 
-/* Makes the peer send @p again after a delay. Later packets are dropped until it comes. */
+/*
+ * Makes the peer send the request again after a delay. Later packets are dropped until the request
+ * arrives again.
+ */
 static void not_ready(struct asked *a)
 {
 	a->q->rs.nak_sent = 1;
@@ -44,8 +47,8 @@ static void not_ready(struct asked *a)
 }
 
 /*
- * Refuses a request because an operation on this side's memory has returned @rc. If the owner is
- * dead or busy, there is no answer, so the peer tries again.
+ * Refuses a request because an operation on this side's memory has returned @rc. If the memory's
+ * owner is dead or busy, sends no answer, so that the peer tries again.
  */
 static void refuse_for(struct asked *a, int rc)
 {
@@ -61,7 +64,10 @@ static void refuse_for(struct asked *a, int rc)
 		refuse(a, AETH_NAK_OPERATIONAL);
 }
 
-/* Returns the stores that make the state after this packet. @ends: the message is complete. */
+/*
+ * Returns the stores that change the state to the one after this packet. @ends: the message is
+ * complete.
+ */
 static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -75,7 +81,7 @@ static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 	return s;
 }
 
-/* Returns true if a packet with payload has a valid length and place in its message. */
+/* Returns true if a packet with payload has a valid length and a valid position in its message. */
 static bool fits(const struct asked *a, enum message_kind kind)
 {
 	const struct wire_responder *r = &a->q->rs;
@@ -104,7 +110,7 @@ static void begin_write(struct asked *a)
 	r->offset = 0;
 }
 
-/* Continues the message, or ends it without a completion. */
+/* Changes the state after a packet of a message that does not end with a completion here. */
 static void go_on(struct asked *a, enum message_kind kind)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -119,8 +125,8 @@ static void go_on(struct asked *a, enum message_kind kind)
 }
 
 /*
- * Handles the last packet of a message that takes a receive. The completion and the state change in
- * one step, so that a repeated packet is recognised.
+ * Handles the last packet of a message that takes a receive. Makes the completion and changes the
+ * state in one step, so that a repeated packet is recognised.
  */
 static void arrive(struct asked *a, bool write)
 {
@@ -189,7 +195,7 @@ static void take_send(struct asked *a, const void *payload)
 		go_on(a, MSG_SEND);
 }
 
-/* The READ as a message, which determines its PSNs. */
+/* Returns the READ as a message, from which its PSNs follow. */
 static struct message read_of(const struct asked *a)
 {
 	return (struct message){.kind = MSG_READ,

@@ -2,21 +2,21 @@
 /*
  * The protocol of an RC QP whose peer is reached by packets: requester and responder as a state
  * machine without sockets, clocks and access to memory. wire_receive() passes packets in, the
- * argument @now passes the time (ns), and all effects go through struct wire_ops. Not locked: the
- * caller must serialise the calls.
+ * argument @now passes the time (ns), and all effects are calls of functions in struct wire_ops.
+ * There are no locks: the caller must serialise the calls.
  *
  * Requester. Messages are numbered from 0. `una` is the oldest PSN that is not acknowledged, `next`
  * the next one to be sent, `top` the one after the highest that was ever sent; una <= next <= top.
- * Losses are repaired by going back: next = una. A READ is requested in parts of WIRE_READ_PART
- * packets, each a request of its own, and a repeated request ends where the first one did.
+ * After a loss, the requester goes back: next = una. A READ is split into requests for at most
+ * WIRE_READ_PART packets each, and a repeated request ends at the same packet as the first one.
  *
- * Responder. `expected` is the next PSN. A packet before it is a duplicate: a SEND or WRITE is
- * acknowledged again, a READ is read again, an atomic is answered from the replay ring. A packet
- * after it causes one NAK (`nak_sent`).
+ * Responder. `expected` is the next PSN. A packet with an earlier PSN is a duplicate: a SEND or
+ * WRITE is acknowledged again, a READ is executed again, an atomic is answered from the ring of
+ * replays. The first packet with a later PSN causes a NAK, further ones do not (`nak_sent`).
  *
- * A process may be killed at any instruction. So payloads are placed first, which may be repeated.
- * The words of the state that belong to a completion are passed to the operation that makes the
- * completion (struct wire_store), and the operation stores all of them in one step.
+ * A process may be killed at any instruction. So payloads are placed first: placing them twice does
+ * no harm. The words of the state that belong to a completion are passed to the operation that
+ * makes the completion (struct wire_store), and the operation stores all of them in one step.
  */
 #ifndef SOFTHCA_WIRE_WIRE_H
 #define SOFTHCA_WIRE_WIRE_H
@@ -29,15 +29,15 @@
 #define WIRE_WINDOW_MAX 64u
 #define WIRE_READ_PART 32u /* packets per READ request */
 #define WIRE_REPLAYS 16 /* atomics that can be answered again */
-#define WIRE_ACK_EVERY 16u /* packets, at most, between requests for acknowledgement */
+#define WIRE_ACK_EVERY 16u /* an acknowledgement is requested at least once in this many packets */
 #define WIRE_RNR_FOR_EVER 7
-#define WIRE_IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never gives up */
+#define WIRE_IDLE_RETRY_NS 10000000u /* retry period with timeout 0; such a QP never gives up */
 
 enum wire_status {
 	WIRE_OK,
 	WIRE_RETRY_EXCEEDED,
 	WIRE_RNR_EXCEEDED,
-	WIRE_REMOTE_INVALID, /* this and the next two are reported by a NAK */
+	WIRE_REMOTE_INVALID, /* this status and the next two are reported by a NAK */
 	WIRE_REMOTE_ACCESS,
 	WIRE_REMOTE_OPERATIONAL,
 	WIRE_LOCAL_PROTECTION, /* the requester's own memory cannot be reached */
@@ -56,7 +56,7 @@ struct wire_store {
 };
 
 #define WIRE_STORES 6
-#define WIRE_ARRIVAL_STORES 3 /* stores in a step with recv_complete() */
+#define WIRE_ARRIVAL_STORES 3 /* number of stores in a step with recv_complete() */
 
 /* Stores that belong together. */
 struct wire_step {
@@ -74,7 +74,8 @@ struct wire_arrival {
 };
 
 /*
- * Functions that the user of the machine provides. Unless said otherwise they return 0 or -errno:
+ * Functions that the user of the machine provides. Unless documented otherwise, they return 0 or
+ * -errno:
  * - -EFAULT: memory that cannot be accessed;
  * - -EACCES: a wrong key, bounds or permission;
  * - -ESRCH: the owner is dead;
@@ -84,7 +85,7 @@ struct wire_ops {
 	/* The function must fill in the P_Key. */
 	void (*send)(void *arg, const struct packet *p, const void *payload);
 
-	/* Requester. Gets message number @n. -EAGAIN if it is not posted yet. */
+	/* Requester. Gets message number @n. Returns -EAGAIN if it is not posted yet. */
 	int (*message)(void *arg, uint32_t n, struct wire_message *m);
 	int (*gather)(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
 	int (*scatter)(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
@@ -102,9 +103,9 @@ struct wire_ops {
 		uint32_t len);
 	int (*place)(void *arg, uint64_t raddr, uint32_t rkey, const void *bytes, uint32_t len);
 	int (*fetch)(void *arg, uint64_t raddr, uint32_t rkey, void *out, uint32_t len);
-	/* Finds the next receive, which stays posted. -EAGAIN if none is posted. */
+	/* Finds the next receive, which stays posted. Returns -EAGAIN if none is posted. */
 	int (*recv_ready)(void *arg);
-	/* Places bytes in that receive. -EMSGSIZE: it is too short. */
+	/* Places bytes in that receive. Returns -EMSGSIZE if the receive is too short. */
 	int (*recv_place)(void *arg, uint32_t offset, const void *bytes, uint32_t len);
 	void (*recv_complete)(void *arg, const struct wire_arrival *a, const struct wire_step *s);
 	/*
@@ -113,7 +114,10 @@ struct wire_ops {
 	 */
 	int (*atomic)(void *arg, const struct packet *request, uint64_t *original,
 		const struct wire_step *s);
-	/* Called when the responder has refused a request with this NAK. It accepts no more. */
+	/*
+	 * Called when the responder has refused a request with this NAK. The responder accepts no
+	 * further requests.
+	 */
 	void (*refused)(void *arg, enum aeth_syndrome nak);
 };
 
@@ -124,12 +128,12 @@ struct wire_attr {
 	uint64_t timeout_ns; /* 0, as in the attribute: wait for ever */
 	uint32_t retry_cnt;
 	uint32_t rnr_retry;
-	uint32_t rnr_timer; /* code in this side's NAKs */
+	uint32_t rnr_timer; /* delay code in this side's RNR NAKs */
 	uint32_t max_reads; /* READ requests and atomics in flight; at least 1 to send any */
 	uint32_t max_dest_reads; /* 0: READs and atomics are refused */
 };
 
-/* A message in flight; its PSNs and kind. */
+/* A message in flight: its PSNs and its kind. */
 struct wire_flight {
 	uint32_t psn, count;
 	uint32_t kind; /* enum message_kind */
@@ -144,7 +148,7 @@ struct wire_requester {
 	uint32_t retries, rnr_retries; /* since the last progress */
 	uint32_t gap; /* 1 + una when the last gap was noticed, or 0 */
 	uint32_t failed;
-	uint64_t due; /* the timer, 0: none */
+	uint64_t due; /* when the timer expires; 0: no timer */
 	uint64_t rnr_until; /* nothing is sent before that time; 0: not waiting */
 	struct wire_flight flights[WIRE_MESSAGES];
 };
@@ -164,7 +168,7 @@ struct wire_responder {
 	uint32_t ack_due; /* 1 + PSN to acknowledge, or 0 */
 	uint32_t refused;
 	uint32_t rkey, length; /* of the WRITE */
-	uint32_t atomics; /* executed; determines the next one's place in the ring */
+	uint32_t atomics; /* executed atomics; determines the entry of the next one */
 	uint64_t raddr;
 	struct wire_replay replays[WIRE_REPLAYS];
 };
@@ -190,16 +194,21 @@ void wire_receive(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint
 /* Must be called after one or several packets: sends the acknowledgements that they requested. */
 void wire_acknowledge(struct wire_qp *q, const struct wire_ops *ops, void *arg);
 
-/* The time at which wire_tick() must be called; 0: never. */
+/* Returns the time at which wire_tick() must be called; 0: never. */
 uint64_t wire_deadline(const struct wire_qp *q);
 
-/* Continues waiting messages whose time has come, and repeats unanswered ones. */
+/*
+ * Continues messages whose waiting time has ended, and repeats messages that got no answer in time.
+ */
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
-/* Reports that sending took until @now, so that the timeout for the peer's answer begins then. */
+/*
+ * Must be called when sending has ended, at @now: the timeout for the peer's answer begins at that
+ * time.
+ */
 void wire_sent(struct wire_qp *q, uint64_t now);
 
-/* The halves of wire_receive(). */
+/* The two halves of wire_receive(). */
 void wire_request(struct wire_qp *q, const struct wire_ops *ops, void *arg, const struct packet *p,
 	const void *payload);
 void wire_response(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now,
