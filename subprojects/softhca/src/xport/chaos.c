@@ -27,7 +27,7 @@
 /* QPs of this process with announced requests. A bit may be set although the QP has none left. */
 static uint64_t announced[MAX_QPS / 64];
 static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
-static uint32_t patience; /* turns without other work for which that QP stays neglected */
+static uint32_t patience; /* turns without other work that the neglected QP still waits */
 static uint64_t generator;
 static bool seeded;
 
@@ -123,7 +123,7 @@ static uint32_t choices_of(uint32_t i, uint32_t *skip, struct choice *c)
 	return n;
 }
 
-/* Counts all choices but those of QP @without, and finds number @skip of them. */
+/* Counts the choices of all QPs except @without, and sets @c to choice number @skip. */
 static uint32_t look(uint32_t without, uint32_t skip, struct choice *c)
 {
 	uint32_t words = (arena()->high[OBJ_QP] + 63) / 64, n = 0;
@@ -139,7 +139,7 @@ static uint32_t look(uint32_t without, uint32_t skip, struct choice *c)
 	return n;
 }
 
-/* Returns a random choice of any QP but @without. */
+/* Returns a random choice of any QP except @without. */
 static struct choice any_but(uint32_t without)
 {
 	struct choice c = {0};
@@ -150,7 +150,7 @@ static struct choice any_but(uint32_t without)
 	return c;
 }
 
-/* Picks a choice. Sometimes first selects another QP with work to neglect. */
+/* Picks a choice of any QP except the neglected one. Sometimes neglects another QP first. */
 static struct choice pick(void)
 {
 	struct choice other;
@@ -216,7 +216,7 @@ void chaos_finish(struct qp *qp)
 		xport_step(qp);
 }
 
-/* Returns the offset of the end of piece @n: an aligned word, or the end of the payload. */
+/* Returns the offset at which piece @n ends: at an aligned word, or at the end of the payload. */
 static uint64_t cut(const struct qp *qp, uint32_t n, const struct copy *c)
 {
 	uint64_t state = qp->piece_seed, at[PIECES - 1], words = c->length / PIECE_UNIT + 1;

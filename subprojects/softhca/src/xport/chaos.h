@@ -4,8 +4,8 @@
  *
  *	doorbell -> announced -> executed, piece by piece -> completion is owed -> written
  *
- * A doorbell only announces (chaos_announce()). Each step of chaos_pump() then picks one work
- * queue at random and either places the next piece of the message at its head, read from the
+ * A doorbell only announces requests (chaos_announce()). Each step of chaos_pump() then picks one
+ * work queue at random and either places the next piece of the message at its head, read from the
  * source at that moment, or writes its oldest owed completion (hca/owed.h). So
  * - the messages of a QP are executed in order, those of different QPs in any order;
  * - the payload of a message is placed in pieces of random sizes in random order;
@@ -32,31 +32,31 @@
  */
 int chaos_from_env(uint64_t *seed_p);
 
-/* Allows execution of the requests of a QP of this process. */
+/* Allows the execution of the posted requests of @qp, a QP of this process. */
 void chaos_announce(struct qp *qp);
 
 /* Returns true if requests of @qp, a QP of this process, are announced. */
 bool chaos_announced(const struct qp *qp);
 
 /*
- * Places the next piece of the payload of the message at the head of c->qp. Returns 0 if it was
- * the last one, -EINPROGRESS if it was not, else as copy_whole().
+ * Places the next piece of the payload of the message at the head of c->qp. Returns 0 if it was the
+ * last piece, -EINPROGRESS if it was not, or an error as copy_whole().
  */
 int chaos_copy(const struct copy *c, bool *fault_to);
 
 /*
- * Makes at most @most steps; waiting counts as a step. Returns their number: 0 if nothing is
- * pending.
+ * Makes at most @most steps; waiting counts as a step. Returns the number of steps, which is 0 if
+ * nothing is pending.
  */
 uint32_t chaos_pump(uint32_t most);
 
-/* A random number from 1 to @most. */
+/* Returns a random number from 1 to @most. */
 uint32_t chaos_some(uint32_t most);
 
 /* Completes the message whose pieces are being placed, because the QP stops after it. */
 void chaos_finish(struct qp *qp);
 
-/* In a forked child: nothing is announced. */
+/* Must be called in a forked child, which has no announced requests. */
 void chaos_forget(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Completions: the CQE for each kind of outcome. */
+/* Writes completions: a CQE for each kind of outcome. */
 #ifndef SOFTHCA_XPORT_COMPLETE_H
 #define SOFTHCA_XPORT_COMPLETE_H
 
@@ -7,14 +7,18 @@
 #include "wire/wire.h"
 #include "xport/recv.h"
 
-/* Advances the send queue after a WQE succeeded, with a completion if the WQE is signaled. */
+/*
+ * Advances the send queue after a WQE has succeeded, and writes a completion if the WQE is
+ * signaled.
+ */
 void complete_send(struct qp *qp, const struct wqe *w);
 
 /* As complete_send(), in one step with the stores @also (NULL: none). */
 void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also);
 
 /*
- * Advances the send queue with an error CQE after a WQE failed. The caller must move the QP to ERR.
+ * Advances the send queue after a WQE has failed, and writes an error CQE. The caller must move the
+ * QP to ERR.
  */
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
 
@@ -23,15 +27,15 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 	uint32_t bytes);
 
 /*
- * The same for a datagram, whose payload follows 40 bytes. @flags: CQE_GRH if these bytes hold
- * a header, and the service level or the kind of header.
+ * As complete_recv(), for a datagram, whose payload comes after 40 bytes. @flags: CQE_GRH if these
+ * bytes contain a header, and the service level or the type of the header.
  */
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
 /*
- * The same for a message that has come by packets (of a datagram: from @qpn, with @flags), in one
- * step with the stores @also (NULL: none).
+ * As complete_recv(), for a message that has arrived as packets, in one step with the stores @also
+ * (NULL: none). For a datagram, @qpn is the sender, and @flags are those of complete_datagram().
  */
 void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
 	uint32_t flags_qpn, const struct wire_step *also);

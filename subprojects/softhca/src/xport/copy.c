@@ -48,7 +48,7 @@ static uint64_t begin(const struct copy *c)
 	return qp->copy_ticket;
 }
 
-/* Clears the marks on the other side only if they are still of this copy. */
+/* Clears the marks on the other side only if they still belong to this copy. */
 static void end(struct qp *qp)
 {
 	uint32_t self = 1 + qp_index(qp);
@@ -90,7 +90,7 @@ int copy_released(const struct copy *c, bool *fault_to)
 	claim_leave();
 	fabric_take();
 	if (!c->qp->obj.used || c->qp->copy_ticket != ticket || !c->qp->copy_to)
-		return -ECANCELED; /* another process took this one for dead, or did not wait for it */
+		return -ECANCELED; /* another process has ended this copy, see copy_take_over() */
 	end(c->qp);
 	if (c->qp->flushing)
 		qp_to_error(c->qp);
@@ -152,8 +152,8 @@ bool copy_wait(struct qp *qp, bool sending_only)
 }
 
 /*
- * Returns true if this process executes a copy that began before @until or, without @executing,
- * takes part in one.
+ * Returns true if this process takes part in a copy that began before @until. With @executing, only
+ * copies that this process executes count.
  */
 static bool any_before(uint64_t until, bool executing)
 {

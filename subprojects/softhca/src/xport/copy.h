@@ -7,15 +7,15 @@
  * of the SRQ whose next entry is being filled) name the other side. During that time
  * - no other thread executes the sending QP, and none takes an entry of that SRQ;
  * - a QP that moves to ERR is flushed only when the copy has ended;
- * - resetting or destroying one of the QPs, deregistering memory and closing the device
- *   wait for the end of the copy.
- * If the copying process is killed, the copy ends when the QPs of this process are reaped:
- * `copy_to` and `copy_from` are cleared. Every thread that waits for a copy reaps dead processes
- * from time to time. It also ends the copies of threads that are stopped (by SIGSTOP or a
- * debugger). To allow this, a thread that copies holds the claim `copy` of the sending QP
- * (fabric/claim.h).
+ * - resetting or destroying one of the QPs, deregistering memory and closing the device wait for
+ *   the end of the copy. If the copying process is killed, the copy ends when the QPs of that
+ *   process are reaped: `copy_to` and `copy_from` are cleared. Every thread that waits for a copy
+ *   reaps dead processes from time to time, and ends the copies of threads that are stopped (by
+ *   SIGSTOP or a debugger). To make this possible, a thread that copies holds the claim `copy` of
+ *   the sending QP (fabric/claim.h).
  *
- * The caller must hold the fabric's mutex. In copy_whole() the QPs' lane is enough.
+ * The caller must hold the fabric's mutex. For copy_whole(), a lane with the latches of the message
+ * is enough.
  */
 #ifndef SOFTHCA_XPORT_COPY_H
 #define SOFTHCA_XPORT_COPY_H
@@ -26,7 +26,7 @@
 #include "dma/dma.h"
 #include "fabric/arena.h"
 
-#define COPY_HELD_MAX 8192u /* bytes that are copied under the mutex or a lane: this is fast */
+#define COPY_HELD_MAX 8192u /* up to this many bytes are copied under the mutex or a lane */
 
 /* A copy: the payload and the QPs. */
 struct copy {
@@ -36,8 +36,8 @@ struct copy {
 	const struct dma_seg *to, *from;
 	size_t nto, nfrom;
 	uint64_t length;
-	uint64_t aligned; /* address in the destination, or 0; chaos mode cuts the payload at its
-			     aligned words */
+	uint64_t aligned; /* remote address of the payload, or 0; chaos mode cuts the payload at
+			     words that are aligned there */
 };
 
 /*

@@ -11,7 +11,7 @@ static struct port_counts *counts_of(const struct qp *qp)
 	return &tally()->ports[qp_rail(qp)];
 }
 
-/* The QP to which the message is sent, or NULL. */
+/* Returns the QP to which the message is sent, or NULL. */
 static const struct qp *peer_of(const struct qp *qp, const struct wqe *w)
 {
 	if (qp->type != QPT_UD)

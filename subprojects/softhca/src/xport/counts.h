@@ -11,7 +11,9 @@ void counts_message(const struct qp *qp, const struct wqe *w);
 /* Counts a failed attempt to deliver a message: no receive was posted for @dest. */
 void counts_no_receive(const struct qp *dest);
 
-/* Counts @packets for @dest that were dropped because their P_Key is not of its partition. */
+/*
+ * Counts @packets packets that were for @dest but were dropped, because their P_Key does not match.
+ */
 void counts_bad_pkeys(const struct qp *dest, uint64_t packets);
 
 /* Returns the number of packets of the request @w. */
@@ -23,7 +25,7 @@ void counts_rnr_retry(const struct qp *qp);
 /* Counts that @qp will repeat its last request because no ACK, NAK or response has come in time. */
 void counts_timeout_retry(const struct qp *qp);
 
-/* Counts a pause of @ns of the link of @qp, which the port that receives @w has imposed. */
+/* Counts a pause of the link of @qp for @ns. The port that receives @w has requested the pause. */
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns);
 
 #endif

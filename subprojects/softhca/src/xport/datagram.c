@@ -37,8 +37,8 @@ struct grh {
 _Static_assert(sizeof(struct grh) == GRH_BYTES, "GRH");
 
 /*
- * On RoCE every address is global: the AV's bit for a GRH is reserved, and the AV's field for the
- * LID holds the UDP source port.
+ * With RoCE every address is global: the AV's bit for a GRH is reserved, and the AV's field for the
+ * LID contains the UDP source port.
  */
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av)
 {

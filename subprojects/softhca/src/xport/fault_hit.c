@@ -40,7 +40,7 @@ static bool matches(const struct fault_rule *r, const struct qp *qp, const struc
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
 
-/* Counts a match. Returns true if the rule applies to it. */
+/* Counts a message that matches the rule. Returns true if the rule applies to this message. */
 static bool due(struct fault_rule *r)
 {
 	r->seen++;
@@ -109,7 +109,7 @@ static void hold_receive(const struct qp *qp)
 		dest->recv_held = 1;
 }
 
-/* Delays the message until @when, after the rules have been applied. */
+/* Delays the message until @when. The rules are not applied to it again. */
 static struct answer wait_until(struct qp *qp, uint64_t when)
 {
 	qp->held = qp->sq_done + 1;

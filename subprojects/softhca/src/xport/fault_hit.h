@@ -10,8 +10,9 @@
 
 /*
  * Applies the rules to the message w of qp before it is executed. Returns true if a rule has
- * decided the outcome, which is then in *answer_p; false if the message must be executed
- * as usual. The caller must hold the fabric's mutex. Signal safe. FAULT_KILL does not return.
+ * decided the outcome, which is then in *answer_p; false if the message must be executed as usual.
+ * The caller must hold the fabric's mutex. Signal safe. With FAULT_KILL the function does not
+ * return.
  */
 bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p);
 

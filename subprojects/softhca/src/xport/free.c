@@ -73,7 +73,10 @@ void objects_free_ctx(uint32_t ctx)
 	free_where(offsetof(struct obj, ctx), ctx);
 }
 
-/* Lets the next messages to the QPs of a process that has ended fail as if its objects still existed. */
+/*
+ * Marks the QPs that are connected to QPs of a process that has ended, so that the next message of
+ * a marked QP gets V_DEAD even after its peer has been freed.
+ */
 static void tell_peers(uint32_t slot)
 {
 	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {

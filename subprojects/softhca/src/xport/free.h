@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Destruction of objects and of what belongs to them. The caller must hold the fabric's mutex. */
+/* Destroys objects and everything that belongs to them. The caller must hold the fabric's mutex. */
 #ifndef SOFTHCA_XPORT_FREE_H
 #define SOFTHCA_XPORT_FREE_H
 

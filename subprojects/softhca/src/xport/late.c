@@ -62,7 +62,10 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 		l++;
 	if (l == packets + LATE_MAX)
 		return;
-	/* First, so that a thread that loses the mutex in between leaves no packet behind. */
+	/*
+	 * next_due is set first: if this thread loses the mutex in between, late_serve() finds the
+	 * packet.
+	 */
 	if (!next_due || due < next_due)
 		next_due = due;
 	*l = (struct late){
@@ -81,8 +84,8 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 }
 
 /*
- * Returns true if the sender still waits and will execute the message itself, so that the message
- * arrives once.
+ * Returns true if the sender still waits. Then it will execute the message itself, so the packet
+ * must not be placed.
  */
 static bool sender_waits(const struct late *l)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * WRITEs that the network holds back: they arrive later, when their sender may already have
- * reported an error. This process keeps the payload as it was when it was sent. The caller must
- * hold the fabric's mutex.
+ * reported an error. This process keeps a copy of the payload from the time of the WRITE. The
+ * caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_LATE_H
 #define SOFTHCA_XPORT_LATE_H
@@ -20,7 +20,7 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due);
  */
 uint64_t late_serve(uint64_t now);
 
-/* In a forked child: the WRITEs under way are its parent's. */
+/* Must be called in a forked child: drops the WRITEs, which the parent will place. */
 void late_forget(void);
 
 #endif

@@ -30,14 +30,17 @@ uint64_t link_clock(void)
 	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : timer_now();
 }
 
-/* Occupies a context with a message from @at, or from the end of earlier ones. Returns the end. */
+/*
+ * Occupies a context with a message from @at on, or from the end of earlier messages on. Returns
+ * the time at which this message ends.
+ */
 static uint64_t serve(uint64_t *until, uint64_t at, uint32_t ns)
 {
 	*until = (*until > at ? *until : at) + ns;
 	return *until;
 }
 
-/* The end of the receiver's service for a message that arrives at @at. */
+/* Returns the time at which the receiver has served a message that arrives at @at. */
 static uint64_t receive(const struct qp *qp, uint64_t at)
 {
 	const struct qp *peer = qp->type == QPT_UD ? NULL : qp_by_number(qp->attr.dest_qpn);
@@ -105,7 +108,7 @@ uint64_t link_due(struct qp *qp)
 	return *due > now ? *due : 0;
 }
 
-/* In virtual time: the clock reaches the time of the first message. */
+/* In virtual time: advances the clock to the completion time of the first message. */
 static void reach(const struct qp *qp)
 {
 	uint64_t due = qp->link_due[qp->link_first % LINK_AHEAD];

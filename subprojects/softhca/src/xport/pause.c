@@ -4,7 +4,7 @@
 #include "hca/objects.h"
 #include "xport/counts.h"
 
-#define WHOLE 1000u /* parts of a share */
+#define WHOLE 1000u /* shares are counted in parts of 1/WHOLE */
 #define UPPER 700u
 #define LENGTH_FIRST 5 /* log2 */
 #define LENGTH_STEPS 12
@@ -20,7 +20,7 @@ static uint32_t log2_of(uint64_t v)
 	return v ? 63u - (uint32_t)__builtin_clzll(v) : 0;
 }
 
-/* The position of @at between 0 and @steps. */
+/* Returns the position of @at between 0 and @steps, in parts of 1/WHOLE. */
 static uint32_t part(uint64_t at, uint32_t steps)
 {
 	return (uint32_t)(at < steps ? at : steps) * WHOLE / steps;
@@ -48,8 +48,8 @@ void pause_announced(struct qp *qp, uint32_t pi)
 }
 
 /*
- * The share in parts of WHOLE. If @w is the first message of its QP, the QP is not counted as busy
- * yet.
+ * Returns the share of the pauses, in parts of 1/WHOLE. busy_qps() does not count the QP of @w yet
+ * if @w is its first message.
  */
 static uint64_t share_of(const struct qp *qp, const struct wqe *w, uint32_t pauses)
 {

@@ -39,9 +39,9 @@ struct attrs {
 	}
 
 /*
- * The attributes that each transition between working states needs, and those that are allowed
- * besides, as in the kernel's table. All others are refused. Transitions to RESET and ERR allow no
- * attributes.
+ * The attributes that each transition between working states needs, and those that are allowed in
+ * addition, as in the kernel's table. All other attributes are refused. Transitions to RESET and
+ * ERR allow no attributes.
  */
 static const struct transition {
 	uint8_t from, to;
@@ -101,7 +101,10 @@ static int check_transition(const struct qp *qp, uint8_t to, uint32_t mask)
 	return -EINVAL;
 }
 
-/* The path's MTU must not exceed the port's, but only strict mode refuses it. */
+/*
+ * Returns false in strict mode if the path's MTU exceeds the port's. Without strict mode, such a
+ * path is accepted.
+ */
 static bool mtu_fits(const struct qp *qp, uint32_t mtu)
 {
 	uint32_t port = arena()->topo.rails[qp_rail(qp)].mtu;
@@ -206,7 +209,7 @@ void qp_stop(struct qp *qp)
 	qp->flushing = 0;
 }
 
-/* The provider resets the doorbell records and its own indexes. */
+/* Resets the QP. The provider resets the doorbell records and its own indexes. */
 static int reset(struct qp *qp)
 {
 	qp_stop(qp);
@@ -300,8 +303,8 @@ void qp_end_receive(struct qp *qp, bool completes)
 
 /*
  * `flushing` is set first, so that a process that takes over from a dead one finishes the
- * transition. If a copy involves the QP, the end of the copy finishes the transition. The timer
- * covers the case that the copying process was killed and no other process has noticed it.
+ * transition. If a copy involves the QP, the end of the copy finishes the transition. The timer is
+ * for the case that the copying process was killed and no other process has noticed this.
  */
 void qp_to_error(struct qp *qp)
 {
@@ -317,7 +320,7 @@ void qp_to_error(struct qp *qp)
 	qp->wait_until = 0;
 	xport_flush(qp);
 	qp_end_receive(qp, true);
-	owed_release_all(qp); /* the event below follows them */
+	owed_release_all(qp); /* must come before the event below */
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
 		qp->last_wqe_reported = 1;

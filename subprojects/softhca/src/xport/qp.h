@@ -9,9 +9,9 @@
  * function writes `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
  * In ERR, `flushing` tells whether both queues have been flushed: it is set before the state and
- * cleared after the flush. The flush is put off while a copy involves the QP (copy.h), or until its
- * owner wakes up. If the process that flushes dies, the process that takes over finishes the flush
- * (qp_recover()).
+ * cleared after the flush. The flush is delayed while a copy involves the QP (copy.h), or until the
+ * QP's owner wakes up. If the process that flushes dies, the process that takes over finishes the
+ * flush (qp_recover()).
  *
  * In RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
  */
@@ -32,7 +32,7 @@ struct ib_uverbs_modify_qp;
  */
 int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
 
-/* The first half of a reset: after it the QP does not send, receive or flush any more. */
+/* Makes the first half of a reset: from then on, the QP does not send, receive or flush. */
 void qp_stop(struct qp *qp);
 
 /*
@@ -48,20 +48,20 @@ void qp_to_error(struct qp *qp);
 void qp_fail_remotely(struct qp *qp);
 
 /*
- * Ends the message that the QP is receiving, if any, because the rest of it does not come. The
- * receive of the SRQ that the QP holds is completed as flushed if @completes is true, else it is
- * lost.
+ * Ends the message that the QP is receiving, if any, because the rest of the message will not
+ * arrive. The receive of the SRQ that the QP holds is completed as flushed if @completes is true,
+ * else it is lost.
  */
 void qp_end_receive(struct qp *qp, bool completes);
 
 /*
- * After a thread of the process of @slot has lost a claim, with the word @lost: ends the copy that
- * the thread may have been about to begin or to end, and moves all working QPs of the process to
- * ERR.
+ * Must be called after a thread of the process of @slot has lost a claim with the word @lost. Ends
+ * the copy that the thread may have been about to begin or to end, and moves all working QPs of the
+ * process to ERR.
  */
 void qp_fail_owned(uint32_t slot, uint64_t lost);
 
-/* Flushes the QPs of this process that others have marked by qp_fail_remotely(). */
+/* Flushes the QPs of this process that other processes have marked by qp_fail_remotely(). */
 void qp_serve_failed(void);
 
 /* Finishes the transitions to ERR that a dead process has begun. */

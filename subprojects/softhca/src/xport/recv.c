@@ -37,10 +37,9 @@ static void place_in_rq(const struct qp *qp, uint32_t index, struct recv *rx)
 }
 
 /*
- * Reads the counter and several entries in one access, because programs mostly post entries
- * in a row. A posted entry does not change before it is consumed. The cache is marked empty
- * while it is filled: if this process is killed or stopped meanwhile, the next one reads the list
- * again.
+ * Reads the counter and several entries in one access, because programs mostly post entries in a
+ * row. A posted entry does not change before it is consumed. The cache is marked empty while it is
+ * filled: if this process is killed or stopped in between, the next process reads the list again.
  */
 static int srq_look(struct srq *srq)
 {
@@ -86,7 +85,9 @@ static int peek_srq(const struct qp *qp, struct recv *rx)
 		return r;
 	rx->index = srq->head;
 	place_in_srq(srq, srq->head, rx);
-	/* Read now, because the program relinks the entry once it has seen the completion. */
+	/*
+	 * Read now, because the program may change the link as soon as it has seen the completion.
+	 */
 	rx->next = srq->ahead[srq->taken - srq->ahead_from];
 	return 0;
 }
@@ -108,7 +109,7 @@ static int peek_rq(const struct qp *qp, struct recv *rx)
 	return 0;
 }
 
-/* The receive that begin_recv() took. */
+/* Gets the receive that begin_recv() has taken. */
 static int peek_begun(const struct qp *qp, struct recv *rx)
 {
 	uint32_t i = qp->recv_begun - 1;

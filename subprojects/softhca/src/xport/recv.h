@@ -22,12 +22,13 @@ struct recv {
 
 /*
  * Reads the next receive of @qp without consuming it, or the receive that the arriving message has
- * taken (recv_begun). Takes the latch of the SRQ. Returns 0; -EAGAIN if none is posted; -EBUSY while
- * a copy fills the SRQ's next entry, or another thread has the latch for too long; -EFAULT if the owner's memory cannot be read; -ESRCH if the owner has ended.
+ * taken (recv_begun). Takes the latch of the SRQ. Returns 0; -EAGAIN if none is posted; -EBUSY if a
+ * copy is filling the SRQ's next entry or another thread holds the latch for too long; -EFAULT if
+ * the owner's memory cannot be read; -ESRCH if the owner has ended.
  */
 int recv_peek(const struct qp *qp, struct recv *rx);
 
-/* The SRQ of @qp, NULL without one. */
+/* Returns the SRQ of @qp, or NULL if it has none. */
 struct srq *recv_srq(const struct qp *qp);
 
 /* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */

@@ -22,7 +22,7 @@
 #include "xport/wired.h"
 
 #define RNR_FOR_EVER 7
-#define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never gives up */
+#define IDLE_RETRY_NS 10000000u /* retry period with timeout 0; such a QP never gives up */
 
 /* Delay codes of RNR NAKs, in units of 10 us. */
 static const uint32_t rnr_delay[32] = {
@@ -132,7 +132,7 @@ static inline struct answer execute(struct qp *qp, struct wqe *w)
 	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
 }
 
-/* Executes a message with fault rules, or while a capture runs. */
+/* Executes a message if there are fault rules or a capture is running. */
 __attribute__((noinline)) static struct answer attend(struct qp *qp, struct wqe *w)
 {
 	struct answer a;
@@ -174,13 +174,13 @@ static inline bool may_complete(const struct qp *qp, const struct wqe *w, enum v
 	return v == V_DONE && (!w->signaled || latch_take(&cq_at(qp->send_cq)->latch));
 }
 
-/* The message of the WQE at sq_done has the answer @a. */
+/* Handles the outcome @a of an attempt to execute the WQE at sq_done. */
 static enum turn conclude(struct qp *qp, const struct wqe *w, const struct answer *a)
 {
 	switch (a->verdict) {
 	case V_DONE:
 		succeed(qp, w);
-		latches_free(1); /* the QP's */
+		latches_free(1); /* keeps the latch of the QP */
 		return qp->state == QPS_RTS ? T_NEXT : T_END;
 	case V_RNR:
 		back_off_rnr(qp, w, a->rnr_timer);
@@ -240,7 +240,7 @@ static enum turn step(struct qp *qp)
 		return T_WHOLE;
 	/*
 	 * A message from the QP to itself may have moved the QP to ERR. In SQD the message is
-	 * finished.
+	 * completed.
 	 */
 	if (qp->state != QPS_RTS && qp->state != QPS_SQD)
 		return T_END;
@@ -260,7 +260,10 @@ __attribute__((cold)) static void flush_later_posted(struct qp *qp)
 		xport_flush(qp);
 }
 
-/* For QPs whose messages the holder of a lane cannot execute. T_NEXT: execute them now. */
+/*
+ * Handles QPs whose messages the holder of a lane cannot execute. Returns T_NEXT if the caller must
+ * execute the messages now.
+ */
 __attribute__((noinline)) static enum turn send_unusual(struct qp *qp)
 {
 	if (!fabric_whole())
@@ -274,7 +277,7 @@ __attribute__((noinline)) static enum turn send_unusual(struct qp *qp)
 		return T_END;
 	}
 	if (qp->copy_to)
-		return T_WAIT; /* another thread executes it */
+		return T_WAIT; /* another thread is executing the message */
 	return qp->state == QPS_RTS ? T_NEXT : T_END;
 }
 
@@ -312,7 +315,7 @@ __attribute__((cold)) static void send_after_copies(struct qp *qp)
 	while (qp->obj.used && qp->qpn == qpn && send_posted(qp) == T_WAIT);
 }
 
-/* Any object may have changed when the mutex is taken instead of the lane. */
+/* Checks the QP again, because any object may change while the lane is exchanged for the mutex. */
 __attribute__((cold)) static enum turn send_with_mutex(struct qp *qp)
 {
 	uint32_t qpn = qp->qpn;
@@ -355,7 +358,7 @@ void xport_step(struct qp *qp)
 	step(qp);
 }
 
-/* A failed fetch ends the flush, because the owner, or its memory, does not exist any more. */
+/* A failed fetch ends the flush, because the QP's owner or its memory does not exist any more. */
 static void flush_send(struct qp *qp)
 {
 	struct wqe w;

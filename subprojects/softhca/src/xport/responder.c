@@ -78,7 +78,7 @@ static struct answer nak(struct qp *dest, enum syndrome s)
 	return refuse(s);
 }
 
-/* The receiver's QP fails as well, because it would otherwise wait for ever. */
+/* Fails the receiver's QP, too, because it would otherwise wait for ever. */
 __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 {
 	if (dest->type != QPT_UD) {
@@ -88,7 +88,7 @@ __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 	return answer(V_FORBIDDEN);
 }
 
-/* The answer after a copy between the two sides has failed. */
+/* Returns the answer after a copy between the two sides has failed with the error @r. */
 __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest,
 	const struct qp *qp)
 {
@@ -127,7 +127,7 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 	       mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
 }
 
-/* The answer after recv_peek() has returned the error @r. */
+/* Returns the answer after recv_peek() has returned the error @r. */
 __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const struct qp *qp)
 {
 	if (!fabric_whole())
@@ -141,7 +141,10 @@ __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const
 	return copy_failed(r, true, dest, qp);
 }
 
-/* Takes the latches of both CQs in their order: until then only payload has been stored. */
+/*
+ * Takes the latches of both CQs in the order of their addresses. Must be called before anything but
+ * payload is stored.
+ */
 static bool take_cqs(const struct qp *dest, const struct qp *qp, const struct wqe *w)
 {
 	struct latch *to = &cq_at(dest->recv_cq)->latch;
@@ -254,7 +257,7 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 	if (arena()->chaos) {
 		if (!dest->recv_begun)
 			begin_recv(dest, &rx);
-		c.srq = NULL; /* its next entry is a different one now */
+		c.srq = NULL; /* begin_recv() has taken the entry */
 	}
 	if (!recv_decode(dest, &rx))
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
@@ -293,7 +296,10 @@ static struct answer respond_read(struct qp *dest, struct qp *qp, struct wqe *w)
 	return r ? copy_failed(r, !at_local, dest, qp) : answer(V_DONE);
 }
 
-/* Atomic among the adapters of the fabric, by its mutex; not with respect to the CPUs. */
+/*
+ * The mutex makes this atomic with respect to the adapters of the fabric, but not with respect to
+ * the CPUs.
+ */
 static struct answer respond_atomic(struct qp *dest, struct qp *qp, struct wqe *w)
 {
 	struct dma_seg seg, old_seg = {.slot = fabric_self.slot, .len = sizeof(uint64_t)};
@@ -326,8 +332,8 @@ static uint32_t mtu_bytes(uint8_t code)
 	return 128u << code;
 }
 
-/* If a GID of the port was replaced, the path may have led to @qp when it was made, which is no
- * mistake of the program. */
+/* Returns true if the path leads to @qp, or may have led to it before a GID of the port was
+ * replaced. */
 static bool path_was_right(const struct qp_attr *path, uint32_t rail, const struct qp *qp)
 {
 	return (path->is_global && arena()->rails[qp_rail(qp)].gids_changed) ||
@@ -398,7 +404,7 @@ struct answer respond(struct qp *qp, struct wqe *w)
 	case OP_ATOMIC_FA:
 		return respond_atomic(dest, qp, w);
 	default:
-		/* copy_whole() would refuse the payload, after the receive has been read for nothing. */
+		/* Avoids reading the receive in vain: copy_whole() would refuse a long payload. */
 		if (__builtin_expect(w->length > COPY_HELD_MAX, 0) && !fabric_whole())
 			return answer(V_WHOLE);
 		return respond_send(dest, qp, w);

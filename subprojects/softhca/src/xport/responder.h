@@ -15,7 +15,7 @@ enum verdict {
 	V_LATER, /* not attempted yet: a timer is set */
 	V_FORBIDDEN, /* the system forbids access to the other process */
 	V_BUSY, /* not attempted yet: another copy has to end first */
-	V_STOPPED, /* the sender's QP has left RTS meanwhile, or does not exist any more */
+	V_STOPPED, /* the sender's QP is not in RTS any more, or does not exist any more */
 	V_WHOLE, /* not attempted: it needs the mutex instead of a lane */
 	V_ERROR, /* refused: `syndrome` is the error that the sender reports */
 };
@@ -32,12 +32,13 @@ struct answer respond(struct qp *qp, struct wqe *w);
 /* Delivers a datagram, or drops it silently, as a network does. */
 struct answer respond_datagram(struct qp *qp, struct wqe *w);
 
-/* The path of a datagram with the address vector @av. */
+/* Returns the path of a datagram with the address vector @av. */
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
 
 /*
- * Writes the header that an adapter on Ethernet puts before a datagram of @len bytes: 40 bytes, the
- * IPv6 header, or in the last 20 of them the IPv4 header. Returns the completion's flags for it.
+ * Writes the header that an adapter on Ethernet puts before a datagram of @len bytes: 40 bytes,
+ * which are the IPv6 header, or whose last 20 bytes are the IPv4 header. Returns the completion's
+ * flags for it.
  */
 uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len);
 

@@ -13,9 +13,9 @@
 #include "xport/as_message.h"
 #include "xport/link.h"
 
-#define HOP_LIMIT_DEFAULT 64 /* Linux's default; used for 0 and 1, which programs set in a subnet */
+#define HOP_LIMIT_DEFAULT 64 /* Linux's default; replaces 0 and 1, which programs set in a subnet */
 #define MTU_BYTES(code) (128u << (code))
-#define NAK_NONE 0xff /* no packet of the responder */
+#define NAK_NONE 0xff /* the responder sends no packet */
 
 /* A message and its path, with the fields of their packets. */
 struct view {
@@ -38,7 +38,7 @@ static bool wanted(const struct qp *qp, const struct wqe *w)
 	return c->on && (!c->qpn || c->qpn == qp->qpn || c->qpn == destination(qp, w));
 }
 
-/* On InfiniBand a path may have only a LID. Then the first GID of its port is used. */
+/* With InfiniBand a path may have only a LID. Then the first GID of the LID's port is used. */
 static void set_destination(const struct qp_attr *path, uint8_t *gid)
 {
 	const struct softhca_topology *t = &arena()->topo;
@@ -52,7 +52,10 @@ static void set_destination(const struct qp_attr *path, uint8_t *gid)
 			memcpy(gid, t->rails[i].gids[0], 16);
 }
 
-/* The source port that the kernel chooses for a QP without a flow label. */
+/*
+ * Returns the source port that the kernel chooses for the flow label @label or, if @label is 0, for
+ * the two QPs.
+ */
 static uint16_t source_port(uint32_t label, uint32_t qpn, uint32_t dest_qpn)
 {
 	uint64_t v = (uint64_t)qpn * dest_qpn;
@@ -127,7 +130,10 @@ static void look(struct view *v, const struct qp *qp, const struct wqe *w)
 	set_comments(v, qp);
 }
 
-/* The time of a packet: in real time the time of day, so that other records can be compared. */
+/*
+ * Returns the time of a packet. In real time it is the time of day, so that the capture can be
+ * compared with other records.
+ */
 static uint64_t stamp(void)
 {
 	struct timespec ts;
@@ -138,7 +144,7 @@ static uint64_t stamp(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Adds packet @p, whose payload is w's from byte @offset on. */
+/* Adds packet @p, whose payload is the payload of @w from byte @offset on. */
 static bool emit(const struct qp *qp, const struct wqe *w, const struct flow *f,
 	const struct packet *p, uint64_t offset, const char *comment)
 {
@@ -222,7 +228,9 @@ static bool acknowledge(const struct qp *qp, const struct wqe *w, const struct v
 	return emit(qp, w, &v->back, &p, 0, v->answer_comment);
 }
 
-/* Captures the answer of a READ or atomic, which is now in the requester's memory. */
+/*
+ * Captures the answer of a READ or atomic. The answer's data is in the requester's memory by now.
+ */
 static bool return_data(const struct qp *qp, const struct wqe *w, const struct view *v,
 	uint32_t msn)
 {
@@ -279,7 +287,7 @@ __attribute__((cold)) static void answer(struct qp *qp, const struct wqe *w, con
 
 void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a)
 {
-	/* The attempt has not ended, or the QP may be another one by now. */
+	/* The attempt has not ended, or another QP may have the index by now. */
 	if (a->verdict == V_BUSY || a->verdict == V_LATER || a->verdict == V_STOPPED)
 		return;
 	if (qp->tapped == qp->sq_done + 1 && wanted(qp, w))

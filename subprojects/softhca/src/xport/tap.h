@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Adds to a capture the packets that would carry a message on a RoCEv2 network: the request and the
- * answer of each attempt. A READ's responses and acknowledgements come from the receiver. PSNs
- * begin with the QP's PSN at the first message that is captured. The caller must hold the fabric's
- * mutex.
+ * answer of each attempt. Responses of READs, and acknowledgements, come from the receiver. The
+ * first captured message of a QP has the QP's initial PSN. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_TAP_H
 #define SOFTHCA_XPORT_TAP_H

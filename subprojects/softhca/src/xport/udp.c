@@ -15,7 +15,10 @@
 #define IPV6_FLOWINFO 11 /* linux/in6.h, which cannot be included beside netinet/in.h */
 #define FLOW_LABEL 0xfffffu
 
-/* A socket of this process for an address of an adapter, made at the first packet from there. */
+/*
+ * A socket of this process for an address of an adapter. It is opened when the first packet is sent
+ * from the address.
+ */
 struct sender {
 	bool open;
 	int fd;
@@ -45,10 +48,11 @@ struct option {
 };
 
 /*
- * The sender computes the ICRC, so the options fix the header fields that it covers: with
- * IP_PMTUDISC_PROBE the IPv4 identification is 0, and nothing is fragmented. The other fields are
- * set as captures show them, and receivers get those of each packet. rdma_rxe sends over IPv6
- * without UDP checksums, so packets without them are accepted.
+ * The sender computes the ICRC, so the options fix the header fields that the ICRC covers: with
+ * IP_PMTUDISC_PROBE the IPv4 identification is 0, and nothing is fragmented. Other options set the
+ * hop limit and the flow label that captures show, and make the kernel report header fields of each
+ * received packet. rdma_rxe sends over IPv6 without UDP checksums, so packets without them are
+ * accepted.
  */
 static const struct option options4[] = {
 	{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE},

@@ -29,8 +29,8 @@ union udp_address {
 #define UDP_CONTROL_BYTES (2 * CMSG_SPACE(sizeof(int)))
 
 /*
- * Opens a socket at port @port (0: any) of the GID @gid of adapter @rail. Returns it or -errno. A
- * link-local address is bound to the adapter's network interface.
+ * Opens a socket at port @port (0: any) of the GID @gid of adapter @rail. Returns the socket or
+ * -errno. A link-local address is bound to the adapter's network interface.
  */
 int udp_socket(uint32_t rail, const uint8_t *gid, uint16_t port);
 
@@ -52,8 +52,8 @@ int udp_source(const uint8_t *dst, uint8_t src[16]);
 int udp_path_mtu(uint32_t rail, const struct flow *f);
 
 /*
- * The source port of packets that this process sends from f->src, an address of adapter @rail; 0 if
- * there is no socket (a line on standard error has given the reason).
+ * Returns the source port of packets that this process sends from f->src, an address of adapter
+ * @rail, or 0 if there is no socket (a line on standard error has given the reason).
  */
 uint16_t udp_source_port(uint32_t rail, const struct flow *f);
 

@@ -43,7 +43,7 @@ bool wired_leads_out(const struct qp *qp, const struct qp_attr *path)
 	return rail_of(qp)->udp && path->is_global && !is_rail_gid(path->dgid);
 }
 
-/* The addresses of a packet to the peer. */
+/* Returns the addresses of a packet to the peer. */
 static struct flow flow_of(const struct qp *qp)
 {
 	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
@@ -57,7 +57,7 @@ static struct flow flow_of(const struct qp *qp)
 
 #define FRAME_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
 
-/* A packet that a fault rule keeps until the next one is sent. The mutex guards it. */
+/* A packet that a fault rule keeps until the next packet is sent. The mutex protects it. */
 static struct {
 	size_t len; /* 0: there is none */
 	uint32_t rail;
@@ -81,7 +81,7 @@ static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, siz
 	memcpy(kept.packet, packet, len);
 }
 
-/* Sends the packet of @len bytes, as fault rules permit. */
+/* Applies the fault rules to the packet of @len bytes, and sends it. */
 static void transmit(const struct udp_end *from, const struct flow *f, const uint8_t *packet,
 	size_t len)
 {
@@ -174,7 +174,7 @@ int wired_refuse(const struct qp *qp, int r, const char *why)
 	char line[256];
 
 	if (last_rail == qp_rail(qp) && !strncmp(last, why, sizeof(last) - 1))
-		return r; /* a program that retries would print the same line each time */
+		return r; /* a program that retries would cause the same line each time */
 	last_rail = qp_rail(qp);
 	snprintf(last, sizeof(last), "%s", why);
 	snprintf(line, sizeof(line), "softhca: QP 0x%06x of %s: the peer is on another host: %s\n",
@@ -421,7 +421,7 @@ uint64_t wired_acknowledge(struct qp *qp)
 
 /*
  * Serves a QP. Returns the time at which to serve it again. This time is at most LOOK_NS away even
- * without a timer, because another process may set the QP's timer meanwhile.
+ * without a timer, because another process may set the QP's timer at any time.
  */
 static uint64_t serve(struct qp *qp, uint64_t now)
 {

@@ -32,8 +32,8 @@ bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 bool wired_needs_receiver(const struct qp *qp);
 
 /*
- * Sends the datagram @w on such a path. A packet that cannot be sent is lost; the first time a line
- * on standard error says so.
+ * Sends the datagram @w along @path, which must lead to another fabric (wired_leads_out()). A
+ * packet that cannot be sent is lost; the first such loss is reported on standard error.
  */
 void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
 
@@ -41,8 +41,8 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 void wired_send(struct qp *qp);
 
 /*
- * Returns true if the QP of this process has posted more than wired_send() has seen. A hint,
- * without the mutex.
+ * Returns true if the QP of this process has posted more than wired_send() has seen. The result is
+ * a hint; the mutex is not needed.
  */
 bool wired_behind(const struct qp *qp, uint32_t pi);
 
@@ -55,24 +55,25 @@ void wired_stop(struct qp *qp);
 /*
  * Handles the packet @p, which was sent from f->src to f->dst and has a valid ICRC. If a QP is
  * connected to the sender, executes the packet and returns the QP; else NULL. The acknowledgement
- * may wait for wired_acknowledge().
+ * is sent by this function, or later by wired_acknowledge().
  */
 struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);
 
 /*
- * Sends the acknowledgements that wait. Returns the time at which the QP's timer is due; 0: never.
+ * Sends the acknowledgements that are due. Returns the time at which the QP's timer is due; 0:
+ * never.
  */
 uint64_t wired_acknowledge(struct qp *qp);
 
 /*
- * Serves the timers of all QPs on the wire that are due at @now. All packets that had come until
- * @now must have been passed to wired_packet(), so that a machine that is busy elsewhere does not
- * make a peer time out. Returns the time at which it must be called again if no packet comes
- * before.
+ * Serves the timers of all QPs on the wire that are due at @now. All packets that have arrived
+ * until @now must have been passed to wired_packet() before: otherwise the peer's answers, unread
+ * because the machine is busy, would count as missing. Returns the time at which this function must
+ * be called again if no packet arrives before.
  */
 uint64_t wired_tick(uint64_t now);
 
-/* Bytes of the largest packet of RC along @f with this MTU, an enum ibv_mtu. */
+/* Returns the size of the largest RC packet along @f with this MTU, an enum ibv_mtu. */
 uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu);
 
 /*
@@ -81,11 +82,11 @@ uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu);
 void wired_emit_from(const struct udp_end *from, struct flow *f, const struct packet *p,
 	const void *payload);
 
-/* Counts a packet that has come and that somebody takes, and captures it. */
+/* Counts a packet that has arrived and was accepted, and captures it. */
 void wired_received(const struct udp_end *to, const struct flow *f, const struct packet *p,
 	const uint8_t *payload);
 
-/* After a process has died: finishes the steps that it has begun. */
+/* Must be called after a process has died: completes the steps that it has begun. */
 void wired_recover(void);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Datagrams to and from other hosts. Each has its own path; after any error it is dropped. */
+/*
+ * Datagrams to and from other hosts. Each datagram has its own path, and is dropped after any
+ * error.
+ */
 #include <endian.h>
 #include <string.h>
 

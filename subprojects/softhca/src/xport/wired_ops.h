@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements the two halves of struct wire_ops with the queues of a QP. The caller must hold the
- * fabric's mutex.
+ * Implements the requester's and the responder's half of struct wire_ops with the queues of a QP.
+ * The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_WIRED_OPS_H
 #define SOFTHCA_XPORT_WIRED_OPS_H
@@ -30,7 +30,7 @@ int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len
 int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
 int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
-/* Ends the oldest message, which cannot be sent, with wd->bad. */
+/* Ends the oldest message, which cannot be sent, with the syndrome wd->bad. */
 void wired_fail_bad(struct call *c);
 
 /* Responder. */
@@ -56,7 +56,7 @@ int wired_refuse(const struct qp *qp, int r, const char *why);
 /* Returns true if both GIDs are IPv4 addresses, or both IPv6; if not, prints a line. */
 bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *dgid);
 
-/* Delivers a datagram that has come for @qp, or drops it. */
+/* Delivers a datagram that has arrived for @qp, or drops it. */
 void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 	const uint8_t *payload);
 

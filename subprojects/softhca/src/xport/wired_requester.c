@@ -12,7 +12,7 @@
 
 #define FENCE 0x80 /* in fm_ce_se; the two bits below it are weaker fences */
 
-/* The block of the WQE of message @n. The WQEs before it must have been read. */
+/* Returns the block of the WQE of message @n. The WQEs before it must have been read. */
 static uint32_t block_of(const struct call *c, uint32_t n)
 {
 	return n == c->wd->q.rq.done ? c->qp->sq_done : c->wd->after[(n - 1) % WIRE_MESSAGES];
@@ -34,7 +34,8 @@ static enum syndrome decode(struct call *c, uint32_t at)
 }
 
 /*
- * Reads and decodes the WQE of message @n. Returns -EAGAIN if it is not posted, -EIO if it is bad.
+ * Reads and decodes the WQE of message @n. Returns 0; -EAGAIN if it is not posted; -EIO if it is
+ * not valid.
  */
 static int look(struct call *c, uint32_t n)
 {
@@ -120,7 +121,7 @@ int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct 
 	struct softhca_counters *count = counters_of(c->qp->obj.owner);
 
 	if (look(c, n)) {
-		qp_to_error(c->qp); /* the owner's memory is gone */
+		qp_to_error(c->qp); /* the owner's memory is not accessible */
 		return -ESRCH;
 	}
 	if (status != WIRE_OK) {

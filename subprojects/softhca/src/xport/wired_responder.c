@@ -63,7 +63,7 @@ int wired_recv_ready(void *arg)
 	return recv_peek(c->qp, &rx);
 }
 
-/* Fails the receive, as on an adapter; the NAK follows. */
+/* Completes the receive with an error, as an adapter does; the caller sends the NAK. */
 static int cannot_place(struct call *c, const struct recv *rx, int r)
 {
 	if (r != -ESRCH)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport: executes send queues. The caller must hold the fabric's mutex. In
- * xport_send() and xport_producer() a lane with the QP's latch is enough.
+ * The transport: executes send queues. The caller must hold the fabric's mutex. For xport_send()
+ * and xport_producer(), a lane with the QP's latch is enough.
  *
  * The process that owns a QP executes its work requests, both the requester's and the responder's
- * half. When xport_send() returns, each message is complete, including payload and
- * completions on both sides, or waits for a timer. In chaos mode it only announces them (chaos.h).
+ * half. When xport_send() returns, each message is complete, including payload and completions on
+ * both sides, or waits for a timer. In chaos mode, xport_send() only announces the messages
+ * (chaos.h).
  */
 #ifndef SOFTHCA_XPORT_XPORT_H
 #define SOFTHCA_XPORT_XPORT_H
@@ -23,9 +24,9 @@
 void xport_send(struct qp *qp);
 
 /*
- * The producer index of a QP of any process, in blocks, with the 16 bits of the doorbell record. A
- * doorbell that traps announces the requests that are posted at that time; later ones in the record
- * wait for the next doorbell. Returns false if the record cannot be read.
+ * Gets the producer index of a QP of any process, in blocks, with the 16 bits of the doorbell
+ * record. A doorbell that traps announces the requests that are posted at that time; later ones in
+ * the record wait for the next doorbell. Returns false if the record cannot be read.
  */
 bool xport_producer(const struct qp *qp, uint32_t *pi);
 
