@@ -85,7 +85,7 @@ bool strict_ring(struct qp *qp, uint32_t pi)
 	}
 	if (used <= qp->sq_count)
 		return true;
-	strict_violation("QP 0x%06x: producer index %u puts %u WQEBBs in use, of %u: a slot is "
+	strict_violation("QP 0x%06x: with producer index %u, %u of %u WQEBBs are in use: a slot is "
 			 "reused before its completion was polled",
 		qp->qpn, pi & 0xffff, used, qp->sq_count);
 	return false;

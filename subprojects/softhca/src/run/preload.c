@@ -83,8 +83,8 @@ static int avoid_separators(char path[ROOM], char *err, size_t errlen)
 	n = readlink(link, there, sizeof(there));
 	if (n != (ssize_t)strlen(path) || memcmp(there, path, (size_t)n) != 0) {
 		snprintf(err, errlen,
-			"%s: LD_PRELOAD cannot hold it, and the fabric has a link to another "
-			"library: give --fabric another name",
+			"%s: LD_PRELOAD cannot contain this path, and the fabric has a link to "
+			"another library: give --fabric another name",
 			path);
 		return -EINVAL;
 	}

@@ -32,7 +32,7 @@ static const struct option long_options[] = {
 
 static const char usage[] =
 	"usage: softhcactl [-f NAME] COMMAND\n"
-	"Looks at the emulated adapters of running programs, and makes them fail.\n"
+	"Shows the emulated adapters of running programs, and makes links and messages fail.\n"
 	"\n"
 	"  list                      the fabrics of this user\n"
 	"  show                      adapters, processes and QPs of a fabric\n"
@@ -105,7 +105,7 @@ static void join(void)
 
 	fabric_sweep();
 	if (fabric_each(same_name, (void *)name) != 1)
-		quit(1, "no fabric '%s': give --fabric a name of 'softhcactl list'", name);
+		quit(1, "no fabric '%s': give --fabric a name from 'softhcactl list'", name);
 	rc = member_attach();
 	if (rc)
 		quit(1, "%s: %s", name, member_why());
@@ -156,7 +156,7 @@ static uint32_t find_adapter(const char *what, const char *name)
 	uint32_t i = softhca_topology_find(t, name);
 
 	if (i == t->nrails)
-		quit(BAD_USAGE, "%s %s: no such adapter; give one of 'softhcactl show'", what,
+		quit(BAD_USAGE, "%s %s: no such adapter; give one from 'softhcactl show'", what,
 			name);
 	return i;
 }
@@ -269,7 +269,7 @@ static void cmd_fault_clear(char **argv)
 	bool found = n >= 1 && n <= FAULT_RULES && !*end;
 
 	if (argv[0] && !found)
-		quit(BAD_USAGE, "fault clear %s: give a number of 'softhcactl fault list'",
+		quit(BAD_USAGE, "fault clear %s: give a number from 'softhcactl fault list'",
 			argv[0]);
 	join();
 	found = clear_faults(argv[0] ? n : 0);
@@ -284,7 +284,7 @@ static uint32_t qp_number(const char *text)
 	unsigned long n = strtoul(text, &end, 0);
 
 	if (*text < '0' || *text > '9' || *end || !n || n > QPN_MASK)
-		quit(BAD_USAGE, "capture --qp %s: give a QP number of 'softhcactl show'", text);
+		quit(BAD_USAGE, "capture --qp %s: give a QP number from 'softhcactl show'", text);
 	return (uint32_t)n;
 }
 
