@@ -29,7 +29,7 @@ expect() {
 export SOFTHCA_STRICT=abort
 expect plain 0 'success: 42' timeout 60 softhca-run "$app"
 
-# No message is lost unless its sender gets an error: a test of such an error wants to see it.
+# A message is lost only if its sender gets an error. This test expects that error.
 expect lost 1 'transport retry counter exceeded' \
 	env SOFTHCA_FAULTS='opcode=write nth=1 count=0 action=no_answer' timeout 60 softhca-run "$app"
 
@@ -38,7 +38,8 @@ expect late 124 emulated \
 	env SOFTHCA_FAULTS='opcode=write action=late delay_ns=3600000000000' timeout 1 softhca-run "$app"
 
 # Two hosts are two fabrics, whose adapters have an address each. One twentieth of the packets of both hosts is lost, so the
-# programs end with success only if each message is repeated until it arrives. Each host prints at the end what its rule has hit.
+# programs end with success only if each message is repeated until it arrives. At the end each host prints how many packets
+# its rule has hit.
 export SOFTHCA_FAULTS='action=packet_lost percent=5 count=0 seed=1'
 ping='timeout 60 ibv_rc_pingpong -p 18517 -g 0 -c -e -n 50'
 for host in 2 3; do

@@ -7,9 +7,9 @@
     def test_something(hca):
         with pyverbs.device.Context(name=hca.devices[0]) as context: ...
 
-The mark has options of softhca-run; the keywords topology and faults are the text of a file. Without a mark there is one
-InfiniBand adapter. The test runs in a forked process, which is the member of the fabric, so a test that crashes fails alone.
-Programs that it starts are members, too.
+The arguments of the mark are options of softhca-run; its keywords topology and faults give the contents of such a file.
+Without a mark there is one InfiniBand adapter. The test runs in a forked process, which is a member of the fabric, so a
+crash fails this test only. Programs that the test starts are members, too.
 """
 import inspect
 import json
@@ -62,7 +62,7 @@ def hca(request, tmp_path, monkeypatch):
 
 
 def outcome(item):
-    """Runs the test. Returns what became of it, and the text for the report."""
+    """Runs the test. Returns its outcome, and the text for the report."""
     wanted = inspect.signature(item.obj).parameters
     try:
         item.obj(**{name: value for name, value in item.funcargs.items() if name in wanted})

@@ -11,7 +11,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 BYTES = 64
-LATE_NS = 10_000  # of the virtual link's time, which does not depend on the machine
+LATE_NS = 10_000  # in the virtual link's time, which does not depend on the machine
 
 
 class End:

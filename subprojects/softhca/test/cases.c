@@ -31,7 +31,7 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise)
 	return n;
 }
 
-/* Functions to call at the end of the case, in the order of registration. */
+/* Functions that are called at the end of the case, in the order of their registration. */
 static void (*closers[4])(void);
 
 void test_now(void (*fn)(void))
@@ -92,7 +92,7 @@ int test_main(int argc, char **argv)
 	return 0;
 }
 
-/* A program with a main() of its own has that one. */
+/* A program may define another main(), which replaces this one. */
 __attribute__((weak)) int main(int argc, char **argv)
 {
 	return test_main(argc, argv);

@@ -8,9 +8,9 @@
  *		CHECK_EQ(1 + 1, 2);
  *	}
  *
- * The cases of the program run in the order of the file, those of the headers that it includes at
- * their place. With arguments, only cases whose names contain one of them are run. A program that
- * has to prepare something has a main() of its own, which calls test_main().
+ * The cases run in the order of the file; the cases of a header run at the place of its #include.
+ * With arguments, only cases whose names contain one of them are run. A program that has to prepare
+ * something has a main() of its own, which calls test_main().
  */
 #ifndef SOFTHCA_TEST_CASES_H
 #define SOFTHCA_TEST_CASES_H
@@ -37,15 +37,17 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
 
 /*
  * Registers a function that is called at the end of the case; the last registered one is called
- * first. If it is registered already it is called now as well, which closes what is opened again.
+ * first. If the function is already registered it is also called now, so it closes an object that
+ * is about to be opened again.
  */
 void test_finally(void (*fn)(void));
 /* Calls fn now, instead of at the end. */
 void test_now(void (*fn)(void));
-/* Calls all of them, as at the end of the case: for a child that ends in order. */
+/* Calls all registered functions, as at the end of the case. A child that ends regularly calls
+ * this. */
 void test_end(void);
 
-/* A variable of which fn(&variable) is called at the end of its block. */
+/* Attribute of a variable: fn(&variable) is called at the end of the variable's block. */
 #define AT_END(fn) __attribute__((cleanup(fn)))
 
 /* Defines a case. */

@@ -17,7 +17,7 @@ static inline pid_t test_fork(void)
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
-	if (!pid) /* a child that is stopped, too, does not outlive a test that is killed */
+	if (!pid) /* even a stopped child does not outlive a test that is killed */
 		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 	return pid;
 }

@@ -116,7 +116,7 @@ def check_kill(tmp, options):
     assert max(imms) <= len(got) + 1 + 10
 
 
-FAULTS = {  # of a WRITE of three packets: its status, and the operations on the wire
+FAULTS = {  # for a WRITE of three packets: its status, and the opcodes of its packets
     "action=error syndrome=remote_access": (10, [6, 7, 8, 17]),
     "action=partial bytes=1500 syndrome=remote_op": (11, [6, 7, 17]),
     "action=partial bytes=3000 syndrome=retry_exceeded": (12, [6, 7, 8]),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process is killed before and after each system call with which it writes a group of packets.
- * Then the file must have the whole group or nothing of it, as the counts say, and no bytes after
- * it.
+ * Then the file must contain either the whole group or nothing of it, as the counts say, and no
+ * bytes after that.
  */
 #include <errno.h>
 #include <signal.h>

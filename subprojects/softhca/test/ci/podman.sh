@@ -5,8 +5,8 @@
 #
 #	podman.sh SOURCE
 #
-# Needs root for debootstrap, and a Debian mirror. Podman runs in a user namespace that has no privileges outside. All files
-# are on a tmpfs, which ends with this script.
+# Needs root for debootstrap, and a Debian mirror. Podman runs in a user namespace that has no privileges outside. All
+# files are on a tmpfs, which disappears when this script ends.
 set -eu
 source=$1
 stage=${2:-root}

@@ -138,7 +138,7 @@ struct rdma_ucm_conn_param raw_param(uint32_t qpn, const char *data)
 
 void raw_check_param(const struct rdma_ucm_conn_param *p)
 {
-	/* The resources of the client limit the requests of the server, and the reverse. */
+	/* The client's responder_resources are the server's initiator_depth, and vice versa. */
 	CHECK_EQ(p->responder_resources, 5);
 	CHECK_EQ(p->initiator_depth, 3);
 	CHECK_EQ(p->retry_count, 6);

@@ -87,7 +87,7 @@ static void say(const struct mad *m)
 
 /*
  * Returns the next message, which must be of this type. The HCA repeats messages that need an answer,
- * so those of them that were not expected any more are left out.
+ * so repetitions of earlier messages are skipped.
  */
 static struct mad hear(enum mad_type type)
 {
@@ -197,7 +197,7 @@ static void leads_out(uint32_t id, uint32_t qpn, uint32_t psn)
 	CHECK(!memcmp(a.ah_attr.grh.dgid, gid, sizeof(gid)));
 }
 
-/* Each message may come twice, because the other host has not got the answer. */
+/* The other host sends each message again, as if it had not got the answer. */
 TEST(other_host_connects_and_disconnects)
 {
 	struct rdma_ucm_query_addr_resp ends;
@@ -473,7 +473,7 @@ TEST(backlog)
 	CHECK_EQ(hear(MAD_REJ).remote, first.local);
 }
 
-/* The requester goes away. */
+/* The requester withdraws its request before it is answered. */
 TEST(withdrawn)
 {
 	uint32_t client, listener;
@@ -488,7 +488,7 @@ TEST(withdrawn)
 	m = (struct mad){.type = MAD_REJ, .local = req.local, .status = 4};
 	say(&m);
 	say(&(struct mad){.type = MAD_DREQ, .local = 1, .remote = 2});
-	hear(MAD_DREP); /* the message before it has been handled */
+	hear(MAD_DREP); /* so the message before this one has been handled */
 	no_event();
 	CHECK_EQ(raw_accept(channel, child, CHILD, &(struct rdma_ucm_conn_param){.valid = 1}),
 		-EINVAL);
@@ -497,7 +497,7 @@ TEST(withdrawn)
 }
 
 /*
- * Messages that an end must not believe. Then the true reply is the only one that has an effect.
+ * Wrong and forged messages, which must have no effect. The true reply after them takes effect.
  */
 TEST(hostile)
 {
@@ -533,7 +533,7 @@ TEST(hostile)
 	say(&m); /* an answer to a message that was not sent */
 	m = rep;
 	m.type = MAD_REJ;
-	m.remote += MAX_CM_IDS; /* an id that was in the same place */
+	m.remote += MAX_CM_IDS; /* another id that uses the same table slot */
 	say(&m);
 	m.remote = 0;
 	say(&m);
