@@ -29,7 +29,7 @@ static void tmpdir_remove(void)
 		nftw(tmpdir, tmpdir_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Does nothing if there is one. */
+/* Makes the directory if it does not exist yet. */
 static inline void tmpdir_make(void)
 {
 	if (tmpdir_owner)
@@ -39,7 +39,7 @@ static inline void tmpdir_make(void)
 	atexit(tmpdir_remove);
 }
 
-/* Makes that directory, and writes the topology of the test's fabric into a file of it. */
+/* Makes that directory, and writes the topology of the test's fabric into a file in it. */
 static inline void __attribute__((format(printf, 1, 2))) tmpdir_topology(const char *format, ...)
 {
 	char path[128];

@@ -73,7 +73,7 @@ static void in_model(const char *variable, const char *value, bool at_once)
 	exit(0); /* the fabric is removed */
 }
 
-/* They come first: a process reads its model once, and its children inherit the model. */
+/* These cases come first, because a process reads its model once and its children inherit it. */
 TEST_WITH(step_mode, in_model, "SOFTHCA_MODE", "step", true);
 TEST_WITH(virtual_time, in_model, "SOFTHCA_LINK", "virtual", true);
 TEST_WITH(real_links, in_model, "SOFTHCA_LINK", "real", false);
@@ -167,7 +167,7 @@ TEST(attributes)
 	none_left();
 }
 
-/* The end that disconnects gets its event when the other end has disconnected, too. */
+/* The end that disconnects first gets its event only when the other end has disconnected, too. */
 static void disconnect(bool server_asks, bool by_destruction)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -199,7 +199,8 @@ TEST_WITH(client_disconnects_server_destroys, disconnect, false, true);
 TEST_WITH(server_disconnects_client_destroys, disconnect, true, true);
 
 /*
- * Both ends disconnect before they have read the event of the other one, and still read it first.
+ * Each end disconnects before it has read the other end's disconnection, and then reads that event
+ * first.
  */
 static void disconnect_once(void)
 {
@@ -233,7 +234,8 @@ static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t u
 }
 
 /*
- * Messages take time, as over a network, so that what was sent before over the QPs is seen before.
+ * Messages take time, as over a network, so data that was sent earlier over the QPs arrives
+ * earlier.
  */
 TEST(messages_take_time)
 {
@@ -259,7 +261,7 @@ TEST(messages_take_time)
 	raw_expect(cch, TIMEWAIT_EXIT, CLIENT);
 	CHECK_EQ(raw_destroy(cch, client), 5);
 	CHECK_EQ(raw_destroy(sch, child), 3);
-	/* A rejection, by a program and for want of a listener. */
+	/* Rejections by a program, and for lack of a listener. */
 	client = request(RDMA_PS_TCP, CLIENT, port);
 	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
 	sent = test_now_ns();
@@ -486,7 +488,7 @@ TEST(unknown_address)
 	none_left();
 }
 
-/* Threads that wait for events are cancelled by programs, and woken by events. */
+/* A thread that waits for an event. The cases wake it by an event, or cancel it, as programs do. */
 static void *wait_for_event(void *arg)
 {
 	struct rdma_ucm_event_resp e;
@@ -519,7 +521,7 @@ TEST(waiting)
 	none_left();
 }
 
-/* A duplicate keeps the channel; a closed descriptor is no channel. */
+/* A duplicated descriptor keeps the channel open; a closed descriptor is not a channel. */
 TEST(duplicates)
 {
 	int fd = raw_open(0), other = dup(fd);
@@ -665,7 +667,7 @@ static void server_dies(int stage)
 TEST_WITH(server_dies_asked, server_dies, ASKED);
 TEST_WITH(server_dies_after_request, server_dies, READ_REQUEST);
 
-/* A client without a connection to a dead listener does not wait for the listener either. */
+/* A client that has not connected to a listener before its death is refused at once, too. */
 TEST(dead_listener)
 {
 	int fd;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Management datagrams: what is written is read, at the places that the specification gives. */
+/* Management datagrams: encoded messages can be decoded, and their fields have the offsets that the
+ * specification gives. */
 #include <errno.h>
 #include <sys/socket.h>
 
@@ -106,7 +107,8 @@ TEST(request)
 	}
 }
 
-/* InfiniBand's tables of the messages, and the annex on IP addresses, count from the MAD's header. */
+/* The offsets in InfiniBand's tables of the messages, and in the annex on IP addresses, count from
+ * the MAD's header. */
 TEST(places)
 {
 	struct mad m = full(MAD_REQ, CM_REQ_DATA);
@@ -162,7 +164,7 @@ TEST(answers)
 	through(&(struct mad){.type = MAD_SIDR_REP, .param.data_len = CM_SIDR_REP_DATA}, bytes);
 }
 
-/* Any bytes are refused or read, and what is read can be written. */
+/* Arbitrary bytes are refused or decoded, and a decoded message can be encoded. */
 TEST(refused)
 {
 	struct mad m = full(MAD_REQ, CM_REQ_DATA), back;

@@ -60,7 +60,7 @@ TEST(headers)
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
 }
 
-/* The least input of each command, and the length of its answer. */
+/* The shortest input of each command, and the length of its answer. */
 static const struct lengths {
 	uint32_t cmd;
 	uint16_t in, out;
@@ -91,8 +91,8 @@ static const struct lengths {
 };
 
 /*
- * A command that is a byte too short is refused, and so is one with room for all but a byte of its
- * answer.
+ * A command that is one byte too short is refused, and so is a command whose buffer for the answer
+ * is one byte too short.
  */
 TEST(short_ones)
 {
@@ -152,7 +152,7 @@ TEST(ids)
 }
 
 /*
- * The answer cannot be written to its address. Then no id is left that the program does not know.
+ * If an answer cannot be written to its address, no id remains that the program does not know.
  */
 TEST(addresses_of_answers)
 {

@@ -4,7 +4,7 @@
 
 usage: conformance.py SOFTHCA-RUN GROUP LEVEL [SOFTHCA-RUN'S OPTION...]
 
-LEVEL quick: one case of each kind; full: all but the sweeps over all sizes; long: these too.
+LEVEL quick: one case of each kind; full: all but the sweeps over all sizes; long: also these sweeps.
 GROUP all: every group; doorbells: the groups that post work requests.
 
 Each case of the group is a server and a client in processes of their own, each under
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 400  # against hanging only
+GUARD_S = 400  # guards only against hanging
 ROCE = "link=roce rate_mbps=100000\n"
 FOUR_RAILS = "numa=0\nnuma=0\nnuma=1\nnuma=1\n"
 
@@ -38,7 +38,7 @@ class Failure(Exception):
 
 
 class Case:
-    """One server/client pair; client has the server's arguments and a host."""
+    """One server/client pair; the client has the server's arguments, and a host."""
 
     def __init__(self, command, check, topology=""):
         self.command = shlex.split(command)
@@ -57,8 +57,8 @@ class Connection(Case):
     # No process listens yet: the client is started again.
     EARLY = re.compile("REJECTED, error:? 8|UNREACHABLE, error: 1|Unexpected CM event bl blka [78]$",
                        re.M)
-    # perftest's server has accepted the first connection, but does not listen yet for that of the QP.
-    # It then waits for ever, so both are started again.
+    # The client's second connection, for the QP, is refused because perftest's server does not listen again yet. The
+    # server then waits for ever, so both are started again.
     BETWEEN = re.compile("REJECTED; error: 8|UNREACHABLE; error: 1")
 
     def __init__(self, server, client, check, topology=""):
@@ -157,8 +157,8 @@ def run_pair(start, case, deadline):
     port = free_port()
     args = case.command + ["-p", str(port)]
     server = start(args)
-    # No event tells that another program listens, so this looks again and again until it ends. The kernel takes
-    # milliseconds for the table of sockets.
+    # No event reports that another program listens, so this polls until it listens or ends. The kernel needs
+    # milliseconds to print the table of sockets.
     while not listening(port) and time.monotonic() < deadline and not server.ends_within(.05):
         pass
     case.check(case, start(args + ["127.0.0.1"]).finish(deadline), passive=False)
@@ -262,7 +262,7 @@ def shows(*patterns):
 
 
 def sides(pattern, client=None):
-    """A check: the output of both sides has the pattern, or the client's has its own."""
+    """A check: the output of each side has the pattern; the client may have a pattern of its own."""
     server_shows, client_shows = shows(pattern), shows(client or pattern)
 
     def check(case, output, passive):
@@ -356,7 +356,7 @@ def ucx():
         yield FULL, Case(f"env UCX_TLS=ud_{kind},self ucx_perftest -n 200 -w 20 -t tag_bw -s 512",
                          ucx_done, ROCE)
     yield FULL, Case("env UCX_TLS=ud_x,self ucx_perftest -n 200 -w 20 -t tag_bw -s 512", ucx_done)
-    # UCX spins while it waits, which takes long where a thread of the HCA needs the core.
+    # UCX spins while it waits, which takes long if a thread of the HCA needs the same core.
     yield QUICK, Case("env UCX_TLS=rc_x,self ucx_perftest -n 50 -w 5 -t tag_lat -s 8", ucx_done)
     yield QUICK, Case("env UCX_TLS=ud_x,self ucx_perftest -n 50 -w 5 -t tag_lat -s 8", ucx_done)
 

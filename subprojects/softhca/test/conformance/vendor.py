@@ -5,7 +5,7 @@ software HCA.
 
 usage: vendor.py SOFTHCA-RUN LIST ib|roce [SOFTHCA-RUN'S OPTION...]
 
-LIST has the tests that do not pass, with how they end and the reason; see there. The run
+LIST names the tests that do not pass, each with its outcome and the reason; the file describes its format. The run
 fails if a test ends in another way than LIST says (passes, if it is not in LIST), if a test
 of LIST does not exist, if the HCA reports anything, or if files of the fabric are left.
 Ends with 77 if the tests are not installed (Debian's python3-pyverbs).
@@ -23,7 +23,7 @@ import unittest
 
 TESTS = "/usr/share/doc/rdma-core/tests"
 PYTHON = "/usr/bin/python3"  # Debian's: the only one that finds Debian's modules
-GUARD_S = 960  # against hanging only
+GUARD_S = 960  # guards only against hanging
 SKIPPED, FAILED, DEPENDS = "skipped", "fails", "depends on the machine"
 
 

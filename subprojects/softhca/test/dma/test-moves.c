@@ -24,7 +24,7 @@ static struct {
 } * shared;
 
 static uint32_t *page;
-static bool leaves; /* the page leaves the pool, else it enters it */
+static bool leaves; /* the page leaves the pool; else it enters the pool */
 static const char device[1];
 
 /* The acquire in get_word() pairs with the release in set_word(), on `go` and on `done`. */

@@ -51,7 +51,7 @@ static void leave(const void *p, uint64_t shift)
 	pool_leave((uintptr_t)p, shift);
 }
 
-/* Joins the fabric in a child, in which the preloaded library would have cleaned up. */
+/* Joins the fabric in a child. It first does what the preloaded library does in each child. */
 static void join(void)
 {
 	pool_hold();
@@ -62,8 +62,8 @@ static void join(void)
 }
 
 /*
- * Pages of records that have left may be mappings of their own, so their number is limited. This is
- * the first case, so that none has left before.
+ * Pages of records that have left the pool may be separate mappings, so their number is limited.
+ * This is the first case, because no page may have left the pool before.
  */
 static void many_moves(int fd)
 {
@@ -104,7 +104,7 @@ TEST(keeps_contents)
 	munmap(p, 3 * PAGE);
 }
 
-/* The pages of memory that has left are used again. */
+/* The pages of memory that has left the pool are used again. */
 TEST(room_is_reused)
 {
 	uint32_t *a = filled(1), *b = filled(2), *c = filled(3), *d = filled(2);
@@ -125,7 +125,7 @@ TEST(room_is_reused)
 	munmap(d, 2 * PAGE);
 }
 
-/* Only whole pages of private memory that can be written enter. */
+/* Only whole, writable pages of private memory enter the pool. */
 TEST(refuses_other_memory)
 {
 	uint8_t *p = test_map(4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
@@ -160,7 +160,8 @@ TEST(number_of_regions)
 	munmap(p, (most + 1) * 2 * PAGE);
 }
 
-/* A page of records is in the pool from its first record on, until the last one leaves. */
+/* A page of records is in the pool from the time when its first record enters until the last one
+ * leaves. */
 TEST(records)
 {
 	uint32_t *p = filled(1);
@@ -187,7 +188,7 @@ static struct {
 	uint32_t rounds, end;
 } racer;
 
-/* Counts in memory, as nobody else does. */
+/* Counts up in memory, and checks that no other value appears there. */
 static void *race(void *unused)
 {
 	for (uint32_t n = __atomic_load_n(racer.word, __ATOMIC_RELAXED);
@@ -199,7 +200,7 @@ static void *race(void *unused)
 	return NULL;
 }
 
-/* Waits until the other thread has counted on, so that each move meets it. */
+/* Waits until the other thread has counted further, so that it also counts during the next move. */
 static void let_count(void)
 {
 	uint32_t n = __atomic_load_n(&racer.rounds, __ATOMIC_RELAXED);
@@ -315,7 +316,7 @@ TEST(view_of_the_dead)
 
 #define INDEX (FIRST_MR_INDEX + 3)
 
-/* Makes a region, as far as windows are concerned. */
+/* Makes the parts of a memory region that windows use. */
 static void owner(int fd)
 {
 	struct mr *mr = &arena()->mrs[INDEX];
@@ -432,6 +433,6 @@ int main(int argc, char **argv)
 {
 	test_fabric("pool");
 	CHECK(!member_attach());
-	atexit(member_detach); /* also of children, and after a failure */
+	atexit(member_detach); /* also in children, and after a failure */
 	return test_main(argc, argv);
 }

@@ -146,7 +146,7 @@ static bool look(struct claim_watch *w)
 
 /*
  * Makes checks until the mutex is taken. A stop is reported before the thread's last context switch,
- * so the first checks may find different numbers of them.
+ * so the first checks may read different counts of context switches.
  */
 static void taken(struct claim_watch *w)
 {

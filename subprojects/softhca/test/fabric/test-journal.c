@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process is killed, or stopped, after each number of instructions of a step: it reads the next
- * receive of a survivor's SRQ, makes two completions for the survivor's queues, and takes the
- * receive. Then the survivor must find all effects of the step or none, and the event for which it
- * has armed. Each receive of the SRQ is taken once, in the order of the list. Every second victim
- * holds a lane instead of the mutex. A process that was stopped must not change anything when it
- * continues.
+ * A step reads the next receive of a survivor's SRQ, makes two completions for the survivor's
+ * queues, and takes the receive. A process is killed, or stopped, after each number of instructions
+ * of the step. Then the survivor must find all effects of the step or none, and the event for which
+ * it has armed its CQ. Each receive of the SRQ is taken once, in the order of the list. Every
+ * second victim holds a lane instead of the mutex. A process that was stopped must not change
+ * anything when it continues.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #define LOST 3 /* exit status of a victim that has lost the mutex or the lane */
 #define STRIDE 17 /* between the instruction counts of one run; the first count differs */
 #define VICTIM 1 /* its slot */
-#define SELDOM 3 /* times STRIDE: for stops, because they leave the same state as kills */
+#define SELDOM 3 /* a factor of STRIDE for stops, which leave the same state as kills */
 
 struct queue {
 	struct cqe64 cqes[1 << LOG_SIZE];
@@ -273,7 +273,7 @@ static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, b
 	check_queue(&queues[0], before, done, n);
 	check_queue(&queues[1], before, done, n);
 	CHECK_EQ(read(channel, &event, sizeof(event)) == sizeof(event), done);
-	while (read(channel, &event, sizeof(event)) > 0) /* at most one more, of a replay */
+	while (read(channel, &event, sizeof(event)) > 0) /* at most one more, from a replay */
 		CHECK_EQ(event, 0x1234);
 	if (!kills)
 		continue_victim(pid);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lanes, latches and the mutex exclude others as they should. In one_at_a_time, one process takes
- * the mutex again and again, two others their lanes and the latches of two CQs. A process that is
- * alone changes two words, one after the other.
+ * Lanes, latches and the mutex exclude each other. In one_at_a_time, one process takes the mutex
+ * again and again, and two others take their lanes and the latches of two CQs. The process that
+ * holds its locks changes two words, one after the other.
  *
  * In other cases a process is interrupted after each instruction until it has its lane, while the
  * mutex is taken; or it is killed while it has the mutex or latches.
@@ -309,7 +309,8 @@ TEST(no_lane_is_opened_before_recovery)
 	CHECK(!open_lane(0) && l->open);
 }
 
-/* A process gets the slot of one that was killed while it looked at a shut lane. It is not taken for stopped. */
+/* A process gets the slot of a process that was killed while it looked at a shut lane. The new
+ * process is not treated as stopped. */
 TEST(lane_of_a_dead_predecessor)
 {
 	uint32_t takeovers = arena()->takeovers, recoveries = arena()->recoveries;
@@ -410,7 +411,8 @@ TEST(latches_of_the_stopped)
 	CHECK(get_both());
 }
 
-/* Nobody may wait for the latches that a thread had before it exchanged its lane for the mutex. */
+/* A thread that exchanges its lane for the mutex frees its latches, so other threads do not wait
+ * for them. */
 TEST(latches_and_mutex)
 {
 	sigset_t saved;

@@ -139,7 +139,7 @@ static bool is_too_late(uint64_t start)
 	return test_now_ns() - start >= LATE_NS;
 }
 
-/* The sender gets an error and goes on to use its memory; the WRITE arrives nevertheless. */
+/* The sender gets an error and reuses its memory; the WRITE still arrives. */
 static void late_write(void)
 {
 	uint64_t start;
@@ -198,7 +198,7 @@ static void late_write_waited_for(void)
 	CHECK_EQ(c.late_placed + c.late_lost, 0);
 }
 
-/* A rule of another adapter, another process, another QP does not match. */
+/* A rule for another adapter, process or QP does not match. */
 static void not_meant(void)
 {
 	open_pair((struct rig_timers){0});

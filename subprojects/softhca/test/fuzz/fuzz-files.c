@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: a topology file, or a file of fault rules. The input has the kind of the file, half of
- * the room for the message, then the file. An accepted file comes back if it is written and read
- * again. A message is one line in its room, and nothing changes with it.
+ * libFuzzer: a topology file, or a file of fault rules. The input consists of the kind of the file,
+ * half the size of the buffer for the error message, and the file. An accepted file is unchanged
+ * after it is written and read again. A refused file changes nothing, and its error message is one
+ * line that fits the buffer.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

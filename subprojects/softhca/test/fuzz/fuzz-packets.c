@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: packets of a hostile peer, after the check of the ICRC, which such a peer computes
- * correctly. The input has the kinds of the posted messages, then the packets, each after its
- * length. Each buffer is as large as the peer may access, so that the sanitizer detects accesses
- * beyond it.
+ * correctly. The input consists of the kinds of the posted messages, and the packets, each after
+ * its length. Each buffer is as large as the peer may access, so that the sanitizer detects
+ * accesses beyond it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define RKEY 0x1234
 #define PSN 0xfffffc /* wraps soon */
 #define MTU 256
-#define TIMEOUT 1000 /* of three packets that acknowledge nothing */
+#define TIMEOUT 1000 /* ns; the clock advances by a third of this at each packet */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 """The fuzzers of a project, for clang's libFuzzer, as the table ROOT/test/fuzz/fuzzers.txt describes them.
 
     fuzz.py run TABLE NAME SECONDS       runs the kept inputs, checks what they cover, then fuzzes for SECONDS
-    fuzz.py renew TABLE NAME SECONDS     fuzzes, and keeps the fewest inputs that cover more as well
+    fuzz.py renew TABLE NAME SECONDS     fuzzes, and adds the inputs that cover more
     fuzz.py build OUT TABLE...           builds all as OSS-Fuzz expects: with $CC, $CFLAGS, $CXX, $LIB_FUZZING_ENGINE
 
 A table has a paragraph for each fuzzer. Names of files are relative to ROOT. A line that begins with a tab continues the
@@ -33,7 +33,7 @@ import zipfile
 
 KEYS = ["fuzzer", "file", "with", "covers", "corpus", "longest"]
 SANITIZED = ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
-# A few seconds of fuzzing are over before an optimiser pays: it takes four times as long to compile.
+# For a few seconds of fuzzing an optimised program does not pay: it takes four times as long to compile.
 SHORT_S, SHORT, LONG = 10, ["-g1", "-O0"], ["-g", "-O1"]
 MEASURED = ["-DNDEBUG", "-fprofile-instr-generate", "-fcoverage-mapping"]
 WIDTH = 118  # of a line of hexadecimal digits

@@ -9,18 +9,18 @@
  * answer each other with lists of 1 to 32 messages of 64 B. Runs of all modes alternate. Each run
  * has new processes, so a run of mode auto includes the time in which it makes its choice.
  *
- * A round has a run of each mode. Modes are compared within windows of three rounds, by their median
- * rates there, because the cost of a handover between two cores may change within seconds. The program
- * prints for each cell, which is a shape with a depth:
+ * A round has a run of each mode. Modes are compared within windows of three rounds, by their
+ * median rates in the window, because the cost of a handover between two cores may change within
+ * seconds. The program prints for each cell, which is a shape with a depth:
  *
  * - for each mode the median of the messages per second of all processes together;
  * - the part of the doorbells of mode auto that trapped, in all its runs: the others were polled;
  * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
  *   median of all windows, and both quartiles;
- * - the noise: the same ratio, above 1, for trap or poll in the next window instead of auto, the
- *   faster one of the whole cell.
+ * - the noise: the same ratio, or its inverse if that is above 1, where the mode that is faster in
+ *   the whole cell (trap or poll), in the next window, replaces auto.
  *
- * A ratio of at most LIMIT times the noise says nothing against the choice of mode auto. To
+ * A ratio of at most LIMIT times the noise does not show a wrong choice of mode auto. To
  * compare two versions of the software HCA, run the program once with each of them preloaded.
  */
 #include <poll.h>
@@ -215,8 +215,8 @@ static double in_window(const double *rate, int i)
 }
 
 /*
- * Sets and sorts the ratios of the times of @other to those of the faster mode, in all windows. @later:
- * by so many rounds the window of @other begins later.
+ * Sets and sorts the ratios of the times of @other to those of the faster mode, in all windows. The
+ * window of @other begins @later rounds after the other one.
  */
 static void compare(double rate[MODES][RUNS], const double *other, int later, double ratio[WINDOWS])
 {

@@ -6,7 +6,7 @@
  *
  * The two processes of a pair answer each other with lists of 1 or 32 messages of 64 B, in trap mode
  * and in poll mode. K pairs are in one fabric, or each in its own. Runs of both kinds alternate, and
- * medians are compared. Without --pairs, there are as many pairs as half the cores, at least 4.
+ * medians are compared. Without --pairs, K is half the number of cores, but at least 4.
  */
 #include <sched.h>
 

@@ -7,7 +7,7 @@
  *	cost crowd    messages under the mutex, and again after OTHERS other contexts had messages
  *	cost time     prints the ns of a trap without an adapter, of a WRITE, of a WRITE_IMM, and of a list
  *	              of LIST WRITEs under one doorbell
- *	cost many N   prints the ns of each of the first and of the last tenth of N registrations
+ *	cost many N   prints the ns per registration, in the first and in the last tenth of N
  */
 #include <signal.h>
 #include <ucontext.h>
@@ -156,7 +156,7 @@ static void skip_store(int sig, siginfo_t *si, void *context)
 	uc->uc_mcontext.gregs[REG_RIP] += STORE_BYTES;
 }
 
-/* A store to a page that cannot be written, the signal, and the return behind the store. */
+/* A store to a page that cannot be written, the signal, and the return to the next instruction. */
 static void trap(void *page)
 {
 	__asm__ volatile("movq %%rcx, (%%rax)" ::"a"(page), "c"(1ull) : "memory");

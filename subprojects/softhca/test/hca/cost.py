@@ -3,17 +3,18 @@
 
     cost.py [--check] COST-PROGRAM LIBSOFTHCA
 
-A message moves 64 bytes between two QPs of one process. In poll mode it is what the polling thread does for a QP
-that has been rung (engine_serve_qp()). In step mode it is all that a call of softhca_step() does: the timers, the pass
-that finds the QP, and a pass that finds nothing. --check fails if a message takes more than its limit. Without it
-the times of a trap (store, signal, return) and of messages in trap and poll mode are printed, too, those of registrations, and
-what it costs to hand over WQEs to the polling thread: mode auto compares that with a trap (src/sched/choose.h).
+A message moves 64 bytes between two QPs of one process. In poll mode the work of the polling thread for a QP that has
+been rung is counted (engine_serve_qp()), in step mode a whole call of softhca_step(): the timers, the pass that finds
+the QP, and a pass that finds nothing. --check fails if a message takes more than its limit. Without --check the program
+also prints the times of a trap (store, signal, return), of messages in trap and poll mode, and of registrations, and
+the cost of handing over a WQE to the polling thread, which mode auto compares with a trap (src/sched/choose.h).
 
-A whole pass of the polling thread, without what it does for a queue that was rung, must cost the same beside idle queues.
+A whole pass of the polling thread, without its work for a queue that was rung, must cost the same with and without idle
+queues.
 
-A message under the mutex must cost the same beside 60 contexts that are open and have sent messages as beside two.
+A message under the mutex must cost the same whether 60 contexts are open and have sent messages, or two.
 
-A registration is cmd_reg_mr(), which must cost the same after many others.
+A registration (cmd_reg_mr()) must cost the same after many others.
 """
 import os
 import pathlib
@@ -23,7 +24,7 @@ import sys
 import tempfile
 
 COUNT, REGIONS = 256, 64  # messages of each kind, and regions of a phase, in the program
-LIST = 16  # of the program
+LIST = 16  # as in the program
 MANY = 100_000
 SAME = 1.3
 ALIKE = 0.03  # of a message without a long payload
@@ -80,7 +81,7 @@ print(f"poll: a pass: {alone:.0f} instructions, beside idle queues {crowded:.0f}
 failed |= not 20 < crowded <= alone * SAME
 if check:
     sys.exit(failed)
-more = {}  # ns of a WQE more in a list
+more = {}  # ns for each additional WQE in a list
 for mode in "trap", "poll":
     trap, write, imm, writes = map(float, run([args[0], "time"], mode, args[1]).split())
     more[mode] = (writes - write) / (LIST - 1)

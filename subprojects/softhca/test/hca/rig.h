@@ -46,7 +46,7 @@ struct rig {
 	struct rig *next; /* of those that are open */
 };
 
-/* A rig of a block, which is closed at its end. */
+/* Declares a rig that is closed at the end of its block. */
 #define RIG AT_END(rig_close) struct rig
 
 /* The data that the other end needs. */
@@ -99,7 +99,7 @@ struct rig_addr rig_meet(struct rig *r, int fd, const struct ibv_mr *mr, struct 
 /* Makes an RC QP in the state INIT, with the PD, the CQs and the SRQ of @r. */
 struct ibv_qp *rig_qp(const struct rig *r);
 
-/* @r with another QP instead of its own. */
+/* Returns a copy of @r that has this QP instead. */
 struct rig rig_with(const struct rig *r, struct ibv_qp *qp);
 
 void rig_modify(struct rig *r, enum ibv_qp_state state);
@@ -143,8 +143,8 @@ void rig_send(struct rig *r, uint32_t len);
 void rig_write_imm(struct rig *r, uint32_t n, uint32_t offset, uint32_t len, struct rig_addr to);
 
 /*
- * Posts @n WRITEs of @len bytes in @places under one doorbell, and signals the last. Each place is
- * at the start of the buffer.
+ * Posts @n WRITEs of @len bytes under one doorbell, and signals the last. Each has @places
+ * segments, which all begin at the start of the buffer.
  */
 void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places);
 

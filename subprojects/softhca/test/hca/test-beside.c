@@ -2,8 +2,8 @@
 /*
  * Tests the polling thread, which the software HCA runs in the program's process in modes poll and
  * auto. No doorbell is lost when the thread goes to sleep, whichever system call it is in. It does
- * nothing while it sleeps. In mode auto it spins while there are enough cores, which changes as
- * processes come and go, and while that is faster.
+ * nothing while it sleeps. In mode auto it spins while there are enough cores and spinning is
+ * faster. The number of cores that are needed changes as processes come and go.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -268,7 +268,8 @@ static long switches(pid_t tid)
 	return of_thread(tid, "status", "voluntary_ctxt_switches:");
 }
 
-/* Waits until the thread is in FUTEX_WAIT. Returns true if only a bell can wake it: there is no timeout. */
+/* Waits until the thread is in FUTEX_WAIT. Returns true if the wait has no timeout, so only a
+ * doorbell can end it. */
 static bool sleeps_for_ever(pid_t tid)
 {
 	unsigned long long timeout;
@@ -466,7 +467,7 @@ TEST(rare_doorbells_wake_nobody)
 
 /*
  * The program relies on the trap: it expects each completion as soon as the store of the doorbell has
- * returned. Returns the number of messages of a row for which it is right.
+ * returned. Returns the number of messages of a row whose completion was there.
  */
 static uint32_t row_at_once(struct rig *r)
 {
@@ -483,7 +484,7 @@ static uint32_t row_at_once(struct rig *r)
 	return n;
 }
 
-/* @found: the mode shows that the program is wrong. */
+/* @found: the mode must reveal this mistake of the program. */
 static void relies_on_trap(const char *mode, const char *strict, bool found)
 {
 	uint64_t start = test_now_ns();
@@ -558,7 +559,8 @@ static int hidden_descriptor(const struct rig *r)
 	return -1;
 }
 
-/* Waits until the thread has been woken since it had @n switches, and has nothing to do any more. */
+/* Waits until the thread has been woken after its context switch number @n, and then sleeps
+ * again. */
 static void wait_for_rest(pid_t tid, long n)
 {
 	long call;
@@ -571,7 +573,8 @@ static void wait_for_rest(pid_t tid, long n)
 	} while (call != SYS_futex && call != SYS_clock_nanosleep);
 }
 
-/* The program replaces the library's descriptor by a file, which the library must not truncate. */
+/* The program replaces the library's descriptor with that of a file, which the library must not
+ * truncate. */
 static void closer(void)
 {
 	struct rig r;
@@ -654,7 +657,8 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* The polling thread reads the doorbell pages of a device while others are opened and closed. */
+/* The polling thread reads the doorbell pages of a device while other devices are opened and
+ * closed. */
 static void traveller(void)
 {
 	pthread_t thread;

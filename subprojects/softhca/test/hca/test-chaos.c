@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Chaos mode finds each of the planted mistakes with some seed, finds none in the same programs
- * without the mistake, and in step mode repeats a run.
+ * without the mistake, and repeats a run exactly in step mode.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define SEEDS 3 /* of programs without a mistake */
 #define ROUNDS 8 /* of a program with one seed */
 #define ROUNDS_PLANTED 40
-#define ENOUGH 200 /* a mistake must be found with so many seeds; one in ten may find it */
+#define ENOUGH 200 /* a mistake must be found within this many seeds; about one in ten finds it */
 #define LEN 4096
 #define MESSAGES 40
 #define PAIRS 3
@@ -108,8 +108,8 @@ static bool at_once(void)
 
 /*
  * Two QPs share a CQ. The first QP's message has had an effect before the second QP posts its first
- * message; its messages are posted one by one. The mistake: the program expects the completion of
- * @first before the last one of the second QP, and does not wait for it.
+ * message; the second QP's messages are posted one by one. The mistake: the program expects the
+ * completion of @first before the last one of the second QP, and does not wait for it.
  */
 static bool overtake(struct ibv_cq *cq, const struct ibv_qp *first, enum ibv_wr_opcode op)
 {
@@ -178,7 +178,7 @@ static void run_program(void)
 		rig_fill(a.buf, LEN, 1);
 		if (!program())
 			exit(SEEN);
-		for (int n = 0; n < 100; n++) /* what the program did not wait for */
+		for (int n = 0; n < 100; n++) /* completions that the program did not wait for */
 			turn();
 		while (ibv_poll_cq(a.scq, 1, &wc) || ibv_poll_cq(b.rcq, 1, &wc) ||
 			ibv_poll_cq(c.scq, 1, &wc))
@@ -205,7 +205,7 @@ static bool is_seen(bool (*fn)(void), bool with_mistake)
 	return status == SEEN;
 }
 
-/* The mistake of the program is seen, and nothing without it. */
+/* The mistake is detected, and nothing is detected without it. */
 static void mistake(bool (*fn)(void))
 {
 	CHECK(!is_seen(fn, false));
@@ -230,7 +230,7 @@ TEST(whole_words)
 static struct rig from[PAIRS], to[PAIRS];
 static uint32_t next_send[PAIRS], next_recv[PAIRS];
 static uint64_t *hash; /* shared with the parent */
-static uint64_t *first_sent, *first_received; /* messages whose first completion is that one */
+static uint64_t *first_sent, *first_received; /* messages that completed first at this end */
 
 static void note(uint64_t v)
 {

@@ -10,7 +10,8 @@
 
 static struct rig a, b;
 
-/* Reads completion number @i of a CQ whose provider's format is known. */
+/* Returns the time stamp of completion number @i of a CQ. Reads it from the CQE in mlx5's
+ * format. */
 static uint64_t stamp_of(struct ibv_cq *cq, unsigned i)
 {
 	struct mlx5dv_cq dv = rig_dv_cq(cq);

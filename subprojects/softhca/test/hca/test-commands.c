@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that query, change or refuse return what the kernel returns. */
+/* Commands that query or change objects, or are refused, return what the kernel returns. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -255,7 +255,7 @@ TEST(import)
 	CHECK_EQ(fcntl(fd, F_GETFD), -1);
 }
 
-/* The limits of moderation. test-events has its effect. */
+/* The limits of moderation. Its effect is tested by test-events. */
 TEST(moderate)
 {
 	static const struct {
@@ -287,7 +287,7 @@ TEST(moderate)
 	CHECK_EQ(device.cq_mod_caps.max_cq_period, 4095);
 }
 
-/* A descriptor that is no dma-buf, after all that the kernel checks first. */
+/* A descriptor that is not a dma-buf is refused after everything that the kernel checks first. */
 TEST(dmabuf)
 {
 	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -319,7 +319,7 @@ TEST(dmabuf)
 	CHECK(!close(file));
 }
 
-/* dup2() onto the device closes it. */
+/* dup2() onto the device's descriptor closes the device. */
 TEST(replaced)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -2,8 +2,8 @@
 /*
  * Long messages. One page of a message's target memory is missing, and arrives (userfaultfd) when
  * the test decides; until then the message is in the middle of its copy. Meanwhile other operations
- * proceed, and those that have to wait for the end of the copy wait. If the sender is killed then,
- * no operation waits for ever.
+ * proceed, and those that have to wait for the end of the copy wait. If the sender is killed during
+ * the copy, no operation waits for ever.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -206,7 +206,7 @@ TEST(others_go_on)
 }
 
 /*
- * Each of these operations is started by a thread in the middle of the copy, and must end after it.
+ * Each of these operations is started by a thread during the copy, and must end after the copy.
  */
 static void waits(void (*fn)(struct call *), bool at_dest)
 {
@@ -238,7 +238,7 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 }
 
 TEST_WITH(dereg_waits, waits, do_dereg, true);
-/* Not of the sender: libmlx5 frees what the post still uses. */
+/* Not the sender's QP: libmlx5 would free memory that the post still uses. */
 TEST_WITH(destroy_waits, waits, do_destroy, true);
 TEST_WITH(reset_of_receiver_waits, waits, do_reset, true);
 TEST_WITH(reset_of_sender_waits, waits, do_reset, false);
@@ -439,8 +439,8 @@ TEST_WITH(killed_before_flush, killed_flush, true);
 TEST_WITH(killed_after_flush, killed_flush, false);
 
 /*
- * Another process gets the place of the dead sender in the fabric. Its QP works when this process
- * waits for the copy of the dead one.
+ * Another process gets the slot of the dead sender in the fabric. This process does not wait for
+ * the new process instead of the dead one, and a QP of the new process works.
  */
 TEST(killed_place)
 {

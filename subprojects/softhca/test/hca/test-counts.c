@@ -239,7 +239,7 @@ TEST(slot_of_another_process)
 	pid_t pid;
 	int fd;
 
-	rig_open(&keeper, NULL); /* the fabric stays */
+	rig_open(&keeper, NULL); /* so the fabric stays */
 	for (int i = 0; i < 2; i++) {
 		pid = test_peer(count_alone, &fd);
 		CHECK_EQ(test_reap(pid), 0);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A datagram's receiver finds its sender by the completion and the GRH. */
+/* The receiver of a datagram finds the sender by the completion and the GRH. */
 #include "../tmpdir.h"
 #include "grh.h"
 #include "rig.h"
 
 #define PAYLOAD 21 /* not a multiple of 4: packets are padded */
 #define SL 3
-#define REPLY 4096 /* where answers go in the buffers */
+#define REPLY 4096 /* offset of answers in the buffers */
 
 static void open_end(struct rig *r, unsigned rail)
 {

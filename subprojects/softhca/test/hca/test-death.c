@@ -39,7 +39,7 @@ static void expect_retries(struct rig_addr to, uint64_t n)
 	CHECK_EQ(rig_counters().retries - before, n);
 }
 
-/* Only a QP that was connected while its peer lived notices that immediately. */
+/* Only a QP that was connected while its peer lived notices the peer's end immediately. */
 static void write_to(struct rig_addr to)
 {
 	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};

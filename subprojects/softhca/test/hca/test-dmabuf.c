@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory regions of dma-bufs: a udmabuf where the kernel has them, and everywhere a memfd that
- * stands in for one. For its descriptor, fstatfs() is trapped and says that it is a dma-buf. A memfd
- * can be mapped and has a size, as a udmabuf has. An empty memfd with a wrong size stands in for a
+ * stands in for one. For the memfd's descriptor, fstatfs() is trapped and reports a dma-buf. Like a
+ * udmabuf, a memfd has a size and can be mapped. An empty memfd with a wrong size stands in for a
  * dma-buf that can be mapped, but whose pages other processes cannot access.
  *
  * The errors are those that the kernel finds in drivers/dma-buf/dma-buf.c (the descriptor) and in
@@ -168,13 +168,13 @@ static void closed(int fd)
 	CHECK(mr && mappings_of(fd) == 1);
 	CHECK(!ibv_close_device(ctx));
 	CHECK_EQ(mappings_of(fd), 0);
-	free(mr); /* the library has no call for it without the device */
+	free(mr); /* the library cannot free it after the device is closed */
 	free(pd);
 }
 
 /*
- * A region that gets an address is one of the program's memory. The library refuses it, so the command
- * is written without it.
+ * When a region of a dma-buf is re-registered with an address, it becomes a region of the program's
+ * memory. libibverbs refuses this, so the test writes the command itself.
  */
 static void moved(int fd)
 {
@@ -215,7 +215,7 @@ static void bounds(int fd)
 	CHECK_EQ(mappings_of(fd), 0);
 }
 
-/* Files of other kinds. A descriptor of O_PATH is as good as closed. */
+/* Files of other kinds. A descriptor that was opened with O_PATH counts as closed. */
 TEST(other_kinds)
 {
 	int fds[2], path = open("/", O_PATH | O_CLOEXEC), dir = open("/", O_RDONLY | O_CLOEXEC);

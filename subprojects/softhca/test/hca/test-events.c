@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events: completion channels (next, solicited, already there), woken from another
- * thread and another process, moderated; the SRQ's limit; errors of QPs; none left at destroy.
+ * Events: on completion channels (for the next completion, for a solicited one, for one that is
+ * already there; caused by another thread or process; moderated), at the SRQ's limit, and on errors
+ * of QPs. None is left when the object is destroyed.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -60,7 +61,8 @@ static void open_pair(bool srq)
 
 static void moderated(void);
 
-/* It comes first: a process reads its mode once, and its children inherit the mode. */
+/* This case comes first, because a process reads its mode once and its children inherit the
+ * mode. */
 TEST(moderated_in_steps)
 {
 	CHECK_EQ(rig_child(moderated, NULL), 0);
@@ -182,7 +184,8 @@ TEST(qp_errors)
 	CHECK(!readable(b.ctx->async_fd));
 }
 
-/* More completions than places: the owner gets an event, and the queue stays overrun. */
+/* More completions than the CQ has entries: the owner gets an event, and the queue stays
+ * overrun. */
 TEST(cq_overrun)
 {
 	struct ibv_async_event e;

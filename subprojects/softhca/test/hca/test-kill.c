@@ -149,7 +149,7 @@ static void on_recv(const struct ibv_wc *wc, struct tally *t)
 	CHECK_EQ(wc->status, IBV_WC_SUCCESS);
 	CHECK_EQ(wc->imm_data, n);
 	CHECK_EQ(wc->byte_len, length_of(n));
-	if (!v && !t->burst) /* others may already have overwritten their slot */
+	if (!v && !t->burst) /* other messages may have overwritten the slot */
 		CHECK(rig_same(r.buf + FROM_STEADY + n % SLOTS * SLOT, wc->byte_len, n));
 	CHECK(t->outstanding[wc->wr_id]); /* no receive is consumed twice */
 	t->outstanding[wc->wr_id] = false;
@@ -210,7 +210,7 @@ static void kill_after(pid_t pid, unsigned n)
 		CHECK(!ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)sig));
 		CHECK_EQ(waitpid(pid, &status, __WALL), pid);
 		CHECK(WIFSTOPPED(status));
-		/* Faults of the process itself are doorbells: it gets the signals. */
+		/* The process's own faults are doorbells, so their signals are passed on. */
 		sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
 	}
 	CHECK(!kill(pid, SIGKILL));

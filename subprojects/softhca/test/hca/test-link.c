@@ -49,13 +49,13 @@ static void in_virtual_time(void)
 	rig_request(&a, IBV_WR_RDMA_READ, 2000, rig_addr(&b));
 	rig_wait_ok(a.scq);
 	CHECK_EQ(virtual_ns() - t, 2000 + 2 * LATENCY);
-	/* Messages behind each other share the latency, not the link. */
+	/* The latencies of messages in sequence overlap, but not their times on the link. */
 	t = virtual_ns();
 	post_list(10, 3000);
 	CHECK_EQ(virtual_ns() - t, 10 * 3000 + LATENCY);
 }
 
-/* A rule delays a message, and those behind it, by as much as it says; nobody waits. */
+/* A rule delays a message, and those behind it, by exactly its delay_ns; no thread waits. */
 static void delayed_in_virtual_time(void)
 {
 	const uint64_t hour = 3600000000000u;
@@ -82,7 +82,7 @@ static void with_service_in_virtual_time(void)
 	rig_write(&a, &b, 1000);
 	rig_wait_ok(a.scq);
 	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 1000 + LATENCY);
-	/* Small messages leave as fast as the context serves them, large ones as the link is. */
+	/* Small messages leave at the rate of the context, large ones at the rate of the link. */
 	t = virtual_ns();
 	post_list(10, 100);
 	CHECK_EQ(virtual_ns() - t, 11 * SERVICE + 100 + LATENCY);
@@ -103,7 +103,7 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 }
 
 /*
- * In step mode, a request posted after one in flight is on the link immediately, not after its end.
+ * In step mode, a request that is posted while another is in flight enters the link immediately.
  */
 static void behind_another(void)
 {
@@ -162,7 +162,7 @@ static void context_is_serial(bool sends)
 	}
 	for (int i = 0; i < 2; i++)
 		rig_wait_ok(sends || !i ? (sends ? &a : &b)->scq : c.scq);
-	/* The two peers alone would be through after half of them. */
+	/* If the context were not the limit, the two peers would need only half of this time. */
 	CHECK(test_now_ns() - start >= MESSAGES * (uint64_t)LONG_SERVICE);
 	CHECK(!ibv_destroy_qp(second.qp));
 }

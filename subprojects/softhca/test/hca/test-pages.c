@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pages of queues are shared by the processes of a fabric: messages need no system call for
- * them. Nothing else changes: a child has its own memory, and nothing stays behind.
+ * The pages of queues are shared by the processes of a fabric, so messages need no system call to
+ * access them. Nothing else changes: a child has its own memory, and no mapping or descriptor is
+ * left.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 #define NAME "memfd:softhca-queues"
 #define POOL_BYTES (1u << 28)
-#define MESSAGES 200u /* more than the CQs and the receive queue have places */
+#define MESSAGES 200u /* more than the CQs and the receive queue have entries */
 
 static struct rig r;
 
@@ -147,7 +148,7 @@ TEST(no_calls_for_srq)
 	receive_with(&(struct rig_attr){.cqe = 15, .srq = true}, send_without_calls);
 }
 
-/* The buffers of larger CQEs, and of compressed ones, are reached likewise. */
+/* The buffers of larger CQEs, and of compressed ones, are also reached without calls. */
 TEST(no_calls_for_large_cqes)
 {
 	receive_with(&(struct rig_attr){.cqe = 15, .cqe_size = 128}, send_without_calls);
@@ -187,7 +188,8 @@ static void receive_closed(int fd)
 	receive_all(fd);
 }
 
-/* Without its descriptor nobody can map the pool. Then the memory is reached by system calls. */
+/* Without the pool's descriptor no peer can map the pool. Its memory is then reached by system
+ * calls. */
 TEST(closed_descriptor)
 {
 	int fd;
@@ -200,7 +202,7 @@ TEST(closed_descriptor)
 	close(fd);
 }
 
-/* Each has its own memory after fork(), with the contents that there were. */
+/* After fork() parent and child have separate memory with the same contents. */
 static void child(int fd)
 {
 	uint8_t *cqe = rig_dv_cq(r.scq).buf;
@@ -237,7 +239,7 @@ TEST(fork_has_own_memory)
 	close(fd);
 }
 
-/* Nothing is shared when the queues are gone, and the descriptors do not become more. */
+/* Nothing is shared after the queues are destroyed, and the number of descriptors does not grow. */
 TEST(given_back)
 {
 	int first, count;
@@ -258,7 +260,7 @@ TEST(given_back)
 }
 
 #define REGION (4 * 4096u)
-#define AT 5000u /* of a message's bytes in the region, on its second page */
+#define AT 5000u /* offset of a message's bytes in the region, on its second page */
 #define BYTES 300u
 
 static struct ibv_mr *region;
@@ -287,11 +289,11 @@ static void close_region(void)
 	close(region_fd);
 }
 
-/* Sends as the other end says, and tells it the status of each message. */
+/* The other end orders messages. Sends them, and reports the status of each. */
 struct order {
 	enum ibv_wr_opcode op;
 	uint32_t seed;
-	uint32_t rkey; /* 0: no more */
+	uint32_t rkey; /* 0: no more messages */
 	uint64_t addr;
 };
 
@@ -392,7 +394,7 @@ TEST(regions_without_calls)
 	close_ends(pid, fd);
 }
 
-/* The key of a region is that of another one, in another file, after 256 registrations. */
+/* After 256 registrations a region has the key of an earlier one, which was in another file. */
 TEST(key_of_another_region)
 {
 	int fd;

@@ -91,7 +91,7 @@ static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_w
 	close_pair(says);
 }
 
-/* The result of a message from an end of each kind to each other. */
+/* Sends messages between ends with each pair of P_Keys. */
 TEST(all_types)
 {
 	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};

@@ -9,7 +9,7 @@
 
 enum { ROCE, IB, IB_WITH_GRH, LEFT, RIGHT }; /* LEFT and RIGHT: RoCE */
 
-#define NO_GID 8 /* no adapter has an index so high */
+#define NO_GID 8 /* no adapter has such a high index */
 
 static const char no_grh[] = "the port needs a path with a GRH";
 static const char no_gid[] = "the port has no GID of the path's sgid_index";
@@ -125,7 +125,7 @@ static void hears_change(const struct rig *at)
 	ibv_ack_async_event(&e);
 }
 
-/* An address goes away, and another one comes. */
+/* An address is removed, and another one is added. */
 TEST(changed_addresses)
 {
 	static const uint8_t other[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 7};
@@ -157,7 +157,7 @@ TEST(changed_addresses)
 	said_verdict(NULL);
 }
 
-/* The path of b has become wrong, which is no mistake of a program. */
+/* The path of b has become wrong, but not by a mistake of the program. */
 TEST(changed_before_the_first_message)
 {
 	struct rig a, b;

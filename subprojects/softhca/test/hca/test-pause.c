@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The topology's pauses: their share of the link's time, and that it grows step by step. */
+/* The topology's pauses, and their share of the link's time, which grows step by step. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -97,8 +97,9 @@ static double pauses_of(unsigned qps, uint32_t lists, uint32_t n, uint32_t len, 
 }
 
 /*
- * All five have to be large for the second half: three of them are tried. Smaller messages or
- * batches would leave the link idle in between, which is paused, too.
+ * All five properties must be large to add the second half of the share. Three of them are tried.
+ * With smaller messages or batches the link would be idle in between, and idle time has pauses,
+ * too.
  */
 static void the_corner_is_worst(void)
 {
@@ -111,7 +112,8 @@ static void the_corner_is_worst(void)
 	CHECK(corner > pauses_of(QPS, 1, LIST, RIG_BUF, 4) * 1.3);
 }
 
-/* Before each message the link is idle for longer than a millisecond, which is what counts. */
+/* Before each message the link is idle for longer than a millisecond, of which one millisecond
+ * counts. */
 static void idle_time_counts(void)
 {
 	double one_by_one, busy = expected(1, RIG_BUF, 1);

@@ -34,7 +34,7 @@ static void check_message(const struct ibv_wc *wc, uint32_t n, uint32_t seed)
 	CHECK(rig_same(r.buf + IN + n % SLOTS * SLOT, wc->byte_len, seed + n));
 }
 
-/* Both ends do the same: at most SLOTS / 2 messages ahead of the other's. */
+/* Both ends call this. An end sends at most SLOTS / 2 messages more than it has received. */
 static void exchange(struct rig_addr to, uint32_t count, uint32_t mine, uint32_t theirs)
 {
 	uint32_t sent = 0, done = 0, got = 0;

@@ -50,8 +50,8 @@ TEST(writes_and_reads)
 		rig_fill(a.buf + SRC, n, n);
 		post_write(n, IBV_SEND_SIGNALED | (n <= 100 ? IBV_SEND_INLINE : 0));
 		/*
-		 * Unless a thread polls, everything has happened when the store to the doorbell is
-		 * over.
+		 * Unless a thread polls, the message is complete when the store to the doorbell
+		 * returns.
 		 */
 		if (rig_mode("trap"))
 			CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
@@ -74,8 +74,8 @@ TEST(writes_and_reads)
 	rig_idle(b.rcq);
 }
 
-/* Every message has its immediate; receives are taken in the order in which they were posted. BlueFlame traps eight times for
- * a message, so only one case is long there. */
+/* Every message has its own immediate; receives are taken in the order in which they were posted.
+ * BlueFlame traps eight times for a message, so only one case is long with BlueFlame. */
 static void immediates(bool srq, uint32_t cqe_size)
 {
 	const int all = 70000, batch = 16; /* across the 16-bit counters' wrap */
@@ -197,7 +197,7 @@ static void refused(const struct rig_wr *w, enum ibv_wc_status status, bool resp
 TEST(refusals)
 {
 	static const struct {
-		uint32_t rkey, lkey; /* bits that are wrong */
+		uint32_t rkey, lkey; /* bits that are flipped */
 		uint32_t raddr, offset;
 		int access;
 		bool local;
@@ -213,7 +213,7 @@ TEST(refusals)
 		struct rig_wr w;
 
 		open_pair(&(struct rig_attr){.access = cases[i].access});
-		w = write_wr(64, 0); /* unsignaled: an error completes all the same */
+		w = write_wr(64, 0); /* unsignaled: an error makes a CQE anyway */
 		w.rkey ^= cases[i].rkey;
 		w.lkey = a.mr->lkey ^ cases[i].lkey;
 		w.raddr += cases[i].raddr;

@@ -15,7 +15,7 @@
 
 #include "rig.h"
 
-#define ALT_STACK 8192u /* what a program takes: less than a message needs */
+#define ALT_STACK 8192u /* as programs choose it: less than a message needs */
 #define PAGE 4096u
 #define OK 42
 
@@ -26,7 +26,8 @@ static void open_pair(void)
 	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.srq = true});
 }
 
-/* Sends one message. With the SRQ its execution reads ahead, which takes room on the stack. */
+/* Sends one message. With the SRQ, the execution of the message reads ahead, which takes room on
+ * the stack. */
 static void message(uint32_t n)
 {
 	rig_recv(&b, n, 0, 64);
@@ -68,7 +69,7 @@ static void jump_out(int sig, siginfo_t *si, void *uc)
 	siglongjmp(out, 1);
 }
 
-static volatile bool deeper = true; /* which the compiler does not know */
+static volatile bool deeper = true; /* whose value the compiler does not know */
 static int *nowhere; /* a page without access */
 
 static uint64_t __attribute__((noinline)) recurse(uint64_t n)
@@ -84,7 +85,7 @@ static void fault(void)
 	__atomic_store_n(nowhere, 1, __ATOMIC_RELAXED); /* not optimised away */
 }
 
-/* The copy of the payload faults, so a signal arrives inside the doorbell's signal. */
+/* The copy of the payload faults, so a signal arrives in the handler of the doorbell's signal. */
 static void message_from_nowhere(void)
 {
 	void *p = test_map(PAGE, PROT_READ, MAP_PRIVATE);

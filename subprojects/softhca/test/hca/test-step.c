@@ -23,7 +23,8 @@ TEST(in_steps)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	/* The arm and the queue; the second message finds no receive and waits. */
+	/* The step handles the arm and the send queue. The second message finds no receive and
+	 * waits. */
 	CHECK(softhca_step() >= 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 0);
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 1);

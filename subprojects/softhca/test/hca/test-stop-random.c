@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes that are stopped and continued at random, several at a time, while all of them send
- * messages. No message of the one that is never stopped may fail. The others find that their
+ * messages. No message of the process that is never stopped may fail. The others find that their
  * messages are complete, or that their QPs have failed; then they make new QPs.
  *
  * test-stop-random [SEED [STOPS]]
@@ -22,8 +22,8 @@
 /* Shared by the tester and a worker. */
 static struct shared {
 	/*
-	 * Odd: the worker wants to make or destroy objects, and may not be stopped then. A new
-	 * number for each time, so that no late agreement is taken for the next one.
+	 * Odd: the worker wants to make or destroy objects, and may not be stopped then. Each
+	 * request has a new number, so that a late agreement is not mistaken for the next one.
 	 */
 	uint32_t asks;
 	uint32_t may; /* the number to which the tester has agreed */
@@ -161,7 +161,7 @@ TEST(stopped_at_random)
 		uint32_t i = (uint32_t)rand_r(&seed) % WORKERS;
 
 		usleep((unsigned)rand_r(&seed) %
-			1000); /* the workers are at different places then */
+			1000); /* so that workers are at different points */
 		done += turn(&workers[i], &shared[i]);
 		for (int k = rand_r(&seed) % 8; k; k--)
 			CHECK_EQ(message(&p, n), IBV_WC_SUCCESS);

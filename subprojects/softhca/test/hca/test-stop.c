@@ -67,7 +67,7 @@ static uint32_t get_word(const uint32_t *p)
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-/* The message has two places of the buffer, but an atomic has one. */
+/* The message has two segments, but an atomic has one. */
 static void post_message(struct rig *v, const struct kind *k, const struct rig_addr *to)
 {
 	struct ibv_sge sge[2] = {{(uintptr_t)v->buf, k->len / 2, v->mr->lkey},
@@ -169,8 +169,8 @@ static void post_it(const struct process *p)
 }
 
 /*
- * Stops the thread of a polling adapter in front of the message. Returns false if it has the mutex
- * there, which this process has taken over then.
+ * Stops the thread of a polling adapter before it executes the message. Returns false if the thread
+ * held the mutex there, and this process has taken the mutex over.
  */
 static bool stop_polling(const struct process *p)
 {
@@ -217,7 +217,7 @@ static int begin(const struct kind *k, struct process *p)
 	}
 }
 
-/* Faults of the process itself are doorbells: it gets the signals. */
+/* The process's own faults are doorbells, so their signals are passed on. */
 static int own_signal(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS ? sig : 0;

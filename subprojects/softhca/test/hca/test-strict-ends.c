@@ -102,7 +102,8 @@ static void abort_at_once(void)
 	exit(0);
 }
 
-/* It comes first: a process reads its mode once, and its children inherit the mode. */
+/* This case comes first, because a process reads its mode once and its children inherit the
+ * mode. */
 TEST(abort_mode)
 {
 	CHECK_EQ(rig_child(abort_at_once, "it sends from PSN"), 128 + SIGABRT);
@@ -218,7 +219,7 @@ static void halves(uint32_t half, const char *what)
 TEST_WITH(halves_in_turn, halves, 1, NULL);
 TEST_WITH(same_half, halves, 0, "BlueFlame copy into the half of its register that was used last");
 
-#define MOST (800u << 10) /* bytes that may be locked beside the buffers of the ends */
+#define MOST (800u << 10) /* bytes that may be locked in addition to the buffers of the ends */
 
 TEST(locked_memory)
 {
@@ -232,7 +233,7 @@ TEST(locked_memory)
 	verdict("1152 KiB would be locked with this region of 1048576 bytes; the limit (ulimit -l) "
 		"is 1024 KiB");
 
-	open_pair(); /* a smaller region, and one that is gone, leave room */
+	open_pair(); /* a region that shrinks, or is deregistered, leaves room */
 	mr = ibv_reg_mr(a.pd, p, MOST, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr);
 	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, a.pd, p, 1, 0));
@@ -244,7 +245,7 @@ TEST(locked_memory)
 	CHECK(!ibv_dereg_mr(mr));
 	verdict(NULL);
 
-	open_pair(); /* a larger one takes it */
+	open_pair(); /* a region that grows uses up the room */
 	mr = ibv_reg_mr(a.pd, p, 1, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr);
 	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, a.pd, p, MOST, 0));
@@ -305,7 +306,7 @@ TEST(arming)
 	uint64_t event;
 	void *arg;
 
-	open_events(); /* as it should be */
+	open_events(); /* correct use */
 	for (int i = 0; i < 3; i++) {
 		CHECK(!ibv_req_notify_cq(a.scq, 0));
 		CHECK_EQ(write_one(), IBV_WC_SUCCESS);

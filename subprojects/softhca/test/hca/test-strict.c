@@ -104,7 +104,7 @@ static void wrong_entry(unsigned n, uint32_t word, const char *what)
 
 	open_pair();
 	first = nop(0, true);
-	word = htobe32(word ? word : a.qp->qp_num << 8); /* 0: this QP, without units */
+	word = htobe32(word ? word : a.qp->qp_num << 8); /* 0: this QP's number, with DS 0 */
 	memcpy(first + 4ul * n, &word, sizeof(word));
 	w = nop(1, true);
 	record(2);

@@ -23,7 +23,7 @@
 
 #define OK 42
 #define SKIPPED 77
-#define VERSION_AT 8 /* in the arena, behind the magic */
+#define VERSION_AT 8 /* offset in the arena, after the magic */
 
 static struct rig r;
 
@@ -167,7 +167,7 @@ static void receiver(int fd)
 	exit(OK);
 }
 
-/* The fabric has the next version number, and the one before. */
+/* The fabric has the next version number, or the previous one. */
 TEST(other_version)
 {
 	char path[256], text[96];
@@ -188,7 +188,8 @@ TEST(other_version)
 		uint32_t other = word + (const uint32_t[]){1, -1u, 0}[i];
 
 		CHECK_EQ(pwrite(fd, &other, sizeof(other), VERSION_AT), sizeof(other));
-		/* The next version is larger. A smaller file would end the members. */
+		/* The next version's file is larger. In a smaller file, members would get
+		 * SIGBUS. */
 		CHECK(!ftruncate(fd, st.st_size + (i ? 0 : 4096)));
 		snprintf(text, sizeof(text),
 			"it is of version %u, this libsofthca.so of version %u", other, word);

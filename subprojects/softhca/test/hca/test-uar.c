@@ -22,7 +22,7 @@ static uint64_t page_of(const void *reg)
 	return (uintptr_t)reg / PAGE;
 }
 
-/* @qp takes the place of a's own while it is connected with b, and writes 8 bytes to it. */
+/* Connects @qp, in place of a's own QP, with b, and writes 8 bytes to b. */
 static void write_by(struct ibv_qp *qp, uint8_t byte)
 {
 	struct ibv_qp *own = a.qp;
@@ -265,7 +265,7 @@ static void open_ready(void)
 	rig_open_pair(&a, &(struct rig_attr){.events = true}, &b, NULL);
 }
 
-/* The registers name queues that are not there. The NOP is found in the doorbell record. */
+/* The registers name queues that do not exist. The NOP is found by the doorbell record. */
 static void not_named(void)
 {
 	uint64_t elsewhere;
@@ -299,7 +299,7 @@ static void other_pages(void)
 	uar = mlx5dv_devx_alloc_uar(a.ctx, MLX5DV_UAR_ALLOC_TYPE_BF);
 	CHECK(uar && (char *)uar->base_addr + 0x800 == (char *)uar->reg_addr);
 	CHECK(page_of(uar->base_addr) == page_of(uar->reg_addr));
-	qp = rig_qp(&a); /* its command finds the new page */
+	qp = rig_qp(&a); /* the context learns of the new page by this command */
 	ring_at(uar->reg_addr, IBV_WC_WR_FLUSH_ERR, not_its_own);
 	CHECK(!ibv_destroy_qp(qp));
 	mlx5dv_devx_free_uar(uar);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The thread beside a program goes to sleep, and no doorbell is lost (src/sched/doors.h). The program
- * rings doorbells on two doors: it stores the record, then the register. Where the door is shut the
- * second store traps; its handler executes what the record has, and knocks. The thread takes the
- * knocks, opens the doors, polls, shuts the doors, looks at all records, and waits for its bell, which
- * is a futex: it sleeps only if the bell has not been rung since it was read.
+ * rings doorbells on two doors: it stores the record, then the register. If the door is shut, the
+ * second store traps. The handler then executes everything that the record announces, and knocks:
+ * it sets the door's flag `knocked`. The thread clears these flags and opens the doors, polls,
+ * shuts the doors, looks at all records, and waits on its bell, a futex: it sleeps only if the bell
+ * has not been rung since the thread has read it.
  *
  * doors_shut() is one step here, because the kernel returns from it when no processor can store to a
  * register without a signal any more; and each store is one step, because the processors of x86 do not
@@ -16,10 +17,10 @@
  *
  * Wrong variants, each of which must fail:
  *	NO_SECOND_LOOK	the thread does not look at the records after it has shut the doors
- *	LOOKS_FIRST	it looks before it shuts the doors
- *	READS_BELL_LATE	it reads the bell after it has taken the knocks
- *	CLEARS_LATE	it forgets that there were knocks after it has taken them
- *	KNOCKS_LATE	the handler looks whether the thread will learn of knocks before it knocks
+ *	LOOKS_FIRST	the thread looks at the records before it shuts the doors
+ *	READS_BELL_LATE	the thread reads the bell after it has taken the knocks
+ *	CLEARS_LATE	the thread clears `told` after it has taken the knocks
+ *	KNOCKS_LATE	the handler reads and sets `told` before it knocks
  */
 #ifndef RINGS
 #define RINGS 3
@@ -35,7 +36,7 @@ bool asleep, finished;
 #define QUIET (finished && asleep)
 #define ALL_DONE (done[0] == record[0] && done[1] == record[1])
 
-/* Executes all that the record has; the latch of the QP makes it one step. */
+/* Executes all that the record announces; because of the QP's latch this is one step. */
 inline serve(d)
 {
 	done[d] = record[d]
@@ -152,7 +153,7 @@ end:
 #ifdef LOOKS_FIRST
 			look_at_all();
 #endif
-			/* The registers are gone with the pages. */
+			/* The values of the registers are lost with the pages. */
 			open[0] = false; reg[0] = 0; last[0] = 0;
 			open[1] = false; reg[1] = 0; last[1] = 0;
 #if !defined(NO_SECOND_LOOK) && !defined(LOOKS_FIRST)

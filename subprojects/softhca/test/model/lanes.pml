@@ -4,12 +4,12 @@
  * a lane of its own: the payload is stored into registered memory, then two objects change in one
  * step of the journal. Both objects have a latch; one worker completes on them in the other order
  * than the other worker. An owner takes the mutex, deregisters the memory, and later takes the mutex
- * again. Each process can be killed at any step. A process that is stopped until its claim is taken
- * from it is the same, because it does not go on. The holder of the mutex may shut any lane, because
- * the model does not count how long it was idle.
+ * again. Each process can be killed at any step. A process that is stopped, and then loses its
+ * claim, counts as killed, because it does not continue its step. The holder of the mutex may shut
+ * any lane, because the model does not count how long it was idle.
  *
- * Every order of two accesses that matters is one of locked operations on a machine that does not
- * reorder stores, so there are no store buffers here.
+ * All accesses whose order matters are locked operations, and the machine does not reorder stores,
+ * so the model has no store buffers.
  *
  * The model shows: memory is not accessed once its deregistration has returned; the two objects
  * change together, once for each step that was begun, whoever is killed; the holder of the mutex
@@ -20,10 +20,10 @@
  *	NO_CLOSE	the holder of the mutex does not wait for the lanes
  *	NO_REPLAY	steps of dead holders of lanes are not applied
  *	EARLY_REPLAY	they are applied before the lanes are closed
- *	FORGETS_LANES	who takes the mutex from a dead holder applies the mutex's step only
+ *	FORGETS_LANES	with the mutex of a dead holder, only the mutex's step is applied
  *	NO_DEATH	the holder of the mutex waits for the lanes of dead holders
  *	USES_SHUT	a thread does not look whether its lane is open
- *	OPEN_FIRST	it looks at that before it looks at the mutex
+ *	OPEN_FIRST	a thread looks whether its lane is open before it looks at the mutex
  *	OPENS_LATE	a lane is opened after the lanes are closed
  *	OPENS_BROKEN	a lane is opened before the step of a dead holder of the mutex is applied
  *	SHUTS_OWNED	a lane is shut before the holder of the mutex waits for it
@@ -33,14 +33,14 @@
  *	BY_USE		latches are taken in the order of their use
  *	SURVIVES	a latch stays taken when the lane is taken from its owner
  *	RENEWS_LOST	only the lanes that this holder of the mutex has taken away get a new number
- *	KEEPS_LATCH	a thread that takes the mutex instead keeps a latch (with HASTY)
- *	KEEPS_LANE	it keeps its lane
+ *	KEEPS_LATCH	a thread that exchanges its lane for the mutex keeps a latch (with HASTY)
+ *	KEEPS_LANE	a thread that takes the mutex instead of its lane keeps the lane
  */
 #ifndef DEATHS
 #define DEATHS 2
 #endif
 #ifndef HASTY
-#define HASTY 0 /* a thread may give up waiting for a latch of a living one, once */
+#define HASTY 0 /* 1: a thread may give up waiting for a live thread's latch, once */
 #endif
 #define MESSAGES 2 /* of worker 0; worker 1 has one */
 #define MUTEX 2
@@ -48,7 +48,7 @@
 #define NONE 9
 
 byte claim[3] = FREE; /* of the two lanes and of the mutex: the process that has it */
-bool usable[2], mapped[2]; /* the open lanes, as the lanes have it and as the map has it */
+bool usable[2], mapped[2]; /* the open lanes, by the lanes and by the map */
 byte use[2] = 1; /* each lane's number */
 byte latch[2]; /* 0: free; 2 * number + lane */
 bool open[3];
@@ -102,7 +102,7 @@ inline free_latches()
 	STEP
 }
 
-/* The claim is of lane or mutex @j, which has the latches or does not need them. */
+/* Executes a message with lane @j and its latches, or with the mutex, which needs no latches. */
 inline message(j)
 {
 	found = registered;
@@ -168,7 +168,7 @@ inline close(i)
 #endif
 }
 
-/* All latches that a dead thread has taken name a number that its lane has no more. */
+/* Gives the lane a new number. Latches that a dead thread has taken contain the old one. */
 inline renew(i)
 {
 #ifndef SURVIVES
@@ -328,7 +328,7 @@ whole:
 killed:	skip
 }
 
-/* Others' messages with the mutex may open the lanes as well. */
+/* Messages that other threads execute with the mutex may open the lanes as well. */
 proctype owner(byte me)
 {
 	bool former, lost;

@@ -63,7 +63,8 @@ static void set_identification(uint8_t *frame, size_t n, uint8_t id)
 		frame[n - ICRC_BYTES + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* One in 65,536 random ICRCs passes, as some identification explains it; with IPv6 none passes. */
+/* With IPv4, one in 65,536 random ICRCs passes, because it is right for some identification; with
+ * IPv6 none passes. */
 static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);
@@ -84,7 +85,7 @@ static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 	memcpy(frame + n - ICRC_BYTES, icrc, ICRC_BYTES);
 }
 
-/* A whole frame passes; one that is broken, or not for the receiver, does not. */
+/* An intact frame passes; a damaged one, or one that is not for the receiver, does not. */
 static void is_checked(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);

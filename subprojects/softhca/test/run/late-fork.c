@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is preloaded into softhca-run. The process stops after it has made its second child. On a busy
- * machine, too, softhca-run may be killed before it executes anything after that fork.
+ * Is preloaded into softhca-run. The process stops after it has made its second child. So
+ * softhca-run can be killed before it executes anything after that fork, as may happen on a busy
+ * machine.
  */
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-ctl.sh SOFTHCA-RUN SOFTHCACTL: tests what softhcactl prints of a fabric in use, and how it changes one.
+# test-ctl.sh SOFTHCA-RUN SOFTHCACTL: tests what softhcactl prints about a fabric in use, and its changes to the fabric.
 set -u
 
 run=$(realpath "$1")
@@ -65,7 +65,7 @@ inside() {
 	cat $gids/0 >"$out"
 	grep -q '^0000:0000:0000:0000:0000:ffff:c000:0207$' "$out" || fail "the GID was not replaced"
 	says 2 'an adapter has this address' gid mlx5_0 0 ::ffff:192.0.2.7
-	ibv_devices >"$out" # joins the fabric, whose settings are not those of now
+	ibv_devices >"$out" # joins the fabric, whose settings differ from the variables here
 	grep -q mlx5_1 "$out" || fail "nobody can join"
 	says 0 '' gid mlx5_1 0 -
 	cat $gids/0 >"$out"

@@ -140,7 +140,7 @@ wrong_arguments() {
 	refused '--faults .*: no such file' --faults "$tmp/nothing" true
 	echo 'action=rnr bytes=3' >"$tmp/faults"
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
-	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # the fabric finds the mistake, when it is made
+	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # the mistake is found when the fabric is made
 	status 125 "$run" -n 7 --faults "$tmp/faults" true
 	grep -q 'device=mlx5_7: no such adapter; name' "$tmp/err" || fail "$(cat "$tmp/err")"
 	status 0 "$run" -n 8 --faults "$tmp/faults" true
@@ -228,7 +228,7 @@ environment() {
 
 # hwloc's own tool shows each adapter below its node.
 hwloc() {
-	[ "$(nproc --all)" -gt 1 ] || return 0 # a node without CPUs has no place of its own
+	[ "$(nproc --all)" -gt 1 ] || return 0 # hwloc attaches a node without CPUs to the machine
 	printf 'numa=0\nnuma=1 name=rail_b\n' >"$tmp/topo"
 	status 0 "$run" -t "$tmp/topo" lstopo-no-graphics --of console
 	tr -d '\n' <"$tmp/out" | grep -q \
@@ -259,7 +259,7 @@ program_killed() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# outlived HOLD-ARGUMENT...: softhca-run is killed; its program and the fabric end nevertheless.
+# outlived HOLD-ARGUMENT...: softhca-run is killed; its program and the fabric must end, too.
 outlived() {
 	hold "$@"
 	kill -9 "$runner"
@@ -285,7 +285,7 @@ group_killed() {
 	exec 8<&- 9>&-
 }
 
-# When the program starts, its parent's other child leads a session, which a signal to the group does not reach.
+# When the program starts, its parent's other child already leads its own session, which a signal to the group does not reach.
 guardian_is_first() {
 	status 0 env LD_PRELOAD="$late_setsid" "$run" sh -c '
 		children=$(cat "/proc/$PPID/task/$PPID/children")
@@ -296,7 +296,7 @@ guardian_is_first() {
 		[ "$session" = "$1" ]'
 }
 
-# After a member that outlives its softhca-run is killed, its fabric is removed nevertheless.
+# When a member that has outlived its softhca-run is killed, its fabric is removed, too.
 left_behind() {
 	mkfifo "$tmp/late.in" "$tmp/late.out"
 	"$run" sh -c '"$1" <"$2" >"$3" 2>&1 & echo $! >"$4"
@@ -346,14 +346,14 @@ two_at_once() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# joins VARIABLE=VALUE: with it a program becomes a member of the fabric.
+# joins VARIABLE=VALUE: a program with this variable becomes a member of the fabric.
 joins() {
 	env "$1" "$run" true 2>"$tmp/err" 9>&- || fail "$made: $1 is refused: $(cat "$tmp/err")"
 	env "$1" LD_PRELOAD="$library" cat "$port" >"$tmp/out" 2>&1 ||
 		fail "$made: the library refuses $1: $(cat "$tmp/out")"
 }
 
-# kept_out VARIABLE=VALUE: with it no program joins, and one line gives the reason.
+# kept_out VARIABLE=VALUE: a program with this variable cannot join, and one line gives the reason.
 kept_out() {
 	env "$1" "$run" true 2>"$tmp/err" 9>&-
 	[ $? = 2 ] || fail "$made: $1 is not refused"

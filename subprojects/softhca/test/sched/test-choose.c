@@ -30,7 +30,7 @@ static const struct {
 	{LOAD(16, 2000, 1, 2), true}, /* a quota counts as so many cores */
 	{LOAD(16, 1999, 1, 2), false},
 	{LOAD(16, 500, 1, 2), false},
-	{LOAD(2, 16000, 2, 3), false}, /* more than there are */
+	{LOAD(2, 16000, 2, 3), false}, /* more than the machine's cores */
 	{LOAD(1024, 0, 512, 513), true},
 	{LOAD(UINT32_MAX, 0, 1, UINT32_MAX), true},
 };
@@ -78,7 +78,7 @@ TEST(unsure)
 		.cores = 2, .members = 1, .threads = (t), .doorbells = 100, .wqes = (n)            \
 	}
 
-/* A look at a time. */
+/* A look, at the time @ms. */
 struct step {
 	uint32_t ms;
 	struct load load;
@@ -167,7 +167,7 @@ TEST(long_lists)
 	RUN(steps);
 }
 
-/* A trial ends if there is no room, or if the program pauses. */
+/* A trial ends if cores are missing, or if the program pauses. */
 TEST(disturbed_trials)
 {
 	static const struct step steps[] = {
@@ -226,7 +226,7 @@ struct program {
 	uint32_t busy_pct; /* of all looks see another thread that runs for a moment */
 };
 
-/* The members describe what the program has done. */
+/* The work and the times of a program. */
 struct result {
 	uint64_t done, possible; /* WQEs: in the modes that were chosen, in the faster ones */
 	uint64_t slow_ns, ns; /* in the slower mode; in all */
@@ -258,7 +258,7 @@ static void simulate(const struct program *p, struct result *r)
 	}
 }
 
-/* Looks are more seldom the longer the thread does not spin. */
+/* The longer the thread has not spun, the rarer are its looks. */
 TEST(looks)
 {
 	static const uint32_t expected[] = {20, 40, 80, 80};
@@ -277,7 +277,8 @@ TEST(looks)
 	}
 }
 
-/* @percent: of the time of the faster modes that the program may take. */
+/* @percent: the longest permitted time of the program, where always the faster mode would take
+ * 100. */
 static void check_time(const struct program *p, uint32_t percent)
 {
 	struct result r = {0};
@@ -311,8 +312,8 @@ TEST(the_faster_mode_changes)
 }
 
 /*
- * Others run for a moment when the thread looks. That is no reason to trap, or to forget which mode has
- * won.
+ * Other threads run for a moment when the thread looks. The thread must not trap for that reason,
+ * or forget which mode has won.
  */
 TEST(others_run_for_moments)
 {

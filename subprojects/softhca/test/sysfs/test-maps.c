@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The mappings of the process: as the kernel answers, and as it prints them. */
+/* The mappings of the process: the kernel's answers agree with the lines that it prints. */
 #include "sys/maps.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 #define PAGE 4096u
 #define MOST 16384
 
-/* Static, and touched before they are compared, so that looking changes no mapping. */
+/* Static, and touched before they are compared, so that reading the mappings does not change
+ * any. */
 static struct list {
 	int n;
 	struct mapping at[MOST];
@@ -30,7 +31,7 @@ static void both(uint64_t from)
 	memset(&lines, 0, sizeof(lines));
 	CHECK_EQ(maps_each(from, add, &answers), 0);
 	CHECK_EQ(maps_each_line(from, add, &lines), 0);
-	/* The kernel's own page at the end of the addresses is a line only. */
+	/* The kernel's page at the end of the address space is only among the lines. */
 	while (lines.n && lines.at[lines.n - 1].start >> 63)
 		lines.n--;
 	while (answers.n && answers.at[answers.n - 1].start >> 63)

@@ -183,7 +183,7 @@ form_done:
 	BASE	movd %xmm12, (%rdi)
 	BASE	movd %xmm1, (%rdi)
 	.macro	MOVQ_7E
-	/* The 7E form; an assembler by itself takes D6. */
+	/* The form with opcode 7E; an assembler would choose D6. */
 	FORM	0, 1, .byte 0x66, 0x48, 0x0f, 0x7e, 0x2f
 	.endm
 	MOVQ_7E

@@ -87,7 +87,7 @@ static void set_state(bool clear)
 	static const uint8_t index_regs[] = {1, 9};
 
 	rnd_fill(&store_state, sizeof(store_state));
-	for (size_t i = 0; i < sizeof(address_regs); i++) /* movaps and its like want 64 */
+	for (size_t i = 0; i < sizeof(address_regs); i++) /* aligned to 64 for movaps and similar */
 		store_state.gpr[address_regs[i]] = (uintptr_t)store_page + 1024 + 64 * (rnd() % 24);
 	for (size_t i = 0; i < sizeof(index_regs); i++)
 		store_state.gpr[index_regs[i]] = 1 + rnd() % 15;

@@ -130,7 +130,7 @@ def initramfs(tmp, package, peer, address, ipv6):
 
 class GuestProgram(hosts.Program):
     def await_listener(self, port):
-        """As for a program of this host. The guest's kernel is asked again and again."""
+        """Like that of a program of this host, but polls the guest's kernel."""
         while self.running() and not self.guest.listens(port):
             pass
 

@@ -9,10 +9,10 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 400  # against hanging only
+GUARD_S = 400  # guards only against hanging
 LOOK_S = 4  # between two checks of whether a program hangs
 SKIP = 77
-fast_clock = False  # of perftest, whose figures are wrong then: fast-clock.c
+fast_clock = False  # true: perftest runs with fast-clock.c, so its figures are wrong
 STOP_S = 80  # after which a program that should end counts as ignoring signals
 
 
@@ -69,7 +69,8 @@ class Program:
         raise AssertionError(f"no child of softhca-run is {self.name}: {children}: {said}")
 
     def await_line(self, text):
-        """Reads until a line has @text, and nothing after it: end() does not see what a stream has read ahead."""
+        """Reads until a line has @text, but no byte after that line, because end() does not see what a stream has read
+        ahead."""
         said, line = b"", b""
         while text.encode() not in line or not line.endswith(b"\n"):
             byte = os.read(self.process.stdout.fileno(), 1)
@@ -177,7 +178,7 @@ def pair(a, b, *program, port, env={}, server_env={}):
 
 
 def faults(percent, seed):
-    """Returns the environment that causes such rates of lost, doubled and late packets."""
+    """Returns the environment that causes these rates of lost, doubled and late packets."""
     rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
              for i, what in enumerate(("lost", "twice", "late"))]
     return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
@@ -230,7 +231,7 @@ def possible():
 
 
 def run(test, long=False):
-    """Returns the status of a test. For a long one, the time limits are ten times as long."""
+    """Runs a test and returns its status. @long: the time limits are ten times as long."""
     global GUARD_S
     GUARD_S *= 10 if long else 1
 

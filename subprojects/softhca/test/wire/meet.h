@@ -38,7 +38,7 @@ static inline void meet_exchange(int fd, const void *own, void *theirs, size_t l
 	CHECK_EQ(recv(fd, theirs, len, MSG_WAITALL), (ssize_t)len);
 }
 
-/* Waits until the other side has called this, too, or is gone. */
+/* Waits until the other side has called this, too, or has ended. */
 static inline void meet_part(int fd)
 {
 	char byte;

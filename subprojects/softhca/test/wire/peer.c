@@ -2,8 +2,8 @@
 /*
  * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-g GID[,GIDS]] [-f] [-s] [-e]
  * [HOST]: a server, or with HOST its client. Each side sends random messages of all kinds on each
- * QP, which both compute from the same numbers; every byte, every completion and the order of all
- * is checked.
+ * QP. Both sides compute all messages from the same numbers, so every byte, every completion and
+ * their order are checked.
  *
  * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever.
  * -g is the index of this side's GID; with GIDS the QPs use so many GIDs in turn. -f: no request is
@@ -73,7 +73,8 @@ static struct ibv_srq *srq;
 static int side; /* 0: server */
 static uint32_t received, flushed;
 
-/* Messages begin somewhere in it. A sanitizer sees a message as one access. */
+/* The bytes of each message are a part of this table, so a sanitizer sees a message as one
+ * access. */
 static uint8_t table[STARTS + PATTERN];
 
 static uint32_t hash(uint32_t a, uint32_t b)
@@ -106,8 +107,7 @@ static bool takes_receive(enum kind k)
 static void make_table(void)
 {
 	for (uint32_t i = 0; i < sizeof(table); i += sizeof(uint32_t)) {
-		uint32_t word =
-			hash(i, 0) | 0x01010101; /* no byte is that of memory without a message */
+		uint32_t word = hash(i, 0) | 0x01010101; /* no byte is 0, as in unwritten memory */
 
 		memcpy(table + i, &word, sizeof(word));
 	}
@@ -385,7 +385,7 @@ static void broken(struct end *e, const struct ibv_wc *wc)
 		e->done++;
 }
 
-/* The other host, or a timer, has the next turn. */
+/* Sleeps until the other host or a timer causes a completion. */
 static void wait_for_event(void)
 {
 	struct ibv_cq *rung;
@@ -533,7 +533,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	traffic();
 	if (opt.endless) {
-		meet_part(fd); /* the peer's packets are received as long as it sends any */
+		meet_part(fd); /* this side receives as long as the peer sends packets */
 	} else {
 		meet_exchange(fd, &byte, &byte, 1); /* both have got all */
 		for (uint32_t i = 0; i < opt.qps; i++)

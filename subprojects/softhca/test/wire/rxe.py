@@ -26,7 +26,7 @@ import time
 import guest as guests
 import hosts
 
-GUARD_S = 7100  # these three are only against hanging
+GUARD_S = 7100  # these three only guard against hanging
 PAIR_GUARD_S = 600
 QUIET_LOOKS = 8
 TRIES = 10  # for a pair that fails because of a known defect of the kernel
@@ -139,7 +139,7 @@ class Software(hosts.Host):
 
 class Patience:
     """
-    A call returns None while packets move and the programs of a pair should be waited for, otherwise why not.
+    A call returns None while packets move and the test should wait for the programs of a pair, otherwise the reason to stop.
     A check that finds no traffic runs a command in the guest, so time in which the guest does not run does
     not count.
     """

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded into the programs of hosts.py, which it tells the TCP ports that they listen on. */
+/* Preloaded into the programs that hosts.py starts; reports the TCP ports on which they listen to
+ * hosts.py. */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdint.h>
@@ -22,10 +23,10 @@ int listen(int fd, int backlog)
 	if (r || !pipe || getsockname(fd, &at.any, &len))
 		return r;
 	if (at.any.sa_family == AF_INET || at.any.sa_family == AF_INET6) {
-		/* The port is at the same place in both. */
+		/* The port is at the same offset in both structures. */
 		uint16_t port = ntohs(at.v4.sin_port);
 
-		/* A program without this pipe is not one that hosts.py waits for. */
+		/* hosts.py does not wait for a program without this pipe. */
 		(void)!write(atoi(pipe), &port, sizeof(port));
 	}
 	return r;

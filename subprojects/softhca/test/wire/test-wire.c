@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two QPs and a channel between them that loses, doubles and reorders packets, in virtual time.
- * Every byte must arrive right, every message complete once and in order, and atomics be executed
- * once, even if the code is left in the middle of any operation, as by a kill.
+ * Every byte must arrive unchanged, every message must complete once and in order, and each atomic
+ * must be executed once, even if any operation is interrupted in the middle, as by a kill.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -463,7 +463,7 @@ static void post_one(const struct wire_attr *attr, struct plan p, bool lose)
 	nodes[0].posted = 1;
 }
 
-/* One message of node 0, until nothing happens any more. */
+/* Runs one message of node 0 until no event is left. */
 static void run_one(const struct wire_attr *attr, struct plan p, uint32_t receives)
 {
 	post_one(attr, p, false);
@@ -608,7 +608,7 @@ TEST(hostile)
 	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* once */
 	a = answer_to(read_of(0xffffe0, RKEY, 0, 2048));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_LAST && a->psn == 0xffffe1);
-	/* A repeated request that extends beyond the first has no answer. */
+	/* A repeated request that extends beyond the original one has no answer. */
 	CHECK(!answer_to(read_of(0xffffe1, RKEY, 0, 2048)));
 	a = answer_to(read_of(0xffffe1, RKEY, 1024, 1024));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && a->psn == 0xffffe1);
@@ -627,8 +627,8 @@ TEST(hostile)
 }
 
 /*
- * A repeated WRITE is acknowledged, but the READ after it is not: it has an answer of its own, and
- * rxe takes an ACK with a READ's PSN as the READ's end, without data.
+ * A repeated WRITE is acknowledged, but the READ after it is not. The READ has a response, and rxe
+ * would take an ACK with the READ's PSN for the end of the READ, without its data.
  */
 TEST(repeated_write)
 {
@@ -652,7 +652,8 @@ TEST(repeated_write)
 	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe2);
 }
 
-/* A dead process does not answer, and nothing fails; the next attempt may meet another process. */
+/* A dead process does not answer, and nothing fails; the next attempt may be received by another
+ * process. */
 TEST(dead_owner)
 {
 	struct wire_attr attr = attributes(1024);
@@ -672,7 +673,8 @@ TEST(dead_owner)
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && !nodes[1].refused);
 }
 
-/* If the owner of the send queue has died, its messages do not end, and nothing more is sent. */
+/* If the owner of the send queue has died, its messages do not complete, and nothing more is
+ * sent. */
 static void dead_requester(enum message_kind second)
 {
 	struct wire_attr attr = attributes(1024);
@@ -702,7 +704,7 @@ static void dead_requester(enum message_kind second)
 TEST_WITH(dead_writer, dead_requester, MSG_WRITE);
 TEST_WITH(dead_writer_of_nop, dead_requester, MSG_NOP);
 
-/* The payloads of a WRITE that are more, or less, than it has announced. */
+/* A WRITE whose payloads are longer, or shorter, than it has announced. */
 TEST(hostile_lengths)
 {
 	static const struct {

@@ -220,7 +220,7 @@ def fails_tool(host, peer, says, *program):
 
 
 def port_in_use(a, b):
-    """While another program has the port, a line says so; then everything works."""
+    """While another program has the port, a line says so; afterwards everything works."""
     script = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); " + \
              f"s.bind(('{a.address}', 4791)); print(flush=True); input()"
     other = subprocess.Popen([*a.prefix, sys.executable, "-c", script], stdin=subprocess.PIPE,
@@ -320,7 +320,7 @@ HALF_MET = "Failed to connect RDMA CM events"
 
 
 def meet(a, b, server, client):
-    """As hosts.pair(), by rdma_cm: no table shows that the server listens, so a refused client comes again."""
+    """As hosts.pair(), by rdma_cm: no table shows that the server listens, so a refused client is started again."""
     running, guard = a.start(*server), hosts.in_time()
     while True:
         program = b.start(*client)
@@ -372,8 +372,8 @@ def run_ucx():
             ucx(a, b, transports, options)
 
 
-# With -u 0 the HCA repeats without limit: a slow machine does not end the test. This does not hold for the pingpongs: their
-# client may have ended when the ACK of the last message is lost, and then the server must fail.
+# With -u 0 the HCA repeats without limit, so a slow machine does not fail the test. This does not hold for the
+# pingpongs: their client may have ended when the ACK of the last message is lost, and then the server must fail.
 LOSSY_TOOLS = """
 ib_write_bw -x 0 -u 0 -s 20000 -n {bulk}
 ib_send_bw -x 0 -u 0 -s 20000 -n {bulk} -q 2
