@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One request ring for all clients (delegrpc) against one for each (shmipc), in the same rounds. */
+/* Compares one request ring for all clients (delegrpc) with a ring for each client (shmipc), in the
+ * same rounds. */
 #include "rpcbench_layer.h"
 
 int main(int argc, char **argv)

@@ -5,7 +5,8 @@ faster. 1 to 46 clients make calls, once with only these connected, once with 46
 
     crossing.py BENCH [--check] [OPTION OF BENCH]...
 
-Windows of both run alternately, so each ratio is of a pair; --check runs two cells, for the tests.
+Windows of the two layers alternate, and each ratio is that of two neighbouring windows. --check measures fewer cases,
+as a test.
 """
 import json
 import subprocess
@@ -20,7 +21,7 @@ SECONDS = ".02" if check else "1"
 
 
 def run(counts):
-    """Returns the rows of shmipc, by depth and clients; for delegrpc itself the ratio is 1."""
+    """Returns the rows by depth, clients and layer. The ratio is that to delegrpc."""
     cmd = [bench, "--peer", "none", "--queue-depth", DEPTHS, "--seconds", SECONDS, "--json", "-",
            "--clients", ",".join(map(str, counts)), *args]
     done = subprocess.run(cmd, check=True, capture_output=True, text=True)

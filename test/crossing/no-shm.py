@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""no-shm.py PROGRAM...: each program ends with an error and one line that names /dev/shm, if that does not exist or cannot be written."""
+"""no-shm.py PROGRAM...: each program ends with an error and one line that names /dev/shm, if the directory does not
+exist or cannot be written."""
 import subprocess
 import sys
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The gateway of the examples destroys the endpoint of each peer that has gone. */
+/* The gateway of the examples destroys the endpoint of each peer that has ended. */
 #include "../../examples/gateway.h"
 #include "internal.h"
 #include "support/test.h"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""debugger.py GDB BUILD SOFTHCA-RUN OBJECTS: installs the commands for gdb, runs OBJECTS, and looks with the commands at
-the stopped process, then at a core of it. objects.c has the states that are expected here."""
+"""debugger.py GDB BUILD SOFTHCA-RUN OBJECTS: installs the commands for gdb, runs OBJECTS, and inspects the stopped
+process with these commands, then a core of it. The states that are expected here are made by objects.c."""
 import os
 import pathlib
 import re

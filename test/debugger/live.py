@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """live.py SHMLS SOFTHCA-RUN SOFTHCACTL OBJECTS HANGS.md: runs OBJECTS with threads that wait, and looks at the process from outside
-with shmls --live. Each kind of object is seen, with the numbers that the process itself counts, and under the names that
-HANGS.md has."""
+with shmls --live. Each kind of object must be shown, with the numbers that the process itself counts, and under the names that
+HANGS.md uses."""
 import json
 import os
 import pathlib
@@ -135,7 +135,7 @@ for bad, why in (pid, "no such process"), ("1x", "give the number"), ("-1", "not
     out, err = shmls("--live", bad, status=2 if bad == "-1" else 1)
     assert not out and err.count("\n") == 1 and why in err, (bad, err)
 if os.geteuid() == 0:
-    # A process with a capability less. Another user might not find the libraries of a private directory.
+    # Lacks a capability, as another user would. Another user might not be able to read the libraries in a private directory.
     other = subprocess.run(["setpriv", "--bounding-set", "-sys_ptrace", SHMLS, "--live", str(os.getpid())],
                            capture_output=True, text=True, timeout=240)
     assert other.returncode == 1 and "may not be read" in other.stderr, other

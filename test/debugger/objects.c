@@ -194,7 +194,8 @@ static void write_stats(const struct delegrpc_server *ds, const struct tent_requ
 	CHECK(!fflush(stdout));
 }
 
-/* Objects that have ended have no records, and those that have waited do not wait any more. */
+/* Ends some objects, which then must have no records, and some waits, which must not be shown any
+ * more. */
 static void end_some(const char *name)
 {
 	const struct flux_attr attr = {.nodes = 2};
@@ -224,7 +225,8 @@ static void start_waits(pthread_t *threads, const char *name, struct delegrpc_cl
 	static char memory[65536];
 	const struct tent_attr attr = {.rail_wait_ms = 1000000};
 
-	/* A process beside this one may read it. The kernel may lack Yama, or not restrict it. */
+	/* Permits any process to read this one. This fails, and is not needed, if the kernel lacks
+	 * Yama. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	open_tent(&attr, rail_ends, memory, sizeof(memory), &over_rail);
 	end_some(name);
@@ -233,7 +235,7 @@ static void start_waits(pthread_t *threads, const char *name, struct delegrpc_cl
 	CHECK_EQ(pthread_create(&threads[2], NULL, wait_flux, NULL), 0);
 }
 
-/* The threads end when what they wait for has gone. */
+/* Destroys the objects for which the threads wait, which ends the threads. */
 static void end_waits(pthread_t *threads, struct flux *f, struct delegrpc_server **ds)
 {
 	flux_leave(flux_get_node(f, 2));

@@ -77,7 +77,7 @@ def install(root):
 
 
 def tree(root):
-    """The source tree with `build` in it, which the commands of a document may write into."""
+    """A directory like the source tree, with links to its files and to `build`. Commands of a document may write into it."""
     root.mkdir()
     (root / "app.c").write_text((source / "test/layers/consumer/delegrpc.c").read_text())
     for entry in source.iterdir():

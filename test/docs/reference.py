@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The reference is complete: each function that a library exports has a page, and links lead somewhere.
+"""The reference is complete: each function that a library exports has a page, and no link is dead.
 
 	reference.py man SOURCE BUILD LAYER...    the pages of section 3, and what the generator refuses
 	reference.py site SOURCE BUILD LAYER...   the same as HTML, with the documents and the search index
@@ -84,7 +84,7 @@ EXPECTED = {
     "demo.h": ["demo.h \\- shows a header", ".SS Threads\nAny.", ".B demo_move()\nMoves a demo by n."],
 }
 ABSENT = {"demo_each": ["hot", "static", "fn(arg)"], "demo_open": [".SS struct demo\n"], "demo_move": ["SYNOPSIS\n.SH"]}
-# A change of the header that the generator refuses, and what it says.
+# A change of the header that the generator refuses, and its message.
 REFUSED = [
     ("/* Return the width, and the height. */\n", "", "demo_width() has no comment"),
     ("/* Return the width, and", "/* The width, and", "demo_width(const struct demo *d); says nothing of the values"),
@@ -98,7 +98,7 @@ errors = []
 
 
 def generate(program, out, tree, layers):
-    """Runs a generator. Returns what it says, "" on success."""
+    """Runs a generator. Returns its message, which is "" on success."""
     r = subprocess.run([sys.executable, "-B", source / f"docs/reference/{program}.py", out, f"{out}.d", tree, "1.2.3", *layers],
                        capture_output=True, text=True)
     return r.stderr.strip() if r.returncode else ""
@@ -131,7 +131,7 @@ def check_generator(tmp):
 
 
 def functions_of(layer):
-    """The public functions of a layer, without the help of the generator."""
+    """The public functions of a layer, found without the generator."""
     folder = source / ("subprojects/softhca" if layer == "softhca" else layer)
     inline = "".join(p.read_text() for p in (folder / "include").glob("*_inline.h"))
     headers = "".join(p.read_text() for p in (folder / "include").glob("*.h") if "_inline" not in p.name)

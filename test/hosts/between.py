@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """between.py HOSTS-DIR SOFTHCA-RUN GROUP PROGRAM...: the layers' programs between hosts, over UDP.
 
-Hosts are network namespaces; HOSTS-DIR has hosts.py. Status 77 where they cannot be made.
+Hosts are network namespaces; HOSTS-DIR contains hosts.py. The status is 77 if namespaces cannot be made.
 """
 import json
 import os
@@ -73,7 +73,7 @@ def prterun(*args):
 
 
 def verified(all_hosts, ranks, backend, launch, env={}):
-    """A job of benchkv, with every reply and every stored value right."""
+    """Runs a job of benchkv, and checks that every reply and every stored value is right."""
     path = os.path.join(all_hosts[0].tmp, backend)
     said = launch(all_hosts, ranks, env, PROGRAMS[0], backend, "--ops", "300", "--json", path).end()
     with open(path) as f:
@@ -103,7 +103,7 @@ def benchkv_prterun():
 
 
 def benchkv_srun():
-    """The same, by Slurm, whose nodes are the hosts."""
+    """The same jobs, started by Slurm, whose nodes are the hosts."""
     missing = slurm.missing()
     if missing:
         print(f"not installed: {missing}")

@@ -26,7 +26,7 @@ struct end {
 	struct mlx5dvl_mr mr, room; /* `room`: memory of the receives */
 	uint8_t *memory;
 	uint32_t srq_depth, recv_size;
-	struct mlx5dvl_error error; /* the first one that is no flush */
+	struct mlx5dvl_error error; /* the first error that is not a flush */
 	uint64_t errors, sent, received, bytes;
 	uint32_t imm; /* of the last message */
 	const uint8_t *expect; /* SENDs must have this content; NULL: not checked */
@@ -45,13 +45,13 @@ void end_open(struct end *e, const struct wish *w, uint32_t srq_depth, uint32_t 
 	uint32_t sq_depth, int qps);
 void end_close(struct end *e);
 
-/* The first n queue pairs of both. */
+/* Connects the first n queue pairs of a with those of b. */
 void ends_link(struct end *a, struct end *b, int n);
 
 /* Polls both CQs. Without refill, consumed receives are not posted again. */
 void end_poll(struct end *e, bool refill);
 
-/* Polls both until *count is n, up to ten seconds without any progress. */
+/* Polls both until *count is n. Ends the program after ten seconds without progress. */
 void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n);
 
 /* Waits for an error of a, and prints how long it took. */

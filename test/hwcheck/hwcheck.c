@@ -46,7 +46,7 @@ static void show_queues(const struct wish *w, int qps)
 		const struct mlx5dvl_qp *qp = a.qp[i];
 
 		if (qp->depth < 256)
-			broken("a send queue of %u blocks", qp->depth);
+			broken("the send queue has %u blocks, fewer than 256", qp->depth);
 		printf("QP %#x: %u blocks, register %p, BlueFlame %u bytes\n", qp->qpn, qp->depth,
 			(void *)qp->bf->reg, qp->bf->size);
 	}
@@ -112,7 +112,7 @@ static void fill(uint8_t *at, uint32_t len, uint32_t seed)
 }
 
 /*
- * Executes one request and checks that the payload is in its place, and that nothing else has
+ * Executes one request and checks that the payload is at its address, and that nothing else has
  * changed.
  */
 static void request(uint8_t opcode, uint32_t len, unsigned flags, uint32_t seed)
@@ -154,15 +154,15 @@ static void atomics(void)
 	mlx5dvl_ring(a.qp[0]);
 	ends_until(&a, &b, &a.sent, sent + 1);
 	if (*old != 41 || *word != 42)
-		broken("fetch and add: %llu and %llu", (unsigned long long)*old,
-			(unsigned long long)*word);
+		broken("fetch and add: returned %llu, not 41, and stored %llu, not 42",
+			(unsigned long long)*old, (unsigned long long)*word);
 	must("post", mlx5dvl_post_cmp_swap(a.qp[0], old, a.mr.lkey, (uintptr_t)word, b.mr.rkey, 42,
 			     7, MLX5DVL_SIGNALED, 0));
 	mlx5dvl_ring(a.qp[0]);
 	ends_until(&a, &b, &a.sent, sent + 2);
 	if (*old != 42 || *word != 7)
-		broken("compare and swap: %llu and %llu", (unsigned long long)*old,
-			(unsigned long long)*word);
+		broken("compare and swap: returned %llu, not 42, and stored %llu, not 7",
+			(unsigned long long)*old, (unsigned long long)*word);
 	puts("atomics: fetch and add, compare and swap");
 }
 
@@ -203,12 +203,12 @@ static void many(uint64_t n)
 		}
 		mlx5dvl_ring(a.qp[0]);
 		end_poll(&a, true);
-		/* At most as many as there are receives. */
+		/* At most as many requests are in flight as there are receives. */
 		ends_until(&a, &b, &b.received, before + (i > 512 ? i - 512 : 0));
 	}
 	ends_until(&a, &b, &b.received, before + n);
 	if (b.imm != (uint32_t)(n - 1))
-		broken("the last of %llu is number %u", (unsigned long long)n, b.imm);
+		broken("the last of %llu requests has immediate %u", (unsigned long long)n, b.imm);
 	printf("%llu requests, %llu NOPs at the queue's end\n", (unsigned long long)n,
 		(unsigned long long)mlx5dvl_sq_fillers(a.qp[0]));
 }
@@ -289,7 +289,7 @@ static void expect_depth(const struct wish *w)
 	uint64_t before;
 	double limit = now_s() + 5;
 
-	for (double rest = now_s() + 0.2; now_s() < rest;) /* messages in flight */
+	for (double rest = now_s() + 0.2; now_s() < rest;) /* messages may be in flight */
 		end_poll(&b, true);
 	mlx5dvl_srq_post_(b.srq);
 	end_poll(&a, true);
@@ -412,7 +412,8 @@ static _Noreturn void other_process(const struct wish *w, int fd, bool connects)
 		pause();
 }
 
-/* A peer in another process, which gets a signal (0: never connects) while it is written to. */
+/* Writes to a peer in another process. @sig: the peer gets this signal before that; 0: it never
+ * connects. */
 static void peer_with(const struct wish *w, int sig, const char *what)
 {
 	struct hello mine, theirs;
@@ -448,7 +449,8 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 			end_poll(&a, true);
 		printf("%-28s %s\n", what, a.sent ? "its device answers" : "no answer");
 		if (!a.sent)
-			broken("%s: a WRITE needs no process", what);
+			broken("%s: a WRITE was not executed, although that needs no process",
+				what);
 	} else {
 		ends_error(&a, NULL, what, -ETIMEDOUT);
 	}
@@ -460,7 +462,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 
 static void errors(const struct wish *w)
 {
-	/* Processes first: this one has not opened the device yet. */
+	/* The cases that fork come first: this process has not opened the device yet. */
 	peer_with(w, SIGKILL, "a peer that was killed");
 	peer_with(w, SIGSTOP, "a peer that is stopped");
 	peer_with(w, 0, "a peer that never connects");

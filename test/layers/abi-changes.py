@@ -2,8 +2,8 @@
 """Tests that abi.py distinguishes changes that break programs from others, and that --record does not replace
 the record of a release by an incompatible one.
 
-A small library takes the place of a layer. Its struct shmipc_stats is passed with its size, shmipc_set has its
-size in the first field; shmipc_box has none.
+A small library takes the place of a layer. Its struct shmipc_stats is passed with its size; shmipc_set has its size in
+the first field; shmipc_box is passed without a size.
 """
 import pathlib
 import subprocess

@@ -7,8 +7,8 @@ struct that a public header defines, including those of the inline functions.
 
 The record is test/layers/abi/LAYER.abi.xz, as abidw (abigail-tools) writes it; abidiff finds the
 differences. `--record` writes a new record. A change that breaks programs needs another so_version in
-meson.build, once per release. Without it the record is not written, unless --unreleased states that no release has
-this so_version.
+meson.build, once per release. Without a new so_version the record is not written, unless --unreleased states that no
+release has this so_version.
 
 A new function breaks no program. Nor does a new field at the end of a struct that is passed with
 its size: by a parameter `size_t size` right after the pointer, or by a first field `size_t size`.
@@ -60,7 +60,7 @@ class Library:
         return {name for pattern in SIZED for name in pattern.findall(text)}
 
     def structs(self, tree):
-        """Each sized struct of a dump, by its name: every place that defines it."""
+        """The definitions of each sized struct of a dump, by its name."""
         sized = self.sized()
         for struct in tree.iter("class-decl"):
             if struct.get("name") in sized and struct.get("size-in-bits"):
@@ -82,7 +82,7 @@ class Library:
     def differences(self, *options, new=None):
         """Returns abidiff's differences between the record and the dump, or nothing."""
         r = subprocess.run(["abidiff", *options, self.old, new or self.new], capture_output=True, text=True)
-        if r.returncode & 3:  # an error of abidiff itself
+        if r.returncode & 3:  # abidiff itself has failed
             sys.exit(f"abidiff {self.layer}: {r.stdout}{r.stderr}")
         return r.stdout if r.returncode else ""
 

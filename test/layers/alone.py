@@ -4,7 +4,7 @@ only libc are built without any header of RDMA, PMIx, hwloc or JSON.
 
     alone.py [--all] SOURCE LAYER...
 
-Without --all, only the last layer, and the last that needs no RDMA, are built alone.
+Without --all, only the last layer and the last one that needs no RDMA are built alone.
 """
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ from layers import HEADER_ONLY, LAYERS, PROGRAMS, QUICK, fail, run
 
 args = [a for a in sys.argv[1:] if a != "--all"]
 source = pathlib.Path(args[0]).resolve()
-names = [n for n in args[1:] if n not in HEADER_ONLY]  # which have no target of their own
+names = [n for n in args[1:] if n not in HEADER_ONLY]  # those have no target of their own
 everything = {**LAYERS, **PROGRAMS}
 
 
@@ -41,7 +41,7 @@ def built(out):
 def without_packages(tmp, layers):
     """Builds without the packages: the search path of pkg-config is empty."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp, "HOME": tmp}
-    if shutil.which("ccache"):  # which finds its files by $HOME
+    if shutil.which("ccache"):  # ccache finds its files by $HOME
         env["CCACHE_DIR"] = run("ccache", "--get-config", "cache_dir").strip()
     out = pathlib.Path(tmp) / "bare"
     run("meson", "setup", out, source, "-Dlayers=" + ",".join(layers), "-Dtests=disabled", *QUICK, env=env)
@@ -53,7 +53,7 @@ def without_packages(tmp, layers):
 
 
 def alone(tmp, layer):
-    """Configures with tests and benches, which may need more than the layer itself, in their long form."""
+    """Configures with all tests (soak) and benches, which may need more than the layer itself."""
     out = pathlib.Path(os.path.realpath(tmp)) / layer
     run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
         "-Dsoak=true", "-Dpeers=disabled", "-Ducx=disabled")

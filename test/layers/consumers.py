@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Installs to a directory of its own and builds a user of each layer with pkg-config,
-shared and static, from C and from C++, and runs it; and C++17 programs by g++ and clang++ that
-include all public headers, in two units, which have to agree."""
+"""Installs to a directory of its own. With pkg-config, builds and runs a user of each layer, shared and static, from C
+and from C++. Then builds C++17 programs with g++ and clang++ whose two units both include all public headers, and must
+fit together."""
 import os
 import pathlib
 import subprocess
@@ -24,7 +24,7 @@ def run(*cmd, env=None):
 
 
 def use_all(tmp, pkg_config, layers, env):
-    """Builds a program that uses all layers as a user of C++17 would who permits no warning."""
+    """Builds a program that uses all layers in C++17, without a warning."""
     flags = run(*pkg_config, "--cflags", "--libs", *layers, env=env)
     text = "".join(f"#include <{header}>\n" for layer in layers for header in HEADERS[layer])
     (tmp / "one.cpp").write_text(text + "int two();\nint main() { return two(); }\n")

@@ -33,8 +33,8 @@ FLOORS = {
     "softhca": ["subprojects/softhca/src"],  # its own test `floors` checks the directories below
 }
 
-# Calls that go to another file than the one that defines the name, and why. At most three rows
-# here and in STAY together.
+# Calls that in fact go to another file than the one that defines the name, with the reason. SEAMS and STAY together
+# have at most three rows.
 SEAMS = {
     ("subprojects/softhca/src", "libc"):
         "the shim defines functions of libc for the program; the files below it mean libc's",
@@ -42,7 +42,7 @@ SEAMS = {
         "the fabric calls its members by a table, which each program fills for itself",
 }
 
-# Circles that stay, and why: (directory, files): reason.
+# Circles that are accepted: (directory, files): reason.
 STAY = {
     ("subprojects/softhca/src", "chaos copy datagram fault_hit late qp requester responder tap wired "
                                 "wired_datagram wired_requester wired_responder"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Checks that no file of tent depends on the kind of transport, and no file of benchkv on the backend of a job. A list
-and the file of each kind beside it are excepted.
+"""Checks that no file of tent depends on the kind of transport, and no file of benchkv on the backend of a job. The
+list of the kinds, and the file of each kind beside the list, are excepted.
 
     kinds.py transports|backends SOURCE
 
@@ -13,8 +13,9 @@ import sys
 from layers import code, fail
 
 STUB_LINES = 60  # of code, at most
-# The list of the kinds, a row of it, the pattern of a kind's file, the least numbers of kinds and of other files, the
-# patterns of a question which kind it is, with the names of the kinds at %s, and lines that must be found.
+# The file with the list of the kinds, the pattern of a row of the list, the name of a kind's file, the least numbers of
+# kinds and of other files, the patterns of code that depends on a kind (%s: the names of the kinds), and lines in which
+# they must match.
 CHECKS = {
     "transports": ("tent/src/transports.c", r"^\s*X\((\w+)\)", "tent/src/%s.c", (3, 50), r"""
         \b(?:%s)_transport\b                    # a transport by its name

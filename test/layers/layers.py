@@ -73,7 +73,7 @@ def includes(layer):
 
 
 def run(*command, **more):
-    """Returns what a command prints. It must succeed."""
+    """Returns what a command prints. The command must succeed."""
     r = subprocess.run([str(c) for c in command], capture_output=True, text=True, **more)
     if r.returncode:
         raise SystemExit(f"{r.stdout}{r.stderr}failed: {' '.join(map(str, command))}")

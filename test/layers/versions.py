@@ -3,8 +3,8 @@
 
 Files and programs that name the project's version must name the one of meson.build.
 
-Each magic and version of a wire, region or file format stands in FORMATS, with the test in which a peer, region or file of
-the version before, and of the next one, is refused, and with the mutants of the check. A constant without an entry is an
+Each magic and version of a wire, region or file format stands in FORMATS, with the test in which a peer, region or file
+of the previous and of the next version is refused, and with the mutants of the check. A constant without an entry is an
 error, as is an entry whose constant, test or mutants are gone.
 
     versions.py SOURCE [BUILD]
@@ -16,7 +16,7 @@ import sys
 
 from layers import code, fail, tracked
 
-# (file, constant): (a test with words that stand in it; mutants as FILE:NAME of test/mutants)
+# (file, constant): (a test, words that stand in it, mutants as FILE:NAME of test/mutants)
 FORMATS = {
     # The names of endpoints, exchanged before they are connected: -EPROTONOSUPPORT.
     ("copyrpc/src/blob.h", "BLOB_VERSION"): ("copyrpc/test/test-rules.c", "version <= BLOB_VERSION + 1", "copyrpc:blob-version"),
@@ -31,7 +31,7 @@ FORMATS = {
         "copyrpc/test/test-bulk.c", "desc[28] = (uint8_t)(desc[28] + by);", "copyrpc:bulk-import-version"),
     ("copyrpc/bench/copyrpc-bench.c", "HELLO_VERSION"): (
         "copyrpc/bench/errors.py", "for version in 1, 3:", "copyrpc:bench-stranger copyrpc:bench-version"),
-    # Regions: -EPROTO of connect and look; shmls says both versions.
+    # Regions: connect and look return -EPROTO; shmls prints both versions.
     ("delegrpc/include/delegrpc_inline.h", "DELEGRPC_VERSION"): (
         "shmls/test/shmls.py", "for version in ours - 1, ours + 1:",
         "delegrpc:region-version delegrpc:look-version shmls:region-foreign"),
@@ -59,7 +59,7 @@ FORMATS = {
         "rdmabench/test/search.py", "for version in 6, 8:", "rdmabench:search-version"),
     # Sent by rdma_cm after both sides have compared WIRE_VERSION.
     ("rdmabench/src/cm.c", "MAGIC"): ("rdmabench/test/engine.py", "def rdma_cm(", ""),
-    # The description of a segment comes first; a new version of the others gives it a new one, too.
+    # Peers read the description of a segment first. A new version of the other formats also raises its version.
     ("tent/src/desc.h", "DESC_VERSION"): ("tent/test/test-segment.c", '"\\"tent\\":5", -EPROTONOSUPPORT', "tent:segment-version"),
     ("tent/src/ctl.h", "CTL_MAGIC"): ("tent/test/test-strangers.c", "CTL_MAGIC - (1u << 24)", "tent:ctl-magic"),
     ("tent/src/tcplink.h", "TCP_MAGIC"): (

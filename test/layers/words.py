@@ -44,7 +44,8 @@ def terms(text):
 
 
 def exists(document, name):
-    """Returns true if the name exists below the root, the document's directory, or a directory of sources beside the document. The suffix of a module may be missing."""
+    """Returns true if the name exists relative to the root, the document's directory, or a directory of sources beside
+    the document. The suffix of a module may be missing."""
     base = document.parent.relative_to(source)
     name = name.rstrip("/")
     places = [pathlib.PurePath(), pathlib.PurePath("base/include"), base, *(base / d for d in ("src", "include", "test", "bench", "sim", "man", "tools", "examples"))]
@@ -52,7 +53,7 @@ def exists(document, name):
         path = os.path.normpath(place / name)
         if path in here or path in directories or any(path + s in here for s in (".c", ".h")):
             return True
-    # A name without a directory may be of any file; in a document of the whole tree a path may be of any layer.
+    # A name without a directory may name any file; in a document of the whole tree a path may be relative to any layer.
     return ("/" not in name or base.name in ("", "docs")) and any(f.endswith("/" + name) for f in here | directories)
 
 
@@ -102,7 +103,7 @@ for rows in walks():
     bad += check_walk(rows)
 if len(walks()) < WALKS:
     bad.append(f"docs/architecture.md has {len(walks())} walks, fewer than {WALKS}")
-# After an arm that failed no event comes: a program that treats its error as work never sleeps.
+# After a failed arm no event comes. An example that treats the failure as work to poll for would never sleep.
 for f in sorted(f for f in here if f.endswith((".h", ".c", ".md", ".7"))):
     if re.search(r"_arm\([^()]*\) \? 0 : \\?-1", (source / f).read_text()):
         bad.append(f"{f}: an example that takes a failed arm for something to poll")

@@ -36,7 +36,7 @@ import sys
 import tempfile
 import time
 
-LIMIT_BASE, LIMIT_TIMES = 15, 6  # seconds, and times what the test took without a mutant
+LIMIT_BASE, LIMIT_TIMES = 15, 6  # seconds, and a factor of the test's time without a mutant
 KEYS = ["mutant", "why", "file", "from", "to", "test"]
 
 
@@ -59,7 +59,7 @@ def records(path):
 
 
 def misfit(source, m):
-    """Returns why a mutant cannot be made of this tree, or None."""
+    """Returns the reason why a mutant cannot be applied to this tree, or None."""
     path = source / m["file"]
     if not path.is_file():
         return f"no file {m['file']}"
@@ -149,7 +149,7 @@ class Copy:
         return red
 
     def verdict(self, m):
-        """Returns `killed`, `killed by the time limit`, or the reason why the mutant is not."""
+        """Returns `killed`, `killed by the time limit`, or the reason why the mutant is not killed."""
         names = m["test"].split()
         path = self.tree / m["file"]
         whole = path.read_text()

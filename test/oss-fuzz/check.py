@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs build.sh, and checks that each fuzzer of the tree is there with the inputs that are kept for it.
+"""Runs build.sh, and checks that it has built each fuzzer of the tree, with the inputs that are kept for the fuzzer.
 
     check.py ROOT              with a compiler that writes empty files
     check.py ROOT --compile    with clang and the address sanitizer; runs each program with its inputs

@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Builds the Debian packages in a clean chroot that has only their build dependencies, twice, at other places, times, time
-# zones, locales and umasks: both have the same bits. lintian must find neither an error nor a warning. Then installs the
-# packages in another chroot that has only what they depend on, builds a user of each layer by pkg-config, runs the programs
-# over the software HCA, runs mlx5rpc-hw-check, and purges them: no file is left. In a third one softhca is the only package
-# that is installed. In a fourth one the packages are built for arm64.
+# Builds the Debian packages twice, in a clean chroot that has only their build dependencies, with different
+# directories, times, time zones, locales and umasks. Both builds must have the same bits. lintian must find neither an
+# error nor a warning. Then installs the packages in another chroot that has only what they depend on, builds a user of
+# each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and purges the packages: no
+# file may be left. In a third one softhca is the only package that is installed. In a fourth one the packages are built
+# for arm64.
 #
 #	debian.sh SOURCE
 #
 # Needs root (chroot), a Debian mirror, and 6 GB of memory. The chroots are on a tmpfs, because dpkg
-# waits for the disk after each file; the tmpfs ends with this script.
+# waits for the disk after each file; the tmpfs disappears when this script ends.
 set -euo pipefail
 [ "${2:-}" = inside ] || exec unshare --mount "$0" "$1" inside
 source=$(realpath "$1")
@@ -90,7 +91,7 @@ differ() {
 	return 1
 }
 
-# Builds for arm64 by Debian's cross compiler. The libraries of others come from the mirror's arm64.
+# Builds for arm64 by Debian's cross compiler. Libraries of other packages come from the arm64 part of the mirror.
 cross() {
 	local root=$work/cross
 	in_chroot "$root" dpkg --add-architecture arm64
@@ -147,12 +148,12 @@ with shmipc.Server(\"package\") as server, shmipc.Client(\"package\") as client:
 		cd /tmp
 		mlx5rpc-hw-check --softhca --quick --report /tmp/report'
 	grep -q '^benchkv *ok' "$root/tmp/report"
-	# With everything that came with them, also what others recommend.
+	# Also purges all packages that were installed with them, including those that others recommend.
 	in_chroot "$root" sh -c "apt-get purge $quiet --autoremove -o APT::AutoRemove::RecommendsImportant=false \
 		-o APT::AutoRemove::SuggestsImportant=false \
 		\$(for deb in /debs/*.deb; do dpkg-deb -f \$deb Package; done)" >>"$work/log" 2>&1
 	files_of "$root" >"$work/after"
-	# adduser, which a package of Debian calls, leaves two.
+	# adduser, which a package of Debian calls, leaves two files.
 	if comm -13 "$work/before" "$work/after" | grep -vx './etc/gshadow-\|./run/adduser'; then
 		echo "debian: these files are left after the purge"
 		return 1

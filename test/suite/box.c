@@ -75,7 +75,8 @@ static void reap(void)
 		;
 }
 
-// The fabric of a killed program is removed by the next search for fabrics, by $BOX_CLEANER.
+// The fabric of a killed program is removed by the next search for fabrics, which $BOX_CLEANER
+// makes.
 static bool shm_is_clean(void)
 {
 	const char *cleaner = getenv("BOX_CLEANER");
@@ -134,7 +135,7 @@ int main(int argc, char **argv)
 	if (own)
 		enter();
 	int status = run(argv + 2 - own);
-	// A failed test may have left anything, so it does not wait until that is gone.
+	// A failed test may have left anything, so this does not wait for the removal of its files.
 	bool clean = !own || status || shm_is_clean();
 
 	print_time();

@@ -89,8 +89,8 @@ def compile_it(build, soak):
         setup = ["meson", "configure", str(build.dir)] + [o for o in options if o.startswith("-D")]
     else:
         setup = ["meson", "setup", str(build.dir)] + options
-    # With the priority of the tests that run meanwhile: with a lower one the last build came so late that its tests ran
-    # alone, on half of the cores.
+    # Compiles with the same priority as the tests that run meanwhile. With a lower priority the last build ended so
+    # late that its tests ran alone, on half of the cores.
     ninja = ["ninja", "-C", str(build.dir), "--quiet", "-j", str(os.cpu_count())]
     for name, command in {"setup": lambda: setup, "compile": lambda: ninja + targets(build, soak)}.items():
         if not step(build, name, command(), log):
@@ -101,7 +101,8 @@ def compile_it(build, soak):
 
 
 def targets(build, soak):
-    """The plain build has everything. The others have only what their tests need: all would double the time."""
+    """The plain build has everything. The others have only what their tests need: building everything would double the
+    time."""
     if build.name == "test" or soak:
         return [] if build.name == "test" else ["meson-test-prereq"]
     files = {t["id"]: t["filename"] for t in introspect(build, "targets")}
@@ -126,7 +127,8 @@ def tests_of(build, soak):
 
 
 def without_left_out(build, rows):
-    """Returns the tests but those that left-out.txt leaves to the other builds. A pattern there that fits none is an error."""
+    """Returns the tests, except those that left-out.txt leaves to the other builds. A pattern in left-out.txt that fits
+    no test is an error."""
     out = set()
     for line in (TOP / "test/suite/left-out.txt").read_text().splitlines():
         builds, _, patterns = line.partition(":")
@@ -309,7 +311,7 @@ def run_all(box, part):
     threads, good, before = [], True, shared_files(box)
     if part:
         for b in BUILDS:
-            # The first build has what the packages need.
+            # The first build contains what the tests of packages need.
             b.suites = b.suites + (["package"] if b.name == "test" else [])
             compile_it(b, True)
         mine = share(BUILDS, *part)

@@ -42,7 +42,8 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* Counts the timers of this process that have expired and were not set again since, or @run. */
+/* Counts the timers of this process that have expired and were not set again since then; with @run,
+ * also those that run. */
 static inline int fdtest_count_timers(bool run)
 {
 	char path[64], line[256];
@@ -72,8 +73,8 @@ static inline int fdtest_timers(void)
 }
 
 /*
- * Returns true if nobody has woken the sleeper. Its descriptor is readable nevertheless if this
- * process was not scheduled until a timer expired.
+ * Returns true if no peer has woken the sleeper: its descriptor is not readable, or only because a
+ * timer expired while this process was not scheduled.
  */
 static inline bool fdtest_sleeps(int fd)
 {

@@ -19,7 +19,7 @@ static inline size_t input_left(const struct input *in)
 	return (size_t)(in->end - in->at);
 }
 
-/* The next bytes as a little-endian number; bytes behind the end are 0. */
+/* The next bytes as a little-endian number; bytes after the end are 0. */
 static inline uint64_t take(struct input *in, int bytes)
 {
 	uint64_t v = 0;

@@ -133,7 +133,8 @@ static inline void grouptest_as_member(void *arg)
 	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), -EACCES);
 }
 
-/* Not the owner, and no member. Root is neither, although it may open every file. */
+/* The user is neither the owner nor a member of the group, which holds for root, too, although root
+ * may open every file. */
 static inline void grouptest_as_stranger(void *arg)
 {
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
@@ -175,7 +176,8 @@ static inline void grouptest_come(void *arg)
 	RPC(client_disconnect)(c);
 }
 
-/* The events of a client have the ids of its process, not those of the server or of the region. */
+/* The events of a client contain the uid and gid of its process, not those of the server or of the
+ * region. */
 TEST(events_name_the_user)
 {
 	static const struct users_who *const who[] = {&grouptest_member, &grouptest_owner};
@@ -332,7 +334,7 @@ static inline void grouptest_start(struct grouptest_child *k, const struct users
 	CHECK_EQ(read(k->up[0], &ready, 1), 1);
 }
 
-/* Tells the other process to go on, and waits until it says so, too. */
+/* Tells the other process to continue, and waits until it tells this process the same. */
 static inline void grouptest_swap(int to, int from)
 {
 	char byte;
@@ -368,7 +370,8 @@ static inline void grouptest_serve_group(void *arg)
 	grouptest_step(arg);
 }
 
-/* Opens the region's file. When the test continues it, locks every byte of the file. */
+/* Opens the region's file. When the test lets the child continue, it locks every byte of the
+ * file. */
 static inline void grouptest_hold_locks(void *arg)
 {
 	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -33,7 +33,8 @@ static inline void *interrupt_thread(void *arg)
 }
 
 /*
- * Calls wait(object) in another thread, sends it signals until it returns, and returns its result.
+ * Calls @wait in another thread, sends that thread signals until the call returns, and returns its
+ * result.
  */
 static inline int interrupt_wait(int (*wait)(void *object), void *object)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc's and shmipc's functions that read a region from outside, without connecting. A
- * program includes the layer's test/rpc.h before, and defines look_attr.
+ * program first includes the layer's test/rpc.h, and defines look_attr.
  */
 #ifndef SUPPORT_LOOKTEST_H
 #define SUPPORT_LOOKTEST_H
@@ -46,9 +46,8 @@ static inline void looktest_forged(void (*check)(const struct RPC(look_region) *
 }
 
 /*
- * Overwrites a few words in the first bytes of the file with random ones, again and again. Reads
- * the region each time, checks what was read, also by check() if that is not NULL, and then
- * restores the words.
+ * Repeatedly overwrites a few words in the first bytes of the file with random ones, reads the
+ * region, checks the result (also by @check if that is not NULL), and restores the words.
  */
 static inline void looktest_forge(size_t bytes, void (*check)(const struct RPC(look_region) *))
 {
@@ -101,7 +100,8 @@ static inline void looktest_refused(int err)
 	CHECK_EQ(RPC(remove_dead)(test_name), err);
 }
 
-/* Other files have the name of a region: look and remove return an error, and leave them. */
+/* If another kind of file has the name of a region, look and remove return an error and leave the
+ * file. */
 TEST(foreign_files_stay)
 {
 	static const char text[] =
@@ -116,7 +116,7 @@ TEST(foreign_files_stay)
 	close(fd);
 	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);
 	looktest_refused(-ENOENT);
-	/* It has no writer: an open for reading could block. */
+	/* The FIFO has no writer: opening it for reading could block. */
 	CHECK_EQ(mkfifo(test_file(RPC_PREFIX), 0600), 0);
 	looktest_refused(-EACCES);
 	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);

@@ -185,7 +185,7 @@ TEST(refusal_ends)
 	reachtest_goes_on(s, c);
 }
 
-/* A full queue is no refusal, and neither is a name that is missing in the client's namespace. */
+/* A full queue is not a refusal, nor is a name that does not exist in the client's namespace. */
 TEST(these_are_no_refusals)
 {
 	static const int errors[] = {EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE, EPROTOTYPE};
@@ -255,9 +255,9 @@ static inline void reachtest_without_descriptors(void *arg)
 TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descriptors, NULL);
 
 /*
- * Another client takes the server's sleep word, and cannot wake the server, puts the word back and
- * leaves, or dies. A client that saw the server awake meanwhile checks again while it waits, in
- * each of three ways: wait, arm and poll.
+ * Another client takes the server's sleep word, but cannot wake the server; it puts the word back
+ * and leaves, or it dies. A client that saw the server awake in the meantime must check again while
+ * it waits, by wait, by arm and by poll.
  */
 static inline void reachtest_mended(uint32_t left)
 {
@@ -321,7 +321,7 @@ static inline void reachtest_enter(const struct reachtest_sandbox *box)
 	CHECK_EQ(write(box->up, "x", 1), 1);
 	CHECK_EQ(read(box->down, &go, 1), 1);
 	if (!box->enter()) {
-		printf("  not here: %s\n", box->name);
+		printf("  not possible here: %s\n", box->name);
 		fflush(stdout);
 		_exit(0);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc and shmipc: clients that wait for a server, and that outlive one. A program
- * includes the layer's test/rpc.h before.
+ * first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCAGAIN_H
 #define SUPPORT_RPCAGAIN_H
@@ -76,7 +76,7 @@ static inline void again_not_in_child(void *arg)
 	RPC(client_disconnect)((struct rpc_client *)arg);
 }
 
-/* The object, its descriptor and its sizes stay; each token comes back once. */
+/* The client's object, descriptor and sizes stay the same; each token comes back once. */
 TEST(client_outlives_its_servers)
 {
 	struct rpc_server *s = again_server(2, 8);
@@ -137,7 +137,7 @@ TEST(client_outlives_its_servers)
 	RPC(server_destroy)(s);
 }
 
-/* A client that has given its place back does not give it back again. */
+/* A client that has given its place back does not give it back a second time. */
 TEST(failed_reconnect_disturbs_nobody)
 {
 	struct again_tokens t = {0};

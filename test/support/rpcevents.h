@@ -118,7 +118,8 @@ static inline void events_answer(void *arg, const struct RPC(req) * req, const v
 	CHECK_EQ(RPC(server_reply)((struct rpc_server *)arg, req->client, req->id, payload, 8), 0);
 }
 
-/* Serve passes no request of a client before its events, however late these are taken. */
+/* Serve does not pass on requests of a client before the client's events are taken, however late
+ * that is. */
 TEST(events_come_before_what_is_served)
 {
 	SERVER *s = events_server(2);
@@ -234,7 +235,7 @@ TEST(events_end_sleeps)
 	CHECK_EQ(RPC(server_arm)(s), 0);
 	test_kill(pid);
 	do
-		CHECK(fdtest_readable_within(fd, 20000)); /* nobody wakes the server */
+		CHECK(fdtest_readable_within(fd, 20000)); /* no client wakes the server */
 	while (!RPC(server_arm)(s));
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 	pid = events_victim(0);
@@ -284,15 +285,16 @@ TEST(events_of_many)
 /* ---- hostile introductions ---- */
 
 /*
- * A client is not believed what it says of itself: it is known only if it holds the lock of its
- * index. No lie leaves a descriptor open, and none keeps the honest client from being known.
+ * The server does not trust the introduction of a client: a client is known only if it holds the
+ * lock of its index. A false introduction leaves no descriptor open, and does not keep an honest
+ * client from being known.
  */
 TEST(events_believe_no_client)
 {
 	SERVER *s = events_server(3);
 	CLIENT *own = events_client();
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), open_before;
-	const uint32_t beyond = 1u << 28; /* its memory would be beyond any heap */
+	const uint32_t beyond = 1u << 28; /* an index whose memory would be beyond any heap */
 	struct rpc_client *c;
 	struct rpc_map m;
 	uint64_t cookie;
@@ -304,7 +306,8 @@ TEST(events_believe_no_client)
 	open_before = fdtest_open();
 	cookie = m.door->cookie;
 	for (int round = 0; round < 2; round++) {
-		/* A client that is not heard, or is. */
+		/* First a client whose introduction is ignored, then one whose introduction is
+		 * accepted. */
 		m.door->cookie = round ? cookie : cookie ^ 1;
 		pid = events_victim(0);
 		m.door->cookie = cookie;
@@ -321,7 +324,7 @@ TEST(events_believe_no_client)
 		events_next(s, RPC_EVENT(DIED), 1, round ? pid : 0);
 		CHECK_EQ(fdtest_open(), open_before);
 	}
-	/* The holder of a lock is known, whatever others say later. */
+	/* The holder of a lock stays known, whatever others send later. */
 	c = events_client();
 	intro_send(m.door, RPC(client_index)(c), m.region.fd, 1, 16, 0);
 	events_next(s, RPC_EVENT(CAME), 1, getpid());
@@ -331,7 +334,8 @@ TEST(events_believe_no_client)
 	close(null);
 }
 
-/* A claim to an index that nobody has is not kept for the next client in it. */
+/* An introduction for an index that no client has is not kept for the next client with that
+ * index. */
 TEST(events_believe_no_early_claim)
 {
 	SERVER *s = events_server(2);
@@ -345,7 +349,7 @@ TEST(events_believe_no_early_claim)
 	RPC(client_disconnect)(first);
 	intro_send(m.door, 1, m.region.fd, 1, 16, 0);
 	events_next(s, RPC_EVENT(LEFT), 0, getpid()); /* takes the introduction as well */
-	m.door->cookie ^= 1; /* the next clients are not heard */
+	m.door->cookie ^= 1; /* the next clients' introductions are ignored */
 	for (uint32_t i = 0; i < 2; i++) {
 		c[i] = events_client();
 		events_next(s, RPC_EVENT(CAME), i, 0);
@@ -370,7 +374,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 	return n;
 }
 
-/* Begins to connect in a child, which dies in it or stays until it is killed. */
+/* Connects in a child, which dies during that, or stays until it is killed. */
 static inline pid_t events_comer(bool dies)
 {
 	const struct rpc_attr patient = {.size = sizeof(patient), .connect_ms = 60000};
@@ -397,7 +401,7 @@ TEST(events_forget_who_died_early)
 	CHECK_EQ(shm_locked(&m.region, 1), 1); /* by the introduction, until it is received */
 	while (shm_locked(&m.region, 1))
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
-	m.door->cookie ^= 1; /* the next client is not heard */
+	m.door->cookie ^= 1; /* the next client's introduction is ignored */
 	pid = events_comer(false);
 	events_next(s, RPC_EVENT(CAME), 0, 0);
 	test_kill(pid);
@@ -406,8 +410,8 @@ TEST(events_forget_who_died_early)
 }
 
 /*
- * A client that dies before it wakes a server that sleeps does not keep its place from others, also
- * if it has taken the server's word.
+ * If a client dies before it wakes a sleeping server, others can get its place, even if the client
+ * has taken the server's sleep word.
  */
 static inline void events_next_comer(bool took)
 {
@@ -425,7 +429,7 @@ static inline void events_next_comer(bool took)
 	shm_close(&m.region);
 	CHECK(!fdtest_readable(fd));
 	pid = events_comer(false);
-	CHECK(fdtest_readable_within(fd, 20000)); /* to arm again would take introductions */
+	CHECK(fdtest_readable_within(fd, 20000)); /* another arm would receive introductions */
 	while (e.kind == EVENTS_NONE) {
 		while (!RPC(server_arm)(s))
 			CHECK(fdtest_readable_within(fd, 20000));
@@ -458,7 +462,8 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 	return n;
 }
 
-/* A client that comes after the server has taken introductions, and is seen at once, is known. */
+/* A client that connects after the server has received introductions, and is noticed immediately,
+ * is known. */
 TEST(events_know_who_comes_meanwhile)
 {
 	SERVER *s = events_server(2);
@@ -479,7 +484,7 @@ TEST(events_know_who_comes_meanwhile)
 	}
 }
 
-/* A client's death is reported once, although others come before the event is taken. */
+/* A client's death is reported once, even if others connect before the event is taken. */
 TEST(events_of_the_dead_once)
 {
 	SERVER *s = events_server(2);
@@ -539,7 +544,7 @@ static inline void events_nothing(void *arg)
 {
 }
 
-/* A server that cannot be created for lack of a socket leaves nothing behind that a fork looks at. */
+/* A server that cannot be created for lack of a socket leaves no memory that a later fork uses. */
 static inline void events_no_door(void *arg)
 {
 	const struct rpc_attr attr = {.size = sizeof(attr), .max_clients = 1, .events = 1};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Test cases, shared by delegrpc and shmipc, for servers and clients that sleep on descriptors:
- * which events make the descriptors readable, and which do not. A program includes the layer's
- * test/rpc.h and this header, and defines map_region().
+ * which events make the descriptors readable, and which do not. A program first includes the
+ * layer's test/rpc.h, and defines map_region().
  */
 #ifndef SUPPORT_RPCFD_H
 #define SUPPORT_RPCFD_H

@@ -2,8 +2,8 @@
 /*
  * Names of the layer under test, for cases that delegrpc and shmipc share. The test/rpc.h of a
  * layer includes the layer's header, defines RPC_LAYER and includes this one: RPC(client_poll) is
- * delegrpc_client_poll() if RPC_LAYER is delegrpc. After that it defines two functions that each
- * layer has in its own form: rpc_recv(s, &r) receives a request and returns 1, or returns 0;
+ * delegrpc_client_poll() if RPC_LAYER is delegrpc. Then test/rpc.h defines two functions, which
+ * differ between the layers: rpc_recv(s, &r) receives a request and returns 1, or returns 0;
  * rpc_taken(s) lets the requests that were received be overwritten.
  */
 #ifndef SUPPORT_RPCLAYER_H
@@ -27,7 +27,8 @@ struct rpc_req {
 	const void *payload; /* valid until the next rpc_recv() or rpc_taken() */
 };
 
-/* SERVER *s = ...; CLIENT *c = ...; ends both where their block ends. */
+/* SERVER *s = ...; CLIENT *c = ...; declares objects that are destroyed at the end of their
+ * block. */
 static inline void rpc_server_end(struct rpc_server **s)
 {
 	RPC(server_destroy)(*s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc and shmipc: each response arrives with its sender's length, and so does each
- * request. A program includes the layer's test/rpc.h before, and defines length_attr() and
+ * request. A program first includes the layer's test/rpc.h, and defines length_attr() and
  * answer_all().
  */
 #ifndef SUPPORT_RPCLENGTH_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Counts the tests of locks when many clients of delegrpc or shmipc connect.
- * A program includes the layer's test/rpc.h before.
+ * A program first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCLOOKS_H
 #define SUPPORT_RPCLOOKS_H

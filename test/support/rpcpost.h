@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: one-way messages. A program includes the layer's test/rpc.h before,
+ * Cases of delegrpc and shmipc: one-way messages. A program first includes the layer's test/rpc.h,
  * and defines post_attr().
  */
 #ifndef SUPPORT_RPCPOST_H
@@ -175,7 +175,7 @@ TEST(one_way_messages_keep_the_order)
 	}
 }
 
-/* Posts count against the depth until they are consumed; the room can be waited for. */
+/* Posts count against the depth until they are consumed; a client can wait for the room. */
 TEST(posts_wait_for_room)
 {
 	AT_END(post_end) struct post_pair p;
@@ -191,7 +191,7 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(RPC(client_wait)(p.c, 0), 0);
 		CHECK_EQ(post_receive(&p, 64), 7);
 		CHECK_EQ(RPC(client_wait)(p.c, UINT64_MAX), 1);
-		CHECK_EQ(RPC(client_wait)(p.c, 0), 0); /* it has been told once */
+		CHECK_EQ(RPC(client_wait)(p.c, 0), 0); /* the room was reported once */
 		CHECK_EQ(post_one(&p, round % 2), 0); /* a call finds the room, too */
 		CHECK_EQ(RPC(client_posts)(p.c), round % 2 ? 0 : 1);
 		RPC(client_flush)(p.c);
@@ -237,7 +237,8 @@ TEST(one_way_messages_wake)
 	CHECK_EQ(p.got, 1);
 }
 
-/* A client that does not read gets no more pushes than it has room for, and holds up nobody. */
+/* A client that does not read gets no more pushes than it has room for, and does not delay
+ * others. */
 TEST(pushes_are_bounded)
 {
 	struct post_pair p;
@@ -255,7 +256,7 @@ TEST(pushes_are_bounded)
 		RPC(server_flush)(p.s);
 		CHECK_EQ(RPC(client_poll)(other, post_on_response, NULL), 1);
 	}
-	for (uint32_t i = 0; i < 4; i++) /* the room for responses is another one */
+	for (uint32_t i = 0; i < 4; i++) /* responses have room of their own */
 		CHECK_EQ(post_one(&p, true), 0);
 	RPC(client_flush)(p.c);
 	CHECK_EQ(post_receive(&p, 4), 0);
@@ -282,7 +283,8 @@ TEST(pushes_are_bounded)
 	post_end(&p);
 }
 
-/* The end of a server tells how many posts may be lost; the next connection begins anew. */
+/* When a server ends, its client learns how many posts may be lost; the next connection begins with
+ * none. */
 TEST(posts_outlive_no_server)
 {
 	AT_END(post_end) struct post_pair p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: the serve loop, and blocking calls beside others. A program
- * includes the layer's test/rpc.h before.
+ * Cases of delegrpc and shmipc: the serve loop, and blocking calls beside others. A program first
+ * includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCSERVE_H
 #define SUPPORT_RPCSERVE_H
@@ -75,7 +75,8 @@ static inline void serve_one(void *arg, const struct RPC(req) * req, const void 
 	k->kept[k->n++] = *req;
 }
 
-/* Requests are answered in the function or later, at most max per call; nothing else is needed. */
+/* Requests are answered in the function or later, at most max per call of serve. No other function
+ * is needed. */
 TEST(serve_answers_now_or_later)
 {
 	const struct rpc_attr attr = {.max_clients = 1, .req_size = 32, .resp_size = 8};
@@ -119,7 +120,7 @@ TEST(serve_answers_now_or_later)
 	}
 }
 
-/* The clients that sleep are woken before serve returns. */
+/* Sleeping clients are woken before serve returns. */
 TEST(serve_wakes)
 {
 	struct serve_calls t = {.answered = 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each byte of requests and responses of all sizes arrives, by delegrpc or shmipc. A program
- * includes the layer's test/rpc.h before, defines sizes_attr(), and calls size_arrives().
+ * Each byte of requests and responses of all sizes arrives, by delegrpc or shmipc. A program first
+ * includes the layer's test/rpc.h, defines sizes_attr(), and calls size_arrives().
  */
 #ifndef SUPPORT_RPCSIZES_H
 #define SUPPORT_RPCSIZES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server and clients of delegrpc or shmipc in one thread, for cases that both layers share. A
- * program includes the layer's test/rpc.h before.
+ * program first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCSOLO_H
 #define SUPPORT_RPCSOLO_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc and shmipc: a client that is killed between any two instructions of reconnect,
- * and a server that is killed between any two of serve. A program includes the layer's test/rpc.h
- * before. Only one file of a program may include this header, which has its main().
+ * and a server that is killed between any two of serve. A program first includes the layer's
+ * test/rpc.h. Only one file of a program may include this header, which has its main().
  */
 #ifndef SUPPORT_RPCSTEPS_H
 #define SUPPORT_RPCSTEPS_H
@@ -16,7 +16,8 @@
 
 static uint64_t steps_rng;
 
-/* A number of instructions of a piece that has @length of them, which the first run measures. */
+/* Returns the number of instructions after which a victim is killed, at random below @length. In
+ * the first run @length is 0: the victim is not killed, and its instructions are counted. */
 static inline uint32_t steps_limit(uint32_t length)
 {
 	return length ? (uint32_t)(test_rand(&steps_rng) % length) : UINT32_MAX;
@@ -59,7 +60,7 @@ static inline void steps_serve(void *arg)
 	CHECK(RPC(server_serve)(t->s, steps_answer, t->s, 64) >= 0);
 }
 
-/* A place is free once the server has seen that its client left, so new clients wait for it. */
+/* A place is free once the server has seen that its client left, so new clients wait until then. */
 static const struct rpc_attr steps_patient = {.size = sizeof(steps_patient), .connect_ms = 60000};
 
 static inline void steps_reconnect(void)
@@ -147,7 +148,7 @@ static inline void steps_client_turn(struct rpc_client *c, struct again_tokens *
 	CHECK(RPC(client_poll)(c, again_take, t) >= 0);
 }
 
-/* Each call ends once, and the same client goes on with the next server. */
+/* Each call ends once, and the same client continues with the next server. */
 TEST(servers_die_in_serve)
 {
 	struct rpc_client *c = NULL;
@@ -180,13 +181,13 @@ TEST(servers_die_in_serve)
 		CHECK_EQ(t.answered + t.ended, made);
 	}
 	RPC(client_disconnect)(c);
-	s = again_server(1, 8); /* replaces the region of the last one */
+	s = again_server(1, 8); /* replaces the region of the last server */
 	RPC(server_destroy)(s);
 }
 
 int main(int argc, char **argv)
 {
-	again_name(); /* the children have the same */
+	again_name(); /* the children use the same name */
 	steps_rng = test_seed();
 	return test_main(argc, argv);
 }

@@ -54,7 +54,7 @@ static inline int rpcstorm_call_one(struct rpcstorm_client *t)
 	return err;
 }
 
-/* A post is numbered like a call, and ends when it is made. */
+/* A post is numbered like a call, and counts as ended when it is made. */
 static inline int rpcstorm_post_one(struct rpcstorm_client *t)
 {
 	uint64_t number = rpcstorm_number(t->life, t->made);
@@ -168,7 +168,7 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t, bool for_ever)
 	capacity = storm_one_in(&t->rng, 2) ? t->resp : storm_draw(&t->rng, 0, t->resp);
 	err = RPC(client_call_wait)(t->c, t->buf, len, t->buf, capacity,
 		for_ever ? UINT64_MAX : times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
-	if (err == -EAGAIN) { /* calls that were given up have all ids */
+	if (err == -EAGAIN) { /* calls that were given up hold all ids */
 		rpcstorm_client_poll(t);
 		return;
 	}

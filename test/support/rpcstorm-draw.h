@@ -30,8 +30,8 @@
 /* The sizes of a region, from which the layer makes its attributes; 0: the default. */
 struct rpcstorm_shape {
 	uint32_t clients, depth, ring, req, resp, extra;
-	uint32_t events; /* the server takes them */
-	uint32_t pushes; /* per client, not consumed */
+	uint32_t events; /* the server takes events */
+	uint32_t pushes; /* most pushes per client that are not consumed */
 };
 
 /* Shared by all processes of a seed. */
@@ -43,7 +43,7 @@ struct rpcstorm_shared {
 	uint32_t dying[RPCSTORM_STARTS]; /* set before a process is killed */
 	uint16_t start_of[RPCSTORM_LIVES]; /* the process of a connection */
 	uint8_t gone[RPCSTORM_LIVES]; /* set before the connection ends */
-	uint16_t next[RPCSTORM_LIVES]; /* the call that that may come next */
+	uint16_t next[RPCSTORM_LIVES]; /* the lowest number that the next call may have */
 };
 
 /* The random choices made from the seed. */

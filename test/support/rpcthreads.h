@@ -3,7 +3,7 @@
  * Runs clients and a server of delegrpc or shmipc as threads of one process, so that the thread
  * sanitizer sees the protocol. Clients connect and disconnect several times; they wait or poll. The
  * server delays replies and sends them in random order. The test checks every payload, and that every
- * call is answered once. A program includes the layer's test/rpc.h before this file, and defines
+ * call is answered once. A program first includes the layer's test/rpc.h, and defines
  * threads_attr() and check_stats(). Its main() calls threads_begin().
  */
 #ifndef SUPPORT_RPCTHREADS_H

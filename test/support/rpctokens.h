@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls by token, of clients that outlive their server. */
+/* Keeps track of calls by their tokens, for clients that outlive their server. */
 #ifndef SUPPORT_RPCTOKENS_H
 #define SUPPORT_RPCTOKENS_H
 

@@ -139,7 +139,8 @@ static inline int storm_main(int argc, char **argv, void (*run)(uint64_t seed))
 	for (uint64_t i = 0; i < count; i++)
 		failed += storm_seed(seed + i, run);
 	if (failed)
-		printf("%d of %" PRIu64 " seeds failed; again: %s SEED\n", failed, count, argv[0]);
+		printf("%d of %" PRIu64 " seeds failed; repeat one with: %s SEED\n", failed, count,
+			argv[0]);
 	return failed != 0;
 }
 

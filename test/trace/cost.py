@@ -5,10 +5,10 @@
 
 Runs the same programs with and without trace points, and counts instructions with callgrind. The compiler
 uses other registers where values are kept for a trace point, and orders code differently, so the
-difference is not exactly the nops: it may be at most MOST for each trace point that is passed, and at
-most one instruction in a hundred less.
+difference is not exactly the nops: it may be at most MOST instructions for each trace point that is passed. The traced
+program may also be faster, by at most one instruction in a hundred.
 
-The same runs tell what the records of `shmls --live` cost: the instructions of base/live.h and live.c, inlined or
+The same runs show the cost of the records for `shmls --live`: the instructions of base/live.h and live.c, inlined or
 not, are at most one in a hundred of a round.
 """
 import os
@@ -57,8 +57,8 @@ def counted(command, env):
 
 
 def per_round(layer, depth, which, fewest):
-    """Instructions per round, without the start, and those of live records. Reads of the clock only add, so @fewest keeps
-    the least count."""
+    """Instructions per round, without the start, and those of live records. Extra reads of the clock only add
+    instructions, so @fewest keeps the least count of several runs."""
     env = dict(os.environ, SOFTHCA_MODE="step")
 
     def run(n):

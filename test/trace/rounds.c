@@ -195,7 +195,7 @@ static void *sleeper(void *arg)
 	return NULL;
 }
 
-/* A sleep that begins after a call has been made does not happen, so there are several. */
+/* A server that finds a call does not sleep, so each call is made when the server sleeps. */
 static void run_sleeps(const struct layer *l)
 {
 	uint64_t got = 0;

@@ -43,7 +43,7 @@ def messages(events):
 
 
 def check_rounds():
-    """3 rounds of 32 calls, published in bursts, and 32 of one, published by inlined code."""
+    """3 rounds of 32 calls, published in bursts, and 32 rounds of one call, published by inlined code."""
     for depth, n in (32, 3), (1, 32):
         total = depth * n
         run = [rounds, "flux", str(depth), str(n)]
