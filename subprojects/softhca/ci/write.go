@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes eight bytes from one place of the program's memory to another by a QP that is connected to itself.
+// Writes eight bytes from one address of the program's memory to another through a QP that is connected to itself.
 package main
 
 /*
@@ -57,7 +57,7 @@ func main() {
 	}
 	ctx := C.ibv_open_device(*list)
 	pd := C.ibv_alloc_pd(ctx)
-	// Go moves its own memory; an adapter needs memory that stays.
+	// The memory is C's: Go may move its own memory, but an adapter needs memory that stays at its address.
 	memory := (*[2]C.long)(C.calloc(2, C.sizeof_long))
 	memory[0] = 42
 	mr := C.reg(pd, unsafe.Pointer(memory), C.size_t(unsafe.Sizeof(*memory)))
