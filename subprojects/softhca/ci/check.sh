@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# A CI job in plain shell, for an ordinary user: a program that uses verbs runs without faults, with a lost and with a late
-# message, and two programs on two hosts whose network loses packets. Copy it, and put the tests of your project in the place
-# of APP, which is the program in softhca's README, and of ibv_rc_pingpong.
+# A CI job in plain shell, for an ordinary user: a program that uses verbs runs without faults, with a lost message and
+# with a late one; two programs run on two hosts whose network loses packets. Copy the script, and replace APP (the
+# program in softhca's README) and ibv_rc_pingpong with the tests of your project.
 #
 #	check.sh APP [DIRECTORY]
 #

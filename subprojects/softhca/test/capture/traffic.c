@@ -4,9 +4,9 @@
  * "counts MESSAGES BYTES RNR-NAKS", and for each work request "wqe TRANSPORT QPN OPCODE LENGTH
  * SYNDROME".
  *
- * traffic: all of it. traffic write: one WRITE, however it ends. traffic kill: a child sends
- * numbers to this process until it is killed, again and again; prints "got NUMBER" for each that
- * has arrived.
+ * traffic: all kinds. traffic write: one WRITE, with success or not. traffic kill: children, one
+ * after the other, send numbers to this process until they are killed; prints "got NUMBER" for each
+ * number that has arrived.
  */
 #include <arpa/inet.h>
 #include <signal.h>

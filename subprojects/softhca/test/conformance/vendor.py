@@ -6,9 +6,9 @@ software HCA.
 usage: vendor.py SOFTHCA-RUN LIST ib|roce [SOFTHCA-RUN'S OPTION...]
 
 LIST names the tests that do not pass, each with its outcome and the reason; the file describes its format. The run
-fails if a test ends in another way than LIST says (passes, if it is not in LIST), if a test
-of LIST does not exist, if the HCA reports anything, or if files of the fabric are left.
-Ends with 77 if the tests are not installed (Debian's python3-pyverbs).
+fails if a test does not end as LIST says, if a test that is not in LIST does not pass, if a test of LIST does not
+exist, if the HCA reports anything, or if files of the fabric are left. Ends with 77 if the tests are not installed
+(Debian's python3-pyverbs).
 """
 
 import collections
@@ -72,7 +72,7 @@ class Recorder(unittest.TextTestResult):
 
 def run_inside(where):
     """The part that runs on the HCA."""
-    sys.path[:0] = [where, f"{where}/tests"]  # the tests import each other in both ways
+    sys.path[:0] = [where, f"{where}/tests"]  # the tests import each other with and without the package's name
     sys.argv = ["vendor"]
     from args_parser import parser  # pylint: disable=import-error
     parser.parse_args()

@@ -240,7 +240,8 @@ static void send_signal(pid_t pid)
 	CHECK(!syscall(SYS_rt_tgsigqueueinfo, pid, pid, SIGSEGV, &si));
 }
 
-/* The owner is continued before the word is replaced: it goes on, and the waiter's swap fails. */
+/* The owner is continued before the word is replaced: the owner keeps the mutex, and the waiter's
+ * swap fails. */
 TEST(owner_is_first)
 {
 	pid_t pid = child(spin, true);

@@ -382,7 +382,7 @@ TEST(runs_of_a_latched_cq)
 	CHECK(get_both());
 }
 
-/* Takes both latches and stops itself. It must find out that it has lost them when it goes on. */
+/* Takes both latches and stops itself. When it continues, it must find that it has lost them. */
 static void stop_with_latches(uint32_t self)
 {
 	sigset_t saved;

@@ -84,7 +84,7 @@ TEST(wrong_texts)
 	}
 }
 
-/* Rules are added to free entries; one too many changes nothing. */
+/* Rules are added to free entries; rules that do not fit are refused, and change nothing. */
 TEST(full)
 {
 	CHECK_EQ(parse(""), 0);

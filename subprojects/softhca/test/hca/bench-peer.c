@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The time of a message of 64 B to another process, in trap mode and in poll mode: into private
- * memory, which is reached by a system call, and into memory of a file, which is not.
+ * Measures the time of a message of 64 B to another process, in trap mode and in poll mode. Private
+ * memory of that process is written by a system call, memory of a file without one.
  */
 #include "rig.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages of 64 bytes between two QPs of one process, one after the other, for cost.py.
+ * Sends messages of 64 bytes between two QPs of one process, one after the other, for cost.py.
  *
- *	cost pass     WRITEs, and WRITEs again beside IDLE queues of each kind
+ *	cost pass     WRITEs, and again WRITEs while IDLE more queues of each kind exist
  *	cost count    messages of each kind and registrations; callgrind counts each phase
  *	cost crowd    messages under the mutex, and again after OTHERS other contexts had messages
  *	cost time     prints the ns of a trap without an adapter, of a WRITE, of a WRITE_IMM, and of a list

@@ -38,8 +38,8 @@ static struct shared {
 } * shared;
 
 /*
- * Sequentially consistent, so that everything is visible that the other process did before it changed
- * the word.
+ * Sequentially consistent: a process that sees the word changed also sees everything that the other
+ * process did before that.
  */
 static uint32_t get_word(const uint32_t *p)
 {
@@ -387,7 +387,8 @@ static bool is_shown_slow(void)
 	return slow;
 }
 
-/* The thread measures if long lists are faster when their doorbells trap, so at times they trap. */
+/* The thread measures whether long lists are faster when their doorbells trap, so at times they
+ * trap. */
 static void lists(void)
 {
 	uint64_t start = test_now_ns();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbells are SIGSEGVs that the program never gets, whatever it does with the signal itself:
- * handlers on an alternate stack, above all for a stack overflow; one-shot handlers; masks; threads
- * that are made with all signals blocked; children that use what their parent has opened. Each case
- * runs in a child, and its exit status is the result.
+ * Doorbells are SIGSEGVs that the program never gets, however it uses the signal itself: with
+ * handlers on an alternate stack (above all for a stack overflow), one-shot handlers, masks,
+ * threads that start with all signals blocked, or children that use objects of their parent. Each
+ * case runs in a child, and its exit status is the result.
  */
 #include <pthread.h>
 #include <setjmp.h>

@@ -10,7 +10,7 @@
 #include "said.h"
 
 #define NOWHERE 0x4000 /* a LID that no adapter has */
-#define MORE 3u /* QPs beside a's; two share a page */
+#define MORE 3u /* QPs in addition to a's; two share a page */
 
 static struct rig a, b;
 

@@ -163,7 +163,7 @@ TEST(no_doorbell)
 	open_pair();
 	nop(0, true);
 	record(1);
-	verdict("WQE 0..0 were posted, but their doorbell never rang"); /* when the QP goes */
+	verdict("WQE 0..0 were posted, but their doorbell never rang"); /* on destroy */
 }
 
 /*
@@ -304,7 +304,7 @@ TEST(blueflame_cases)
 	store_16(nop(0, true), 16);
 	verdict("a store of 16 bytes at 0x");
 
-	open_pair(); /* a copy that goes on in the other buffer */
+	open_pair(); /* a copy that continues in the other buffer */
 	w = nop(0, true);
 	record(1);
 	store_16(w, 0);

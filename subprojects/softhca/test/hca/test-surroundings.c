@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the adapters cannot work, a program gets one line with the reason, and neither hangs nor
- * crashes: no /dev/shm, one that cannot be written, no room in it, no /proc, members in other
- * namespaces or of another version, and forbidden system calls. Needs root for all but the last
- * two.
+ * If the adapters cannot work, a program gets one line with the reason, and neither hangs nor
+ * crashes. Cases: /dev/shm does not exist, cannot be written, or is full; /proc is missing; members
+ * are in other namespaces or of another version; system calls are forbidden. Needs root for all but
+ * the last two.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread beside a program goes to sleep, and no doorbell is lost (src/sched/doors.h). The program
+ * The adapter's thread goes to sleep, and no doorbell is lost (src/sched/doors.h). The program
  * rings doorbells on two doors: it stores the record, then the register. If the door is shut, the
  * second store traps. The handler then executes everything that the record announces, and knocks:
  * it sets the door's flag `knocked`. The thread clears these flags and opens the doors, polls,
@@ -12,8 +12,8 @@
  * reorder stores.
  *
  * The model shows: when the program has rung all its doorbells and the thread sleeps, all have been
- * executed; and a knock is never left while the thread sleeps, so a program that goes on ringing is
- * polled.
+ * executed; and a knock is never left while the thread sleeps, so a program that continues to ring
+ * is polled.
  *
  * Wrong variants, each of which must fail:
  *	NO_SECOND_LOOK	the thread does not look at the records after it has shut the doors

@@ -12,14 +12,15 @@
  * so the model has no store buffers.
  *
  * The model shows: memory is not accessed once its deregistration has returned; the two objects
- * change together, once for each step that was begun, whoever is killed; the holder of the mutex
- * finds no latch taken; and no process waits for ever, which would be an invalid end state.
+ * change together, once for each step that was begun, whichever process is killed; the holder of
+ * the mutex finds no latch taken; and no process waits for ever, which would be an invalid end
+ * state.
  *
  * Wrong variants, each of which must fail:
  *	NO_SECOND_LOOK	a thread that has taken a lane does not look at the mutex again
  *	NO_CLOSE	the holder of the mutex does not wait for the lanes
  *	NO_REPLAY	steps of dead holders of lanes are not applied
- *	EARLY_REPLAY	they are applied before the lanes are closed
+ *	EARLY_REPLAY	the steps are applied before the lanes are closed
  *	FORGETS_LANES	with the mutex of a dead holder, only the mutex's step is applied
  *	NO_DEATH	the holder of the mutex waits for the lanes of dead holders
  *	USES_SHUT	a thread does not look whether its lane is open

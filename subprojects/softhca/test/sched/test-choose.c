@@ -27,7 +27,7 @@ static const struct {
 	{LOAD(16, 0, 14, 15), false}, /* seven */
 	{LOAD(16, 0, 1, 16), true},
 	{LOAD(16, 0, 1, 17), false},
-	{LOAD(16, 2000, 1, 2), true}, /* a quota counts as so many cores */
+	{LOAD(16, 2000, 1, 2), true}, /* a quota counts as its number of cores */
 	{LOAD(16, 1999, 1, 2), false},
 	{LOAD(16, 500, 1, 2), false},
 	{LOAD(2, 16000, 2, 3), false}, /* more than the machine's cores */

@@ -41,7 +41,7 @@ TEST(version_2)
 	put("a/b/cpu.max", "150000 100000\n");
 	CHECK_EQ(of("0::/a/b\n"), 1500);
 	put("a/cpu.max", "50000 200000\n");
-	CHECK_EQ(of("0::/a/b\n"), 250); /* the smallest on the way up */
+	CHECK_EQ(of("0::/a/b\n"), 250); /* the smallest quota among the parents counts */
 	put("unified/u/cpu.max", "300000 100000\n");
 	CHECK_EQ(of("0::/u\n"), 3000);
 }

@@ -6,8 +6,8 @@
  * their order are checked.
  *
  * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever.
- * -g is the index of this side's GID; with GIDS the QPs use so many GIDs in turn. -f: no request is
- * fenced. -s: receives come from an SRQ. -e: sends for ever; prints what ended it, which must be
+ * -g is the index of this side's GID; with GIDS the QPs use that many GIDs in turn. -f: no request
+ * is fenced. -s: receives come from an SRQ. -e: sends for ever; prints what ended it, which must be
  * one error and then flushed requests.
  */
 #include <getopt.h>
@@ -365,8 +365,8 @@ static void arrived(struct end *e, const struct ibv_wc *wc)
 }
 
 /*
- * Called only in an endless run, when the peer is gone. Everything that is posted ends with an
- * error.
+ * Called only in an endless run, when the peer has ended. Everything that is still posted ends with
+ * an error.
  */
 static void broken(struct end *e, const struct ibv_wc *wc)
 {

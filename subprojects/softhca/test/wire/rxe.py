@@ -112,7 +112,7 @@ class Pace:
         self.last = now
 
     def longest(self, since):
-        """Returns the longest silence that has ended after @since, or goes on."""
+        """Returns the longest silence that has ended after @since, or still lasts."""
         return max([gap for at, gap in self.silences if at > since] + [time.monotonic() - self.last])
 
 

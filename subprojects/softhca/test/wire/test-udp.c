@@ -9,7 +9,7 @@
 #include "xport/udp.h"
 
 #define SKIP 77
-#define IPV6_FLOWINFO_SEND 33 /* linux/in6.h, which cannot be included beside netinet/in.h */
+#define IPV6_FLOWINFO_SEND 33 /* linux/in6.h, which cannot be included together with netinet/in.h */
 #define UDP_NO_CHECK6_TX 101
 #define TRAFFIC_CLASS 0x58
 #define HOPS 33

@@ -454,7 +454,7 @@ static void traffic(uint32_t mtu, uint32_t lose, uint32_t twice, uint32_t late, 
 		(double)now / 1e6);
 }
 
-/* Begins anew, with one message of node 0. @lose: whether its packets are lost. */
+/* Resets both nodes and posts one message of node 0. @lose: its packets are lost. */
 static void post_one(const struct wire_attr *attr, struct plan p, bool lose)
 {
 	reset(attr);

@@ -314,8 +314,9 @@ udaddy -C 5|-s {}
 """
 
 
-# perftest makes two connections. The server listens for the second one after the first is up, and the client does not wait
-# for that: it may be refused, and says this. The server then takes the next client's first connection for its second.
+# perftest makes two connections. The server listens for the second one after the first is up, but the client does not
+# wait for that, so it may be refused, and then prints this text. The server then mistakes the next client's first
+# connection for the second one.
 HALF_MET = "Failed to connect RDMA CM events"
 
 
