@@ -110,7 +110,7 @@ try:
                    "  delegrpc server 0x", "in-flight 5, "):
         assert phrase in text, (phrase, text)
     compare_page(kinds, text)
-    # All processes: this one is among them, and of those without objects only one that is named is shown.
+    # Without a PID all processes with objects are shown. This test has no objects, so it is shown only if it is named.
     everything = [json.loads(line)["pid"] for line in shmls("--live", "--json")[0].splitlines()]
     assert int(pid) in everything and os.getpid() not in everything
     assert shmls("--live", str(os.getpid()))[0].startswith(f"process {os.getpid()} ")

@@ -5,7 +5,7 @@ a main() is a program: it is stored as app.c, which a later command compiles and
 
 	commands.py SOURCE BUILD [DOCUMENT...]
 
-A command that cannot run here, or not as it stands, is listed in commands.txt with the reason. An
+A command that cannot run here, or only in a changed form, is listed in commands.txt with the reason. An
 entry there that fits no command is an error, so the list does not outlive the documents.
 """
 import functools

@@ -183,7 +183,7 @@ void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n)
 			last = *count;
 			limit = now_s() + PATIENCE_S;
 		} else if (now_s() > limit) {
-			broken("only %llu of %llu completions came", (unsigned long long)last,
+			broken("only %llu of %llu completions arrived", (unsigned long long)last,
 				(unsigned long long)n);
 		}
 		sched_yield();

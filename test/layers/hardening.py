@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Installed programs and libraries are hardened: programs are position independent, relocations are read-only before
-the program begins, and the code has stack protectors and calls the checking functions of the C library (_FORTIFY_SOURCE).
+"""Checks that installed programs and libraries are hardened: programs are position independent, relocations become
+read-only before the program begins, and the code has stack protectors and calls the checking functions of the C library
+(_FORTIFY_SOURCE).
 
     hardening.py BUILD
 """

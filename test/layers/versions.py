@@ -3,9 +3,9 @@
 
 Files and programs that name the project's version must name the one of meson.build.
 
-Each magic and version of a wire, region or file format stands in FORMATS, with the test in which a peer, region or file
-of the previous and of the next version is refused, and with the mutants of the check. A constant without an entry is an
-error, as is an entry whose constant, test or mutants are gone.
+Each magic and version of a wire, region or file format has an entry in FORMATS. The entry names the test in which a
+peer, region or file of the previous and of the next version is refused, and the mutants of the check. A constant
+without an entry is an error, and so is an entry whose constant, test or mutants do not exist.
 
     versions.py SOURCE [BUILD]
 """

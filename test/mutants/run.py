@@ -7,7 +7,7 @@
 Without a FILE all files of test/mutants are taken. --part takes the K-th of N equal parts of them, --quarter one mutant of
 four, drawn by a seed that is printed.
 
-A file of mutants holds records, an empty line between them, a key at the beginning of each line:
+A file of mutants consists of records with an empty line between them; each line begins with a key:
 
     mutant: response-length
     why: a response longer than the caller's limit is refused
@@ -16,7 +16,7 @@ A file of mutants holds records, an empty line between them, a key at the beginn
     to: if (0)
     test: copyrpc-wire
 
-`from` must stand once in the file, within one line; `to` replaces it. `test` is one or more names of
+The text of `from` must occur exactly once in the file, within one line; `to` replaces it. `test` is one or more names of
 meson tests; a test that fails or runs into its time limit kills the mutant. A mutant that does
 not compile, or whose tests are skipped, is an error.
 

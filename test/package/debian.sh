@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Builds the Debian packages twice, in a clean chroot that has only their build dependencies, with different
 # directories, times, time zones, locales and umasks. Both builds must have the same bits. lintian must find neither an
-# error nor a warning. Then installs the packages in another chroot that has only what they depend on, builds a user of
+# error nor a warning. Then installs the packages in a second chroot that has only their dependencies, builds a user of
 # each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and purges the packages: no
-# file may be left. In a third one softhca is the only package that is installed. In a fourth one the packages are built
-# for arm64.
+# file may be left. In a third chroot softhca is the only package that is installed. In a fourth one the packages are
+# built for arm64.
 #
 #	debian.sh SOURCE
 #

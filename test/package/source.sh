@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Makes the source tarball and uses it in three ways: its tests of the suites unit, quick and layers pass, without git; another
-# project takes its layers by a wrap file; pip makes a wheel of the Python modules, which are used over the libraries of the
-# tarball's build.
+# Makes the source tarball and uses it in three ways. Without git, its tests of the suites unit, quick and layers must
+# pass; another project uses its layers by a wrap file; pip makes a wheel of the Python modules, which then use the
+# libraries that were built from the tarball.
 #
 #	source.sh SOURCE BUILD
 set -euo pipefail

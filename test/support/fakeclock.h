@@ -4,7 +4,7 @@
  *
  *	link_args: ['-Wl,--wrap=clock_gettime', '-Wl,--wrap=sched_yield']
  *
- * The test sets the time (fake.ns) and by how much it advances with each reading (fake.step_ns).
+ * The test sets the time (fake.ns) and its advance at each reading (fake.step_ns).
  * Only one file of a program may include this header.
  */
 #ifndef SUPPORT_FAKECLOCK_H

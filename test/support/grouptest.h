@@ -68,7 +68,7 @@ static inline void grouptest_end(struct rpc_server *s)
 	users_act(&users_root);
 }
 
-/* Makes a file as this user, who is the current one from then on. Returns its descriptor. */
+/* Acts as this user from now on, and makes a file. Returns its descriptor. */
 static inline int grouptest_file(const struct users_who *who, const char *path, mode_t mode)
 {
 	int fd;

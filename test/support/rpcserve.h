@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: the serve loop, and blocking calls beside others. A program first
- * includes the layer's test/rpc.h.
+ * Cases of delegrpc and shmipc: the serve loop, and blocking calls while other calls are open. A
+ * program first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCSERVE_H
 #define SUPPORT_RPCSERVE_H

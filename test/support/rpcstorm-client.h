@@ -182,7 +182,8 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t, bool for_ever)
 	__atomic_fetch_add(&rpcstorm_draw.sh->ended, 1, __ATOMIC_RELAXED);
 }
 
-/* Makes a blocking call beside others, whose responses come to rpcstorm_response() meanwhile. */
+/* Makes a blocking call while others are open. Their responses are passed to rpcstorm_response()
+ * meanwhile. */
 static inline void rpcstorm_beside(struct rpcstorm_client *t)
 {
 	bool chains = t->chains;

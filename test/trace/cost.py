@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Counts the cost of a trace point that is not traced: one nop, and its effect on the code around it.
+"""Measures the cost of a trace point that is not traced: one nop, and its effect on the code around it.
 
 	cost.py SOFTHCA-RUN ROUNDS-TRACED ROUNDS-UNTRACED COPYRPC-TRACED COPYRPC-UNTRACED
 
