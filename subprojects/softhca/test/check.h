@@ -2,7 +2,7 @@
 #ifndef SOFTHCA_TEST_CHECK_H
 #define SOFTHCA_TEST_CHECK_H
 
-/* Functions for cases, which end the test if they fail. */
+/* Functions for cases. A function that fails ends the test. */
 
 #include <string.h>
 #include <sys/mman.h>

@@ -18,7 +18,7 @@
 #include "packet/message.h"
 #include "tmpdir.h"
 
-#define PACKETS 40 /* of 4 KiB: several writes */
+#define PACKETS 40 /* of 4 KiB, so a group takes several writes */
 
 static char path[80];
 
@@ -54,7 +54,8 @@ static void victim(void)
 	_exit(1);
 }
 
-/* Kills a victim at its system call stop number @stop. Returns true if it had ended before. */
+/* Runs a victim and kills it at its @stop-th stop at a system call. Returns true if it ended before
+ * that. */
 static bool run_victim(uint32_t stop)
 {
 	bool ended = false;

@@ -158,7 +158,7 @@ static void receive_some(uint32_t n)
 	}
 }
 
-/* Receives the messages that have arrived when the sender is dead. */
+/* Receives the messages that had arrived before the sender died. */
 static void receive_rest(void)
 {
 	struct ibv_wc wc;

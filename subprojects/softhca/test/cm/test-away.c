@@ -19,7 +19,7 @@
 #define SERVER 0x100 /* names of the ids */
 #define CHILD 0x101
 #define CLIENT 0x200
-#define PORT 1000 /* of the other host's programs */
+#define PORT 1000 /* port of the other host's programs */
 #define PACKET_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + MAD_BYTES + ICRC_BYTES)
 #define GUARD_MS 60000
 
@@ -414,7 +414,7 @@ TEST(refuses)
 	destroy(listener);
 }
 
-/* Sends a request that is refused without the program. */
+/* Sends a request that the HCA refuses; the program gets no event. */
 static void refused(const struct mad *req, uint16_t reason)
 {
 	struct mad m;

@@ -8,10 +8,10 @@ LEVEL quick: one case of each kind; full: all but the sweeps over all sizes; lon
 GROUP all: every group; doorbells: the groups that post work requests.
 
 Each case of the group is a server and a client in processes of their own, each under
-a softhca-run of its own. A case passes when both end with 0 in time, when their
-output has the results that were asked for, when the HCA reports nothing, and when
-nothing of the fabric is left. Ends with 77, a skip, if all cases that run pass but a
-tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools, and PERFTEST_PRELOAD into that of perftest.
+a softhca-run of its own. A case passes when both end with 0 in time, when their output contains the requested results,
+when the HCA reports nothing, and when no file of the fabric is left. Ends with 77, a skip, if all cases that run pass
+but a tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools, and PERFTEST_PRELOAD into that of
+perftest.
 """
 
 import contextlib

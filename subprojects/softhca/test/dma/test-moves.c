@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread stores to a page while another one moves the page into the pool, or out of it: after the
- * page has been copied, and before it is replaced. The store is not lost.
+ * A thread stores to a page while another thread moves the page into the pool, or out of it. The
+ * store happens after the page has been copied and before it is replaced, and must not be lost.
  */
 #include <errno.h>
 #include <pthread.h>

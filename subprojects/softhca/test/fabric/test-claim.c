@@ -25,7 +25,7 @@
 
 /* Shared by parent and child. */
 static struct shared {
-	uint32_t rounds; /* of a child that spins */
+	uint32_t rounds; /* loops of a child that spins */
 	uint32_t ready;
 	uint32_t end;
 } * shared;

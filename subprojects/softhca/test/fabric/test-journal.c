@@ -27,13 +27,13 @@
 #include "xport/recv.h"
 
 #define LOG_SIZE 4
-#define ENTRIES 64u /* of the SRQ */
+#define ENTRIES 64u /* entries of the SRQ */
 #define ORDER 37u /* entry number i of the list is ORDER * i modulo ENTRIES */
 #define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex or the lane */
 #define STRIDE 17 /* between the instruction counts of one run; the first count differs */
 #define VICTIM 1 /* its slot */
-#define SELDOM 3 /* a factor of STRIDE for stops, which leave the same state as kills */
+#define SELDOM 3 /* STRIDE's factor for stops, which leave the same state as kills */
 
 struct queue {
 	struct cqe64 cqes[1 << LOG_SIZE];

@@ -11,7 +11,7 @@
 #include "../hca/rig.h"
 #include "softhca.h"
 
-#define FAULT_RULES 64 /* of a fabric */
+#define FAULT_RULES 64 /* at most in a fabric */
 #define DST 32768
 #define DELAY_NS 2000000u
 #define LATE_NS 1000000000u

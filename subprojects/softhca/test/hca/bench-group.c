@@ -61,9 +61,9 @@ static struct shared {
 	_Atomic uint64_t doorbells, traps;
 } * shared;
 
-/* Counted over all cells: how many were bad, and the worst one. */
+/* Totals over all cells: the numbers of cells, and the worst ratio. */
 static struct totals {
-	int cells, within, noisy; /* all, those up to LIMIT, those above it with much noise */
+	int cells, within, noisy; /* all; with a ratio up to LIMIT; above LIMIT because of noise */
 	double worst;
 } totals;
 

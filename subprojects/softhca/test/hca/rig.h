@@ -43,7 +43,7 @@ struct rig {
 	uint8_t *buf;
 	struct ibv_port_attr port;
 	union ibv_gid gid;
-	struct rig *next; /* of those that are open */
+	struct rig *next; /* the next open rig */
 };
 
 /* Declares a rig that is closed at the end of its block. */

@@ -295,7 +295,7 @@ TEST(one_srq)
 	CHECK(!ibv_destroy_qp(fourth.qp));
 }
 
-/* A long WRITE that finds no receive afterwards is placed once, however often it is repeated. */
+/* A long WRITE whose immediate finds no receive is placed once, however often it is repeated. */
 TEST(placed_once)
 {
 	PAIR p;

@@ -167,7 +167,8 @@ TEST(without_grh)
 	CHECK(!ibv_destroy_ah(ah));
 }
 
-/* Two adapters of each kind: a datagram goes from the even one to the odd one. */
+/* Two adapters of each kind: datagrams go from the adapter with the even number to the other
+ * one. */
 int main(int argc, char **argv)
 {
 	test_fabric("datagram");

@@ -7,7 +7,7 @@
 
 #include "rig.h"
 
-#define RETRIES 3 /* of rig_connect() */
+#define RETRIES 3 /* as rig_connect() sets it */
 
 static struct rig r;
 

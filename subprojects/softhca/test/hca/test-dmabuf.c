@@ -28,7 +28,7 @@
 #define PAGE 4096u
 #define PAGES 4u
 #define STAND_IN 900 /* its descriptor */
-#define NO_PAGES 901 /* of one whose pages cannot be accessed */
+#define NO_PAGES 901 /* descriptor of a dma-buf whose pages cannot be accessed */
 #define IOVA 0x10000000u
 #define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 

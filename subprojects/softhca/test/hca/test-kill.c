@@ -85,7 +85,7 @@ static void nursery(int fd)
 	}
 }
 
-/* Sends a message for each one that it receives, STEADY_WINDOW ahead, until it is told to end. */
+/* Sends STEADY_WINDOW messages, and one for each that it receives, until it is told to end. */
 static void steady(int fd)
 {
 	struct rig_addr to = open_peer(fd);

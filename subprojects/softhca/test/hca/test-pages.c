@@ -92,7 +92,7 @@ static int pool(void)
 	return find_pool(&count);
 }
 
-/* Sends without payload, which is in memory that is not shared. */
+/* Sends messages without payload, because payload would be in memory that is not shared. */
 static void send_all(int fd)
 {
 	for (uint32_t i = 0; i < MESSAGES; i++) {
@@ -467,7 +467,7 @@ TEST(private_mapping)
 	close_ends(pid, fd);
 }
 
-/* The limit of the length of files is less than a pool. */
+/* The limit of file sizes is smaller than a pool. */
 static void send_with_small_files(int fd)
 {
 	struct rlimit limit = {POOL_BYTES - 1, POOL_BYTES - 1};

@@ -103,7 +103,7 @@ TEST(all_types)
 		reach(t, 0, 1); /* both full */
 		reach(t, 1, 1); /* limited and full */
 		miss(t, 1, 0, IBV_WR_SEND, 8, 1); /* both limited */
-		miss(t, 0, 2, IBV_WR_SEND, 8, 1); /* of two partitions */
+		miss(t, 0, 2, IBV_WR_SEND, 8, 1); /* different partitions */
 		miss(t, 0, 3, IBV_WR_SEND, 8, 1);
 	}
 	miss(IBV_QPT_RC, 0, 2, IBV_WR_RDMA_WRITE, 2500, 3);

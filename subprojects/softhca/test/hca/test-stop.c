@@ -41,7 +41,7 @@ static const struct kind kinds[] = {
 	[LONG_WRITE] = {"long write", IBV_WR_RDMA_WRITE, LONG},
 	[ATOMIC] = {"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
 };
-static uint32_t points; /* of each kind */
+static uint32_t points; /* at which a message of each kind is stopped */
 
 /* Shared by tester and victim. */
 static struct shared {
@@ -58,7 +58,7 @@ struct report {
 static struct rig r;
 static unsigned before; /* recoveries, when the victim posts */
 static uint8_t *target;
-static const struct kind *kind; /* of the next victim */
+static const struct kind *kind; /* of the next victim's message */
 static struct ibv_mr *target_mr;
 
 /* Relaxed: each word only shows that something has happened in the other process. */
@@ -223,7 +223,8 @@ static int own_signal(int sig)
 	return sig == SIGSEGV || sig == SIGBUS ? sig : 0;
 }
 
-/* Returns the signal that it gets next; *ended_p: the message was completed before. */
+/* Lets the thread execute @instructions. Returns the signal that it gets next; *ended_p: the
+ * message is completed. */
 static int step(const struct process *p, int sig, uint32_t instructions, bool *ended_p)
 {
 	for (uint32_t i = 0; i < instructions && !get_word(&shared->done); i++) {
@@ -313,7 +314,7 @@ static void end(struct process *p, bool taken)
 	close(p->fd);
 }
 
-/* Stops it after @instructions. Returns true if the message was completed before. */
+/* Stops a victim after @instructions. Returns true if the message was completed before that. */
 static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
 {
 	struct process p;
@@ -357,8 +358,8 @@ static void at_instructions(const struct kind *k)
 }
 
 /*
- * Stops it at the entry of a system call, which is executed when the process is continued. With
- * @drop the debugger drops the signal by which the process learns that it was taken over.
+ * Stops a victim at the entry of a system call, which is executed when the process is continued.
+ * With @drop the debugger drops the signal by which the process learns that it was taken over.
  */
 static void at_entry(const struct kind *k, long nr, bool drop)
 {

@@ -152,7 +152,7 @@ TEST(each_to_each_and_a_child)
 
 static struct rig hub;
 
-/* A thread's QPs, with the hub's queues. It sends from one to the other. */
+/* A thread's two QPs, which use the hub's queues. The thread sends from one QP to the other. */
 struct sender {
 	struct rig from, to;
 	pthread_t thread;

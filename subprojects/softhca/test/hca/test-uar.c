@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Doorbell pages: objects that the provider allocates, as from a current kernel, and the fixed set
- * of a legacy context. Each case is a process of its own, because a process has one scheme.
+ * of a legacy context. Each case is a process of its own, because a process uses only one of the
+ * two schemes.
  */
 #include <endian.h>
 #include <infiniband/mlx5_api.h>
@@ -161,7 +162,7 @@ static void objects(void)
 	CHECK_EQ(destroy_page(UINT64_MAX), -ENOENT);
 	while (n < 300 && !alloc_page(n & 1, &handles[n]))
 		n++;
-	CHECK(n >= 250 && n < 256); /* the provider has some */
+	CHECK(n >= 250 && n < 256); /* the provider has allocated some, too */
 	CHECK_EQ(alloc_page(0, &h), -ENOMEM);
 	for (uint32_t i = 0; i < n; i++)
 		CHECK_EQ(destroy_page(handles[i]), 0);

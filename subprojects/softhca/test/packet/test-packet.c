@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Packets against bytes that scapy made, each opcode encoded and decoded, messages cut into
- * packets.
+ * Compares packets with bytes that scapy made, encodes and decodes each opcode, and cuts messages
+ * into packets.
  */
 #include <errno.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is preloaded into softhca-run. The process stops after it has made its second child. So
- * softhca-run can be killed before it executes anything after that fork, as may happen on a busy
+ * This library is preloaded into softhca-run. The process stops after it has made its second child.
+ * So softhca-run can be killed before it executes anything after that fork, as may happen on a busy
  * machine.
  */
 #include <sys/syscall.h>

@@ -197,7 +197,7 @@ TEST(disturbed_trials)
 	RUN(steps);
 }
 
-/* Trials that change nothing have longer and longer pauses, up to 400 ms. */
+/* The pauses between trials that change nothing get longer and longer, up to 400 ms. */
 TEST(pauses)
 {
 	static const uint32_t expected[] = {0, 100, 200, 400, 400};

@@ -94,7 +94,7 @@ TEST(roce_defaults)
 	CHECK_STR(t.rails[0].netdev, "lo");
 }
 
-/* Each wrong text, and what the one line of the error must contain. */
+/* Wrong texts, each with a part of the line of its error message. */
 static const struct {
 	const char *text, *says;
 } wrong[] = {

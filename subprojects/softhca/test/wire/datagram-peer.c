@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * datagram-peer GID [HOST]: a server, or with HOST its client. The client sends datagrams of
- * several lengths from its GID with the index GID. The server checks the IP header before each
- * payload, as the packet had it, and replies to the sender that the header and the completion name.
+ * several lengths from its GID with the index GID. The server checks the IP header in front of each
+ * payload, as it was in the packet, and replies to the sender that the header and the completion
+ * name.
  */
 #include <sched.h>
 #include <stdlib.h>

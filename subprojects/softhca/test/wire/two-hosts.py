@@ -49,7 +49,7 @@ def run_faults():
 
 
 def run_modes():
-    """Both ends of the same kind, with few losses."""
+    """Runs both ends with the same settings, with few losses."""
     modes = [{"SOFTHCA_STRICT": "abort", "SOFTHCA_BF": "1"}, {"SOFTHCA_MODE": "poll"},
              {"SOFTHCA_CHAOS": "1"}, {"SOFTHCA_STRICT": "abort", "SOFTHCA_CHAOS": "2"}]
     with hosts.Network(RUN) as (a, b):
@@ -69,7 +69,7 @@ def captured(path):
 
 
 def capture(a, b, gid, ends):
-    """Captures, on a host, the packets themselves, both ways, between the addresses @ends."""
+    """Captures on both hosts the packets that they exchange, and compares them. @ends: the addresses."""
     path = os.path.join(b.tmp, f"capture-{gid}")
     hosts.pair(a, b, PEER, "-n", "100", "-g", gid, port=4444, env={"SOFTHCA_CAPTURE": path},
                server_env={"SOFTHCA_CAPTURE": path + "-a"})
@@ -98,7 +98,7 @@ def count(host, name):
 
 
 def foreign(a, b, gid, *addresses):
-    """Packets of other senders, broken and meaningless packets, from @addresses of @b, change nothing."""
+    """Packets of other senders, damaged packets and packets without meaning, sent from @addresses of @b, change nothing."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
     member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
     others = [hosts.Program([*b.prefix, sys.executable, script, *addresses, *flood], {}) for flood in ([], ["flood"])]
