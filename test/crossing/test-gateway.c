@@ -58,7 +58,7 @@ TEST(gone_between_two_events)
 	greet_peers(&r.g);
 }
 
-/* The end of the call that watches the peer comes first. */
+/* A poll first ends the call that watches the peer. */
 TEST(gone_in_a_poll)
 {
 	AT_END(close_rig) struct rig r;

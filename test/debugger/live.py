@@ -54,7 +54,7 @@ THREAD = re.compile(r"  thread \d+ \S+ \([A-Z]\)(?:, waits for (\w+) (\w+) \S+ \
 
 
 def compare_page(kinds, output):
-    """The lines of the page look like those of the program, and name the values that the objects have."""
+    """The lines of the page must look like those that the program prints, and name the values that the objects have."""
     blocks = re.findall(r"^```\n(process .*?)^```", pathlib.Path(HANGS).read_text(), re.M | re.S)
     lines = [line for block in blocks for line in block.splitlines()]
     assert any(THREAD.fullmatch(line) for line in lines), lines

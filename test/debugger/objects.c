@@ -36,8 +36,8 @@ static void ignore(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 {
 }
 
-/* Endpoint 0 has sent three calls of 8 bytes, of which one is received, and has two in the open
- * batch. */
+/* Endpoint 0 has sent three calls of 8 bytes, of which one is received, and has two more calls in
+ * the open batch. */
 static void open_copyrpc(void)
 {
 	struct copyrpc_ep *ep[2];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks the files that were really included, by ninja's dependency log.
+"""Checks which files were in fact included, by ninja's dependency log.
 
 Layers and programs may only include layers below them. Only tests and benches may include test/support/.
 """

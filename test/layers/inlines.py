@@ -19,7 +19,7 @@ FUNCTION = re.compile(r"\b(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*$")
 
 
 def preprocessed(source, layer, header):
-    """Yields (is the file a public header itself, line) of the preprocessed headers of this layer."""
+    """Yields (true if the line is from a public header itself, line) for the preprocessed headers of this layer."""
     flags = [f"-I{source / path}" for path in includes(layer)]
     text = run("gcc", "-E", "-std=c11", *flags, "-", input=f"#include <{header}>\n")
     file = None

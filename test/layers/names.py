@@ -49,7 +49,7 @@ for path in tracked(source, "*.md", "*.1", "*.7"):
 
 bad = []
 for path, text in comments.items():
-    # A layer that is not built mentions functions of libraries whose headers no built file includes.
+    # Comments of a layer that is not built mention functions of libraries whose headers no built file includes.
     if layer_of(path) not in built:
         continue
     for name in sorted(set(CALL.findall(text)) - known):

@@ -24,7 +24,8 @@
 
 #define PATIENCE_MS 240000 // guard: a process that outlives the test may keep a file
 
-// Loopback, and one more interface: Slurm and PRRTE take a host with loopback alone for one without a network.
+// Loopback, and one more interface: Slurm and PRRTE treat a host that has only loopback as one
+// without a network.
 static int network_up(void)
 {
 	return system("ip -batch - <<'END'\n"
@@ -68,7 +69,7 @@ static int left_behind(bool print)
 	return n;
 }
 
-// A child that has ended must not stay as a zombie: programs would take it for alive.
+// A child that has ended must not stay as a zombie: programs would treat it as alive.
 static void reap(void)
 {
 	while (waitpid(-1, NULL, WNOHANG) > 0)

@@ -14,7 +14,7 @@
 #include "support/spawn.h"
 #include "support/test.h"
 
-static const struct rpc_attr look_attr; /* of the servers */
+static const struct rpc_attr look_attr; /* of the servers that the cases create */
 
 static inline int look_at(struct RPC(look_region) * l)
 {

@@ -509,7 +509,7 @@ static inline void events_in_child(void *arg)
 	RPC(server_destroy)((struct rpc_server *)arg);
 }
 
-/* A server that gets no descriptor still learns which processes its clients are. */
+/* A server whose attempt to get a descriptor fails still learns the processes of its clients. */
 TEST(events_without_a_descriptor)
 {
 	SERVER *s = events_server(2);

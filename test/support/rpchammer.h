@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hammer (fdhammer.h) of delegrpc and shmipc. A program includes the layer's test/rpc.h,
+ * The hammer (fdhammer.h) of delegrpc and shmipc. A program first includes the layer's test/rpc.h,
  * and defines hammer_attr.
  */
 #ifndef SUPPORT_RPCHAMMER_H

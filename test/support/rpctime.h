@@ -84,7 +84,7 @@ TEST(death_behind_a_response_is_seen_in_time)
 	CHECK(death_seen_after(c, 50 * NSEC_PER_MSEC) < NSEC_PER_SEC);
 }
 
-/* A loop of empty polls reads the clock at each sixteenth poll. */
+/* A loop of empty polls reads the clock at every sixteenth poll. */
 TEST(hot_polls_look_seldom_at_the_clock)
 {
 	SERVER *s = server_new(4);
