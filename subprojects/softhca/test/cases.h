@@ -43,8 +43,7 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
 void test_finally(void (*fn)(void));
 /* Calls fn now, instead of at the end. */
 void test_now(void (*fn)(void));
-/* Calls all registered functions, as at the end of the case. A child that ends regularly calls
- * this. */
+/* Calls all registered functions now. A child that ends regularly calls this. */
 void test_end(void);
 
 /* Attribute of a variable: fn(&variable) is called at the end of the variable's block. */

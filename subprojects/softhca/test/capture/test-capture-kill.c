@@ -54,8 +54,7 @@ static void victim(void)
 	_exit(1);
 }
 
-/* Runs a victim and kills it at its @stop-th stop at a system call. Returns true if it ended before
- * that. */
+/* Kills a victim at its @stop-th stop at a system call. Returns true if it had ended before. */
 static bool run_victim(uint32_t stop)
 {
 	bool ended = false;

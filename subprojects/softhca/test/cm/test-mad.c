@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Management datagrams: encoded messages can be decoded, and their fields have the offsets that the
- * specification gives. */
+/* Encodes and decodes management datagrams, and checks the offsets of their fields. */
 #include <errno.h>
 #include <sys/socket.h>
 
@@ -107,8 +106,10 @@ TEST(request)
 	}
 }
 
-/* The offsets in InfiniBand's tables of the messages, and in the annex on IP addresses, count from
- * the MAD's header. */
+/*
+ * The offsets in InfiniBand's tables of the messages, and in the annex on IP addresses, count from
+ * the MAD's header.
+ */
 TEST(places)
 {
 	struct mad m = full(MAD_REQ, CM_REQ_DATA);

@@ -160,8 +160,7 @@ TEST(number_of_regions)
 	munmap(p, (most + 1) * 2 * PAGE);
 }
 
-/* A page of records is in the pool from the time when its first record enters until the last one
- * leaves. */
+/* A page of records is in the pool until the last of its records has left. */
 TEST(records)
 {
 	uint32_t *p = filled(1);

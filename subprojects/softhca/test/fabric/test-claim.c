@@ -240,8 +240,7 @@ static void send_signal(pid_t pid)
 	CHECK(!syscall(SYS_rt_tgsigqueueinfo, pid, pid, SIGSEGV, &si));
 }
 
-/* The owner is continued before the word is replaced: the owner keeps the mutex, and the waiter's
- * swap fails. */
+/* The owner continues before the word is replaced. It keeps the mutex: the waiter's swap fails. */
 TEST(owner_is_first)
 {
 	pid_t pid = child(spin, true);

@@ -309,8 +309,10 @@ TEST(no_lane_is_opened_before_recovery)
 	CHECK(!open_lane(0) && l->open);
 }
 
-/* A process gets the slot of a process that was killed while it looked at a shut lane. The new
- * process is not treated as stopped. */
+/*
+ * A process gets the slot of a process that was killed while it looked at a shut lane. The new
+ * process is not treated as stopped.
+ */
 TEST(lane_of_a_dead_predecessor)
 {
 	uint32_t takeovers = arena()->takeovers, recoveries = arena()->recoveries;
@@ -411,8 +413,7 @@ TEST(latches_of_the_stopped)
 	CHECK(get_both());
 }
 
-/* A thread that exchanges its lane for the mutex frees its latches, so other threads do not wait
- * for them. */
+/* A thread that exchanges its lane for the mutex frees its latches for other threads. */
 TEST(latches_and_mutex)
 {
 	sigset_t saved;

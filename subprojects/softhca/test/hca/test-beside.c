@@ -268,8 +268,10 @@ static long switches(pid_t tid)
 	return of_thread(tid, "status", "voluntary_ctxt_switches:");
 }
 
-/* Waits until the thread is in FUTEX_WAIT. Returns true if the wait has no timeout, so only a
- * doorbell can end it. */
+/*
+ * Waits until the thread is in FUTEX_WAIT. Returns true if the wait has no timeout, so only a
+ * doorbell can end it.
+ */
 static bool sleeps_for_ever(pid_t tid)
 {
 	unsigned long long timeout;
@@ -387,8 +389,7 @@ static bool is_shown_slow(void)
 	return slow;
 }
 
-/* The thread measures whether long lists are faster when their doorbells trap, so at times they
- * trap. */
+/* The thread measures whether long lists are faster with traps, so at times they trap. */
 static void lists(void)
 {
 	uint64_t start = test_now_ns();
@@ -560,8 +561,9 @@ static int hidden_descriptor(const struct rig *r)
 	return -1;
 }
 
-/* Waits until the thread has been woken after its context switch number @n, and then sleeps
- * again. */
+/*
+ * Waits until the thread has been woken after its context switch number @n, and then sleeps again.
+ */
 static void wait_for_rest(pid_t tid, long n)
 {
 	long call;
@@ -574,8 +576,7 @@ static void wait_for_rest(pid_t tid, long n)
 	} while (call != SYS_futex && call != SYS_clock_nanosleep);
 }
 
-/* The program replaces the library's descriptor with that of a file, which the library must not
- * truncate. */
+/* The program replaces the library's descriptor with a file's, which must not be truncated. */
 static void closer(void)
 {
 	struct rig r;
@@ -658,8 +659,7 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* The polling thread reads the doorbell pages of a device while other devices are opened and
- * closed. */
+/* The polling thread reads doorbell pages of one device while others are opened and closed. */
 static void traveller(void)
 {
 	pthread_t thread;

@@ -10,8 +10,9 @@
 
 static struct rig a, b;
 
-/* Returns the time stamp of completion number @i of a CQ. Reads it from the CQE in mlx5's
- * format. */
+/*
+ * Returns the time stamp of completion number @i of a CQ. Reads it from the CQE in mlx5's format.
+ */
 static uint64_t stamp_of(struct ibv_cq *cq, unsigned i)
 {
 	struct mlx5dv_cq dv = rig_dv_cq(cq);

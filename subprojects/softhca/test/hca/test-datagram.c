@@ -167,8 +167,9 @@ TEST(without_grh)
 	CHECK(!ibv_destroy_ah(ah));
 }
 
-/* Two adapters of each kind: datagrams go from the adapter with the even number to the other
- * one. */
+/*
+ * Two adapters of each kind: datagrams go from the adapter with the even number to the other one.
+ */
 int main(int argc, char **argv)
 {
 	test_fabric("datagram");

@@ -61,8 +61,9 @@ static void open_pair(bool srq)
 
 static void moderated(void);
 
-/* This case comes first, because a process reads its mode once and its children inherit the
- * mode. */
+/*
+ * This case comes first, because a process reads its mode once and its children inherit the mode.
+ */
 TEST(moderated_in_steps)
 {
 	CHECK_EQ(rig_child(moderated, NULL), 0);
@@ -184,8 +185,9 @@ TEST(qp_errors)
 	CHECK(!readable(b.ctx->async_fd));
 }
 
-/* More completions than the CQ has entries: the owner gets an event, and the queue stays
- * overrun. */
+/*
+ * More completions than the CQ has entries: the owner gets an event, and the queue stays overrun.
+ */
 TEST(cq_overrun)
 {
 	struct ibv_async_event e;

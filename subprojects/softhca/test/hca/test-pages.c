@@ -188,8 +188,7 @@ static void receive_closed(int fd)
 	receive_all(fd);
 }
 
-/* Without the pool's descriptor no peer can map the pool. Its memory is then reached by system
- * calls. */
+/* No peer can map the pool without its descriptor. Messages then use system calls. */
 TEST(closed_descriptor)
 {
 	int fd;

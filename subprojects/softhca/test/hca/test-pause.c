@@ -112,8 +112,7 @@ static void the_corner_is_worst(void)
 	CHECK(corner > pauses_of(QPS, 1, LIST, RIG_BUF, 4) * 1.3);
 }
 
-/* Before each message the link is idle for longer than a millisecond, of which one millisecond
- * counts. */
+/* Before each message the link is idle for over a millisecond, of which only one counts. */
 static void idle_time_counts(void)
 {
 	double one_by_one, busy = expected(1, RIG_BUF, 1);

@@ -49,10 +49,7 @@ TEST(writes_and_reads)
 
 		rig_fill(a.buf + SRC, n, n);
 		post_write(n, IBV_SEND_SIGNALED | (n <= 100 ? IBV_SEND_INLINE : 0));
-		/*
-		 * Unless a thread polls, the message is complete when the store to the doorbell
-		 * returns.
-		 */
+		/* Unless a thread polls, the message is complete when the store returns. */
 		if (rig_mode("trap"))
 			CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
 		else
@@ -74,8 +71,10 @@ TEST(writes_and_reads)
 	rig_idle(b.rcq);
 }
 
-/* Every message has its own immediate; receives are taken in the order in which they were posted.
- * BlueFlame traps eight times for a message, so only one case is long with BlueFlame. */
+/*
+ * Every message has its own immediate; receives are taken in the order in which they were posted.
+ * BlueFlame traps eight times for a message, so only one case is long with BlueFlame.
+ */
 static void immediates(bool srq, uint32_t cqe_size)
 {
 	const int all = 70000, batch = 16; /* across the 16-bit counters' wrap */

@@ -26,8 +26,7 @@ static void open_pair(void)
 	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.srq = true});
 }
 
-/* Sends one message. With the SRQ, the execution of the message reads ahead, which takes room on
- * the stack. */
+/* Sends one message. With the SRQ, its execution reads ahead and so uses more of the stack. */
 static void message(uint32_t n)
 {
 	rig_recv(&b, n, 0, 64);

@@ -23,8 +23,7 @@ TEST(in_steps)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	/* The step handles the arm and the send queue. The second message finds no receive and
-	 * waits. */
+	/* Handles the arm and the send queue; the second message waits for a receive. */
 	CHECK(softhca_step() >= 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 0);
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 1);

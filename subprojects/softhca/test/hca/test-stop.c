@@ -223,8 +223,10 @@ static int own_signal(int sig)
 	return sig == SIGSEGV || sig == SIGBUS ? sig : 0;
 }
 
-/* Lets the thread execute @instructions. Returns the signal that it gets next; *ended_p: the
- * message is completed. */
+/*
+ * Lets the thread execute @instructions. Returns the signal that it gets next; *ended_p: the
+ * message is completed.
+ */
 static int step(const struct process *p, int sig, uint32_t instructions, bool *ended_p)
 {
 	for (uint32_t i = 0; i < instructions && !get_word(&shared->done); i++) {

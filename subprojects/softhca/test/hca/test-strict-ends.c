@@ -102,8 +102,9 @@ static void abort_at_once(void)
 	exit(0);
 }
 
-/* This case comes first, because a process reads its mode once and its children inherit the
- * mode. */
+/*
+ * This case comes first, because a process reads its mode once and its children inherit the mode.
+ */
 TEST(abort_mode)
 {
 	CHECK_EQ(rig_child(abort_at_once, "it sends from PSN"), 128 + SIGABRT);

@@ -188,8 +188,9 @@ TEST(other_version)
 		uint32_t other = word + (const uint32_t[]){1, -1u, 0}[i];
 
 		CHECK_EQ(pwrite(fd, &other, sizeof(other), VERSION_AT), sizeof(other));
-		/* The next version's file is larger. In a smaller file, members would get
-		 * SIGBUS. */
+		/*
+		 * The next version's file is larger. In a smaller file, members would get SIGBUS.
+		 */
 		CHECK(!ftruncate(fd, st.st_size + (i ? 0 : 4096)));
 		snprintf(text, sizeof(text),
 			"it is of version %u, this libsofthca.so of version %u", other, word);

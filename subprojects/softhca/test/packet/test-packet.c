@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Compares packets with bytes that scapy made, encodes and decodes each opcode, and cuts messages
- * into packets.
- */
+/* Compares packets with scapy's, encodes and decodes each opcode, cuts messages into packets. */
 #include <errno.h>
 #include <stdint.h>
 
@@ -63,8 +60,7 @@ static void set_identification(uint8_t *frame, size_t n, uint8_t id)
 		frame[n - ICRC_BYTES + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* With IPv4, one in 65,536 random ICRCs passes, because it is right for some identification; with
- * IPv6 none passes. */
+/* With IPv4, 1 of 65,536 random ICRCs passes, as it fits some identification; with IPv6, none. */
 static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);

@@ -277,8 +277,9 @@ TEST(looks)
 	}
 }
 
-/* @percent: the longest permitted time of the program, where always the faster mode would take
- * 100. */
+/*
+ * @percent: the longest permitted time of the program, where always the faster mode would take 100.
+ */
 static void check_time(const struct program *p, uint32_t percent)
 {
 	struct result r = {0};

@@ -75,8 +75,9 @@ static void cpus_are_dealt_out(hwloc_topology_t h, int nodes)
 		CHECK(o);
 		softhca_numa_cpus(&t, i, &node);
 		if (!CPU_COUNT(&node)) {
-			/* A node with memory only: hwloc attaches it to the machine, with all
-			 * CPUs. */
+			/*
+			 * A node with memory only: hwloc attaches it to the machine, with all CPUs.
+			 */
 			CHECK(o->parent == hwloc_get_root_obj(h));
 			continue;
 		}

@@ -9,8 +9,9 @@
 #define PAGE 4096u
 #define MOST 16384
 
-/* Static, and touched before they are compared, so that reading the mappings does not change
- * any. */
+/*
+ * Static, and touched before they are compared, so that reading the mappings does not change any.
+ */
 static struct list {
 	int n;
 	struct mapping at[MOST];

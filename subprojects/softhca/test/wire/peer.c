@@ -73,8 +73,9 @@ static struct ibv_srq *srq;
 static int side; /* 0: server */
 static uint32_t received, flushed;
 
-/* The bytes of each message are a part of this table, so a sanitizer sees a message as one
- * access. */
+/*
+ * The bytes of each message are a part of this table, so a sanitizer sees a message as one access.
+ */
 static uint8_t table[STARTS + PATTERN];
 
 static uint32_t hash(uint32_t a, uint32_t b)
@@ -364,10 +365,7 @@ static void arrived(struct end *e, const struct ibv_wc *wc)
 	post_receive(owner, i);
 }
 
-/*
- * Called only in an endless run, when the peer has ended. Everything that is still posted ends with
- * an error.
- */
+/* Only for an endless run whose peer has ended: all posted requests end with errors. */
 static void broken(struct end *e, const struct ibv_wc *wc)
 {
 	if (!opt.endless || (e->failed && wc->status != IBV_WC_WR_FLUSH_ERR)) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded into the programs that hosts.py starts; reports the TCP ports on which they listen to
- * hosts.py. */
+/* Preloaded into the programs of hosts.py: reports to it the TCP ports on which they listen. */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdint.h>

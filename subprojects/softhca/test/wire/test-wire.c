@@ -652,8 +652,7 @@ TEST(repeated_write)
 	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe2);
 }
 
-/* A dead process does not answer, and nothing fails; the next attempt may be received by another
- * process. */
+/* A dead process does not answer, and nothing fails; another process may get the next attempt. */
 TEST(dead_owner)
 {
 	struct wire_attr attr = attributes(1024);
@@ -673,8 +672,9 @@ TEST(dead_owner)
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && !nodes[1].refused);
 }
 
-/* If the owner of the send queue has died, its messages do not complete, and nothing more is
- * sent. */
+/*
+ * If the owner of the send queue has died, its messages do not complete, and nothing more is sent.
+ */
 static void dead_requester(enum message_kind second)
 {
 	struct wire_attr attr = attributes(1024);
