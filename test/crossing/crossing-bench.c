@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares one request ring for all clients (delegrpc) with a ring for each client (shmipc), in the
- * same rounds. */
+/* Compares one request ring for all clients (delegrpc) with one for each (shmipc). */
 #include "rpcbench_layer.h"
 
 int main(int argc, char **argv)

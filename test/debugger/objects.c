@@ -36,8 +36,7 @@ static void ignore(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 {
 }
 
-/* Endpoint 0 has sent three calls of 8 bytes, of which one is received, and has two more calls in
- * the open batch. */
+/* Endpoint 0 has sent three calls of 8 bytes. One is received; two more are in the open batch. */
 static void open_copyrpc(void)
 {
 	struct copyrpc_ep *ep[2];
@@ -194,8 +193,7 @@ static void write_stats(const struct delegrpc_server *ds, const struct tent_requ
 	CHECK(!fflush(stdout));
 }
 
-/* Ends some objects, which then must have no records, and some waits, which must not be shown any
- * more. */
+/* Ends some objects and some waits, which must not be shown any more. */
 static void end_some(const char *name)
 {
 	const struct flux_attr attr = {.nodes = 2};
@@ -225,8 +223,7 @@ static void start_waits(pthread_t *threads, const char *name, struct delegrpc_cl
 	static char memory[65536];
 	const struct tent_attr attr = {.rail_wait_ms = 1000000};
 
-	/* Permits any process to read this one. This fails, and is not needed, if the kernel lacks
-	 * Yama. */
+	/* Lets any process read this one. Fails, and is not needed, without Yama. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	open_tent(&attr, rail_ends, memory, sizeof(memory), &over_rail);
 	end_some(name);

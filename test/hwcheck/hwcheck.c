@@ -412,8 +412,7 @@ static _Noreturn void other_process(const struct wish *w, int fd, bool connects)
 		pause();
 }
 
-/* Writes to a peer in another process. @sig: the peer gets this signal before that; 0: it never
- * connects. */
+/* Writes to a peer in another process, after it got @sig; 0: the peer never connects. */
 static void peer_with(const struct wish *w, int sig, const char *what)
 {
 	struct hello mine, theirs;

@@ -42,8 +42,10 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* Counts the timers of this process that have expired and were not set again since then; with @run,
- * also those that run. */
+/*
+ * Counts the timers of this process that have expired and were not set again since then; with @run,
+ * also those that run.
+ */
 static inline int fdtest_count_timers(bool run)
 {
 	char path[64], line[256];

@@ -133,8 +133,10 @@ static inline void grouptest_as_member(void *arg)
 	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), -EACCES);
 }
 
-/* The user is neither the owner nor a member of the group, which holds for root, too, although root
- * may open every file. */
+/*
+ * The user is neither the owner nor a member of the group, which holds for root, too, although root
+ * may open every file.
+ */
 static inline void grouptest_as_stranger(void *arg)
 {
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
@@ -176,8 +178,7 @@ static inline void grouptest_come(void *arg)
 	RPC(client_disconnect)(c);
 }
 
-/* The events of a client contain the uid and gid of its process, not those of the server or of the
- * region. */
+/* Events contain the uid and gid of the client's process, not of the server or the region. */
 TEST(events_name_the_user)
 {
 	static const struct users_who *const who[] = {&grouptest_member, &grouptest_owner};
@@ -370,8 +371,9 @@ static inline void grouptest_serve_group(void *arg)
 	grouptest_step(arg);
 }
 
-/* Opens the region's file. When the test lets the child continue, it locks every byte of the
- * file. */
+/*
+ * Opens the region's file. When the test lets the child continue, it locks every byte of the file.
+ */
 static inline void grouptest_hold_locks(void *arg)
 {
 	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

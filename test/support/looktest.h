@@ -100,8 +100,7 @@ static inline void looktest_refused(int err)
 	CHECK_EQ(RPC(remove_dead)(test_name), err);
 }
 
-/* If another kind of file has the name of a region, look and remove return an error and leave the
- * file. */
+/* If another kind of file has a region's name, look and remove fail and leave it. */
 TEST(foreign_files_stay)
 {
 	static const char text[] =

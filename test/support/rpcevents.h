@@ -118,8 +118,7 @@ static inline void events_answer(void *arg, const struct RPC(req) * req, const v
 	CHECK_EQ(RPC(server_reply)((struct rpc_server *)arg, req->client, req->id, payload, 8), 0);
 }
 
-/* Serve does not pass on requests of a client before the client's events are taken, however late
- * that is. */
+/* Serve passes on a client's requests only after the client's event CAME was taken. */
 TEST(events_come_before_what_is_served)
 {
 	SERVER *s = events_server(2);
@@ -306,8 +305,7 @@ TEST(events_believe_no_client)
 	open_before = fdtest_open();
 	cookie = m.door->cookie;
 	for (int round = 0; round < 2; round++) {
-		/* First a client whose introduction is ignored, then one whose introduction is
-		 * accepted. */
+		/* The introduction of the first client is ignored, that of the second is not. */
 		m.door->cookie = round ? cookie : cookie ^ 1;
 		pid = events_victim(0);
 		m.door->cookie = cookie;
@@ -334,8 +332,9 @@ TEST(events_believe_no_client)
 	close(null);
 }
 
-/* An introduction for an index that no client has is not kept for the next client with that
- * index. */
+/*
+ * An introduction for an index that no client has is not kept for the next client with that index.
+ */
 TEST(events_believe_no_early_claim)
 {
 	SERVER *s = events_server(2);
@@ -462,8 +461,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 	return n;
 }
 
-/* A client that connects after the server has received introductions, and is noticed immediately,
- * is known. */
+/* A client is known even if it connects after the server has received introductions. */
 TEST(events_know_who_comes_meanwhile)
 {
 	SERVER *s = events_server(2);

@@ -27,8 +27,9 @@ struct rpc_req {
 	const void *payload; /* valid until the next rpc_recv() or rpc_taken() */
 };
 
-/* SERVER *s = ...; CLIENT *c = ...; declares objects that are destroyed at the end of their
- * block. */
+/*
+ * SERVER *s = ...; CLIENT *c = ...; declares objects that are destroyed at the end of their block.
+ */
 static inline void rpc_server_end(struct rpc_server **s)
 {
 	RPC(server_destroy)(*s);

@@ -237,8 +237,9 @@ TEST(one_way_messages_wake)
 	CHECK_EQ(p.got, 1);
 }
 
-/* A client that does not read gets no more pushes than it has room for, and does not delay
- * others. */
+/*
+ * A client that does not read gets no more pushes than it has room for, and does not delay others.
+ */
 TEST(pushes_are_bounded)
 {
 	struct post_pair p;
@@ -283,8 +284,7 @@ TEST(pushes_are_bounded)
 	post_end(&p);
 }
 
-/* When a server ends, its client learns how many posts may be lost; the next connection begins with
- * none. */
+/* A client learns how many posts its dead server may have lost; the next server starts anew. */
 TEST(posts_outlive_no_server)
 {
 	AT_END(post_end) struct post_pair p;

@@ -75,8 +75,7 @@ static inline void serve_one(void *arg, const struct RPC(req) * req, const void 
 	k->kept[k->n++] = *req;
 }
 
-/* Requests are answered in the function or later, at most max per call of serve. No other function
- * is needed. */
+/* Requests are answered in the function or later. Serve passes on at most max requests per call. */
 TEST(serve_answers_now_or_later)
 {
 	const struct rpc_attr attr = {.max_clients = 1, .req_size = 32, .resp_size = 8};

@@ -16,8 +16,10 @@
 
 static uint64_t steps_rng;
 
-/* Returns the number of instructions after which a victim is killed, at random below @length. In
- * the first run @length is 0: the victim is not killed, and its instructions are counted. */
+/*
+ * Returns the number of instructions after which a victim is killed, at random below @length. In
+ * the first run @length is 0: the victim is not killed, and its instructions are counted.
+ */
 static inline uint32_t steps_limit(uint32_t length)
 {
 	return length ? (uint32_t)(test_rand(&steps_rng) % length) : UINT32_MAX;

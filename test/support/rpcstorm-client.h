@@ -182,8 +182,7 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t, bool for_ever)
 	__atomic_fetch_add(&rpcstorm_draw.sh->ended, 1, __ATOMIC_RELAXED);
 }
 
-/* Makes a blocking call while others are open. Their responses are passed to rpcstorm_response()
- * meanwhile. */
+/* Makes a blocking call. rpcstorm_response() gets the responses to other calls meanwhile. */
 static inline void rpcstorm_beside(struct rpcstorm_client *t)
 {
 	bool chains = t->chains;

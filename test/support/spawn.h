@@ -7,8 +7,10 @@
 
 #include "support/test.h"
 
-/* Starts a child, which runs fn (unless that is NULL), reports that fn has returned, and stays
- * until it is killed. */
+/*
+ * Starts a child, which runs fn (unless that is NULL), reports that fn has returned, and stays
+ * until it is killed.
+ */
 static inline pid_t spawn(void (*fn)(void))
 {
 	pid_t pid;
