@@ -183,6 +183,21 @@ TEST(closed_forms)
 	CHECK(fabs(odds_one(&o) - (none / 2 + exp(-3) / 2)) < 1e-3);
 }
 
+/* One client that only puts: the last put of a key is found, a popular key's more rarely. */
+TEST(closed_form_of_hot_keys)
+{
+	const struct workload load = {.key_range = 1000,
+		.keys = KEYS_HOTSPOT,
+		.hot_keys = 0.1,
+		.hot_ops = 0.8,
+		.seed = 1};
+	const struct odds o = odds_of(&load, 1, 1000);
+	double hot = 0.8 * 3000 / 100, cold = 0.2 * 3000 / 900; /* puts of one key */
+
+	CHECK(fabs(odds_one(&o) - (0.8 * (1 - exp(-hot)) / hot + 0.2 * (1 - exp(-cold)) / cold)) <
+		1e-3);
+}
+
 int main(int argc, char **argv)
 {
 	/* Thousands of jobs: what one has freed is the next one's, without a fault for each page. */
