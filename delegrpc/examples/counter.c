@@ -26,7 +26,7 @@ static void die(const char *what, int err)
 	exit(1);
 }
 
-/* Called in a client: checks that the sums that come back only grow. */
+/* Called in a client: checks that each sum is greater than the last one. */
 static void added(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t *last = arg, sum;
@@ -85,7 +85,7 @@ static void add(void *arg, const struct delegrpc_req *req, const void *payload)
 	delegrpc_server_reply(k->server, req->client, req->id, &k->sum, sizeof(k->sum));
 }
 
-/* Serves until all expected additions have come, or a client has failed. Returns the sum. */
+/* Serves until all expected additions have arrived or a client has failed. Returns the sum. */
 static uint64_t serve(struct delegrpc_server *s, uint64_t expected)
 {
 	struct counter k = {.server = s};

@@ -35,13 +35,13 @@
  * of one client are received in the order in which they were made. A post is in flight until the
  * server has given its slot back (delegrpc_server_advance_tail()), and counts against resp_depth as
  * a call does. A post whose client dies is received if it was published. If the server dies, the
- * posts whose slots it has given back have been received. It may have received some more, at most
- * those since its last delegrpc_server_advance_tail(). The rest is lost. delegrpc_client_posts()
- * says how many posts are not known to have been received.
+ * posts whose slots it had given back have been received. The server may have received others after
+ * its last delegrpc_server_advance_tail(). The rest are lost. delegrpc_client_posts() returns the
+ * number of posts that are not known to have been received.
  *
  * Visibility: calls are staged in private memory and published eight at a time, with one atomic
- * addition. A call is visible to the server at the latest at the client's next poll, flush or wait;
- * so is a post. If a client has eight or more calls in flight, replies to it are collected (a
+ * addition. A call or a post becomes visible to the server at the client's next poll, flush or wait
+ * at the latest. If a client has eight or more calls in flight, replies to it are collected (a
  * quarter of the number in flight, at most eight) and published together. The server publishes
  * collected replies at the latest in the first of these:
  *	- a reply to another client
@@ -57,9 +57,9 @@
  * a call, a post or a reply, a thread must call flush before it does other work.
  *
  * Threads: at most one thread at a time may use a server object or a client object; different
- * objects are independent. A process may hold any number of objects, the server
- * and clients of one region included. A child made by fork() must not use the objects of
- * its parent; it may disconnect or destroy them, which then only frees memory.
+ * objects are independent. A process may hold any number of objects, including the server and
+ * clients of one region. A child made by fork() must not use the objects of its parent; it may
+ * disconnect or destroy them, which then only frees memory.
  *
  * Death: a process that is killed, at any instruction, does not block the others. Requests that a
  * dead client had published are served, slots that it had only reserved are skipped, and its id
@@ -71,22 +71,23 @@
  * wait until it continues or dies.
  *
  * Trust: the region belongs to one user (mode 0600: other users are refused), or to a group that
- * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Even
- * then the server never reads or writes outside of the region and never hangs. But a process that
- * may open the region can:
+ * the server names (mode 0660). A process that has mapped the region can write anywhere in it. It
+ * cannot make the server read or write outside of the region, or hang. But a process that may open
+ * the region can:
  *	- spoil, forge or delay the calls of others
  *	- keep all others from connecting, by taking all ids or their locks
- *	- with events: act for a client that has come, also after its death; keep the server from
- *	  learning who comes, by filling its socket or writing another address; and receive there
- *	  the descriptors of the region's file that clients send
+ *	- with events: act as a client that has come, also after that client's death; keep the
+ *	  server from learning which clients come, by filling the server's socket or by replacing
+ *	  its address in the region; and receive, at the new address, the descriptors of the
+ *	  region's file that clients send
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
- * With mode 0600 these are processes of the same user, which could also send a signal. With mode
- * 0660 they are all members of the group: name only a group whose members may stop the server. A
- * lock on /dev/shm/delegrpc-guard.<name> (mode 0600) then shows that the server is alive. So a
- * member cannot keep the server's user from starting another server, and cannot make a dead server
- * look alive to clients of that user. It can make a dead server look alive to clients of other
- * users, until the next server starts.
+ * With mode 0600 only processes of the same user can do this, and they could also kill the server
+ * by a signal. With mode 0660 every member of the group can: name only a group whose members may
+ * stop the server. A lock on /dev/shm/delegrpc-guard.<name> (mode 0600) then shows that the server
+ * is alive. So a member cannot keep the server's user from starting another server, and cannot make
+ * a dead server look alive to clients of that user. It can make a dead server look alive to clients
+ * of other users, until the next server starts.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -104,22 +105,23 @@
  * armed until the next function call with it, so delegrpc_server_arm() must be the last call before
  * poll(2). If any of several calls to arm returned 1, the timeout must be 0. After a wake-up, poll
  * the object as usual; its descriptor stays readable until the object is armed again. Spurious
- * wake-ups are possible. A peer without a descriptor wakes one that has a descriptor, and the
- * reverse.
+ * wake-ups are possible. It does not matter whether the peer uses a descriptor, too.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
  * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
- * delegrpc_server_fd() fails. If the problem starts after connect, the client's flush, poll, wait
- * and arm return the error (see delegrpc_client_poll()): the call is late, but the client learns of
- * it. An armed client with calls pending becomes readable every 100 ms, so that its poll finds a
- * dead server. An armed server becomes readable like that only if a dead client may block the ring.
- * A request waits for the next client's wake-up if its client dies between publishing and waking
- * (see Waking), or if another process that writes into the region has spoilt the wake-up. A timeout
- * of poll(2) limits that wait.
+ * delegrpc_server_fd() fails. If the cause arises after connect, the client's calls are delayed,
+ * and its flush, poll, wait and arm return the error (see delegrpc_client_poll()). The descriptor
+ * of an armed client with pending calls becomes readable every 100 ms, so that the client polls and
+ * finds a dead server. The descriptor of an armed server does so only while a dead client may block
+ * the ring, while a client could not be woken for lack of a descriptor, and, if the server takes
+ * events, while clients are connected. If a client dies after publishing a request and before
+ * waking the server (see Waking), or if another process spoils the wake-up by writing into the
+ * region, the request waits until the next client wakes the server. A timeout of poll(2) limits
+ * that wait.
  *
- * Waiting: a client or server that has nothing to do polls, pausing, for about 1 us, then yields
- * the core between polls for about 100 us, and then sleeps in the kernel. delegrpc_client_wait()
- * and delegrpc_server_wait() do that. A program with a polling loop of its own should do the same.
+ * Waiting: delegrpc_client_wait() and delegrpc_server_wait() poll for about 1 us, with a pause
+ * instruction between polls, then yield the core between polls for about 100 us, and then sleep in
+ * the kernel. A program with a polling loop of its own should do the same.
  */
 #ifndef DELEGRPC_H
 #define DELEGRPC_H
@@ -136,64 +138,69 @@ extern "C" {
 
 /*
  * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
- * defines it: libdelegrpc exports the same functions, for programs in other languages.
+ * defines this macro, as empty, so that libdelegrpc exports the same functions for programs in
+ * other languages.
  */
 #ifndef DELEGRPC_INLINE
 #define DELEGRPC_INLINE static inline
 #endif
 
-#define DELEGRPC_BATCH 8 /* calls or replies per publication, responses per client poll */
+#define DELEGRPC_BATCH 8 /* most calls or replies per publication, and responses per client poll */
 #define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
 
-/* Limits on the work that one server poll, or one turn of a wait, does to find holes. */
-#define DELEGRPC_POLL_LOOKS 64 /* checks of clients' locks, a system call each */
+/*
+ * Limits on the work of one poll of a server, or of one poll within a wait, in its search for
+ * holes.
+ */
+#define DELEGRPC_POLL_LOOKS 64 /* checks of clients' locks, each a system call */
 #define DELEGRPC_POLL_SKIPS 1024 /* slots skipped */
 
-#define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
+#define DELEGRPC_FOREVER UINT64_MAX /* a timeout: wait without limit */
 #define DELEGRPC_SET_GID 1u /* bit of attr.set: gid is valid; needed because gid 0 is a group */
-#define DELEGRPC_POST UINT64_MAX /* as the id of a request: it is a post, which has no reply */
+#define DELEGRPC_POST UINT64_MAX /* the id of a request that is a post, which has no reply */
 #define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
 #define DELEGRPC_MAX_RESP_DEPTH (1u << 15)
-#define DELEGRPC_MAX_PAYLOAD (1u << 16) /* of a request's and of a response's payload */
+#define DELEGRPC_MAX_PAYLOAD (1u << 16) /* bytes of a request's or of a response's payload */
 
 /*
- * The sizes and the access of a region. Zero means the default. Requests have 16 B and responses
- * 8 B of header, and are packed at multiples of 16 and 8 B. With the defaults each is a cache line.
- * Smaller ones share cache lines, which makes large bursts faster.
+ * The sizes and the access of a region. Zero means the default. A request has a header of 16 B and
+ * begins at a multiple of 16 B; a response has a header of 8 B and begins at a multiple of 8 B.
+ * With the default sizes each message fills a cache line. Smaller messages share cache lines, which
+ * makes large bursts faster.
  */
 struct delegrpc_attr {
 	/*
-	 * sizeof(struct delegrpc_attr). 0 means that the struct ends with the member `set`: all
-	 * versions have these members, and a later version adds members after it.
+	 * sizeof(struct delegrpc_attr). 0 means that the struct ends with the member `set`: every
+	 * version has the members up to it, and later versions add members after it.
 	 */
 	size_t size;
-	uint32_t max_clients; /* connected at a time; 64 */
+	uint32_t max_clients; /* most clients that are connected at a time; default 64 */
 	/*
 	 * Slots in the request ring, rounded up to a power of two. The default is the larger of 256
 	 * and max_clients * resp_depth, rounded up, but at most DELEGRPC_MAX_RING_DEPTH. A ring of
-	 * the default size cannot fill up unless that maximum limited it. If a ring can fill up,
-	 * clients also read the server's tail, which costs time; then ring_depth must exceed
+	 * the default size cannot fill up unless that maximum limits its size. If a ring can fill
+	 * up, clients also read the server's tail, which costs time. Then ring_depth must exceed
 	 * max_clients * DELEGRPC_BATCH, because each client may reserve one batch after it has
 	 * checked for room.
 	 */
 	uint32_t ring_depth;
-	uint32_t resp_depth; /* calls and posts in flight per client, rounded up, too; 64 */
-	uint32_t req_size; /* largest request payload in bytes; 48 */
-	uint32_t resp_size; /* largest response payload in bytes; 56 */
+	uint32_t resp_depth; /* calls and posts in flight per client; rounded up, too; default 64 */
+	uint32_t req_size; /* largest request payload in bytes; default 48 */
+	uint32_t resp_size; /* largest response payload in bytes; default 56 */
 	/*
 	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
 	 * the region's group may connect, too. That group is `gid` if `set` contains
 	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, mode and gid
-	 * are the access that the caller expects: connect fails if the region has another. A client
-	 * of another user must be a member of the group and must set mode to 0660 as well.
+	 * are those that the caller expects: connect fails if the region has others. A client of
+	 * another user must be a member of the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
-	uint32_t gid; /* with mode 0660, where a gid other than 0 needs its bit in `set` */
+	uint32_t gid; /* only with mode 0660; if it is not 0, `set` must have its bit */
 	uint32_t set; /* DELEGRPC_SET_*; DELEGRPC_SET_GID only with mode 0660 */
 	/*
-	 * Connect only: for so many milliseconds, connect tries again after -ENOENT, -ECONNREFUSED,
+	 * Connect only: for this many milliseconds, connect retries after -ENOENT, -ECONNREFUSED,
 	 * -EAGAIN and -EUSERS.
 	 */
 	uint32_t connect_ms;
@@ -211,8 +218,8 @@ struct delegrpc_req {
 	uint32_t client; /* index of the client, less than max_clients; for the reply */
 	uint32_t len; /* bytes of the payload, at most req_size */
 	/*
-	 * Opaque; unique among the requests of all clients that use this index in succession; or
-	 * DELEGRPC_POST.
+	 * Opaque. DELEGRPC_POST for a post; otherwise unique among the requests of all clients that
+	 * use this index one after another.
 	 */
 	uint64_t id;
 	/*
@@ -225,17 +232,17 @@ struct delegrpc_req {
 
 enum delegrpc_event_kind {
 	DELEGRPC_EVENT_CAME, /* a client has connected */
-	DELEGRPC_EVENT_LEFT, /* it has disconnected */
-	DELEGRPC_EVENT_DIED, /* it has ended without that */
+	DELEGRPC_EVENT_LEFT, /* a client has disconnected */
+	DELEGRPC_EVENT_DIED, /* a client has ended without disconnecting */
 };
 
 /*
- * Something has happened to a client. The kernel says which process it is, and which ids that
- * process had when it connected. The ids are not known (pid 0, uid and gid UINT32_MAX) if the
- * client could not send to the server's socket: from another network namespace, from a sandbox
- * without abstract sockets, or because the server took no introductions for .2 s. A process in
- * another pid namespace may have pid 0. The ids are those of the process that has the index.
- * Another process that has mapped the region can write requests under this index (see Trust).
+ * An event of a client. pid, uid and gid are those of the client's process when it connected, as
+ * reported by the kernel. They are not known (pid 0, uid and gid UINT32_MAX) if the client could
+ * not send to the server's socket, because it is in another network namespace or in a sandbox
+ * without abstract sockets, or because the server did not read the socket for 0.2 s. For a process
+ * of another pid namespace, pid may be 0. Another process that has mapped the region can write
+ * requests with this index, too (see Trust).
  */
 struct delegrpc_event {
 	uint32_t kind; /* enum delegrpc_event_kind */
@@ -245,16 +252,16 @@ struct delegrpc_event {
 
 struct delegrpc_server_stats {
 	uint64_t requests; /* calls handed out by recv */
-	uint64_t replies; /* written, or collected to be */
-	uint64_t stale_replies; /* not written: the client had gone (-EPIPE, or dropped) */
+	uint64_t replies; /* written, or collected and not published yet */
+	uint64_t stale_replies; /* not written, because the client had gone: -EPIPE, or dropped */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* slots that a dead client had reserved, skipped */
 	uint64_t looks; /* checks of clients' locks, in search of such slots */
-	uint64_t bursts; /* publications of replies; replies / bursts is the size of a burst */
+	uint64_t bursts; /* publications of replies; replies / bursts is the mean size of a burst */
 	uint64_t sleeps; /* times that this server slept or was armed */
 	uint64_t wakes; /* sleeping clients woken */
 	uint64_t yields; /* times that a busy server yielded to clients on its core */
-	uint64_t posts; /* handed out by recv */
+	uint64_t posts; /* posts handed out by recv */
 };
 
 /*
@@ -265,7 +272,7 @@ struct delegrpc_server_stats {
  *	-E2BIG		attr has a field that this version does not know, and it is not 0
  *	-EADDRINUSE	a living server has the name: choose another
  *	-EACCES, -ELOOP	another user has the name
- *	-EPERM		the server's user is no member of gid
+ *	-EPERM		the server's user is not a member of the group gid
  *	-ENOSPC		/dev/shm is full: choose smaller attributes
  *	-EFBIG		the region exceeds the process's limit of file sizes (RLIMIT_FSIZE)
  *	-ENOMEM, -EMFILE, ...
@@ -292,12 +299,12 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
 
 /*
  * Returns how many requests delegrpc_server_recv() can now hand out, at most
- * DELEGRPC_SERVER_POLL_MAX, in the order of their reservation. Searches for more once all of them
- * have been handed out. Publishes replies (see Visibility), and wakes clients (see Waking).
- * Every few hundred empty polls it checks whether a dead client blocks the ring, and skips and
- * gives back the slots that this client reserved. One poll makes at most DELEGRPC_POLL_LOOKS checks
- * and DELEGRPC_POLL_SKIPS skips; the next polls do the rest. A busy server yields its core every
- * 150 us if clients wait. Returns 0 if there is no request yet; or
+ * DELEGRPC_SERVER_POLL_MAX, in the order of their reservation. Looks for new requests only after
+ * all that it had found have been handed out. Publishes replies (see Visibility), and wakes clients
+ * (see Waking). Every few hundred empty polls it checks whether a dead client blocks the ring, and
+ * skips and gives back the slots that this client reserved. One poll makes at most
+ * DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips; the next polls do the rest. A busy
+ * server yields its core every 150 us if clients wait. Returns 0 if there is no request yet; or
  *	-EPROTO		a client has overwritten the ring's indices and no order can be
  *			restored: clients get -EPIPE, destroy the server
  */
@@ -313,11 +320,10 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
 
 /*
  * Gives the slots of all requests handed out back to the clients. Call it after each batch, before
- * the next wait. If the ring is smaller than the number of calls that can be in flight, clients get
- * -EAGAIN until then. A client that has taken a free id always gets -EAGAIN until the requests of
- * its predecessor are given back, and a post is in flight until then. The function need not be
- * called if nothing was handed out: slots that were skipped, or whose request was dropped, are
- * given back without it.
+ * the next wait. Until slots are given back, clients get -EAGAIN if the ring is full. A new client
+ * always gets -EAGAIN until the slots that were reserved before it connected are given back. A post
+ * is in flight until its slot is given back. The function need not be called if nothing was handed
+ * out: slots that were skipped, or whose request was dropped, are given back without it.
  */
 DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
@@ -348,9 +354,9 @@ typedef void delegrpc_serve_fn(void *arg, const struct delegrpc_req *req, const 
 /*
  * Polls, passes at most max of the requests that have arrived to fn(arg, ...), gives their slots
  * back, publishes the replies and wakes their clients. Returns the number of requests, or an error
- * of delegrpc_server_poll(). Passes none while an event has not been taken
- * (delegrpc_server_event()), so that a program that takes the events before each call learns in
- * time that a client came. A server that has nothing else to do:
+ * of delegrpc_server_poll(). Passes no requests while there is an event to take
+ * (delegrpc_server_event()). So a program that takes all events before each call learns that a
+ * client came before it gets that client's first request. A server that has nothing else to do:
  *
  *	while ((n = delegrpc_server_serve(s, fn, arg, 256)) >= 0)
  *		if (!n)
@@ -374,8 +380,9 @@ int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
 /*
  * Returns the descriptor that becomes readable when an armed server has something to do. The first
- * call opens it; it belongs to the server until destroy. Clients that connected earlier wake it as
- * well. It takes three descriptors of this process; a client that wakes a server takes one. Errors:
+ * call opens it; it belongs to the server until destroy. Clients that connected before the first
+ * call can wake the server as well. A server with a descriptor uses three descriptors of its
+ * process; a client that has woken such a server uses one. Errors:
  *	-ENETUNREACH	a client is connected from another network namespace and could not
  *			wake this server, or there is no /proc to find that out
  *	-EBADF		in a forked child
@@ -394,14 +401,14 @@ int delegrpc_server_fd(struct delegrpc_server *server);
 int delegrpc_server_arm(struct delegrpc_server *server);
 
 /*
- * Takes the next event (attr.events): each client that came, and that left or died. Writes at most
- * size bytes to *event_p. No other client gets the index before the end of its last client has been
- * taken, so a server can keep something for each client and free it then. Call it after each poll
- * and wait, before delegrpc_server_recv(), until it returns 0: then that a client came is taken
- * before its first request is received, and its end after the last one. This function also looks
- * for clients that have died; it finds them usually within a second. Memory for two events per
- * index is reserved; a server that takes none gets no more clients than it has indices. Returns 1,
- * 0 if there is none, or
+ * Takes the next event of a server that was created with attr.events: a client has come, left or
+ * died. Writes at most size bytes to *event_p. An index goes to another client only after the event
+ * of its last client's end has been taken, so a server can keep data for each client and free them
+ * at that event. Call this function after each poll and wait, before delegrpc_server_recv(), until
+ * it returns 0: then the event that a client came precedes its first request, and the event of its
+ * end follows its last request. This function also looks for clients that have died; it usually
+ * finds them within a second. Memory for two events per index is reserved; if the events are not
+ * taken, each index is used only once. Returns 1, 0 if there is none, or
  *	-EINVAL		attr.events was 0: a bug of the caller
  */
 int delegrpc_server_event(struct delegrpc_server *server, struct delegrpc_event *event_p,
@@ -423,9 +430,9 @@ typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, u
 struct delegrpc_client_stats {
 	uint64_t calls; /* accepted */
 	uint64_t responses; /* delivered */
-	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
+	uint64_t late_responses; /* dropped: responses to blocking calls that had timed out */
 	uint64_t bad_responses; /* dropped: no such call, or impossible length */
-	uint64_t flushes; /* publications; (calls + posts) / flushes is the batch size */
+	uint64_t flushes; /* publications; (calls + posts) / flushes is the mean batch size */
 	uint64_t full; /* publications put off because the ring had no room */
 	uint64_t sleeps; /* times that this client slept or was armed */
 	uint64_t wakes; /* times that it woke the sleeping server */
@@ -440,8 +447,8 @@ struct delegrpc_client_stats {
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again immediately
  *	-EPROTO		not a region of this library, another version, or another attribute
- *	-EUSERS		max_clients are connected, or the server has not taken the ends of some:
- *			try again later
+ *	-EUSERS		max_clients clients are connected, or have ended and the server has not
+ *			taken the events of their ends: try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its
  *			socket
@@ -483,9 +490,9 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len);
 
 /*
- * Returns the number of accepted posts that the server is not known to have received. If it is not
- * 0, delegrpc_client_wait() and delegrpc_client_arm() also wait until the server has received more,
- * as long as no further call or post is accepted. To wait for all:
+ * Returns the number of accepted posts that the server is not known to have received. If the number
+ * is not 0, delegrpc_client_wait() and delegrpc_client_arm() also wait, until the next call or post
+ * is accepted, for the server to receive more posts. To wait for all:
  *
  *	while (delegrpc_client_posts(c) && delegrpc_client_wait(c, DELEGRPC_FOREVER) >= 0)
  *		delegrpc_client_poll(c, done, NULL);
@@ -497,7 +504,8 @@ uint32_t delegrpc_client_posts(struct delegrpc_client *client);
 /*
  * Publishes the staged calls and posts, and wakes the server if it sleeps. Returns 0, or
  *	-EAGAIN		the ring is full: poll and retry (poll also tries to publish the calls)
- *	-EPIPE		the server has gone and does not get what is staged: abort, or disconnect
+ *	-EPIPE		the server has gone and will not get the staged calls and posts: abort, or
+ *			disconnect
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the calls are published, but the server sleeps and
  *			could not be woken: see delegrpc_client_poll()
  */
@@ -513,30 +521,31 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
  *	-ENETUNREACH	the same, because this thread has left the server's network namespace
  *	-EPERM, -EACCES, ...	the same, because a sandbox forbids it
  * If the server could not be woken, the calls stay published. The server finds them as soon as
- * another client wakes it, or a later poll, flush or wait of this client can wake it. fn may call
- * delegrpc_client_call() and delegrpc_client_flush() for this client, but must not poll, wait, arm
- * or disconnect it.
+ * another client wakes it, or a later poll, flush or wait of this client succeeds in waking it. fn
+ * may call delegrpc_client_call() and delegrpc_client_flush() for this client, but must not poll,
+ * wait, arm or disconnect it.
  */
 DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
 
 /*
- * Returns the number of accepted calls whose response has not been handed out, without blocking
- * calls that timed out.
+ * Returns the number of accepted calls whose response has not been handed out. Blocking calls that
+ * timed out do not count.
  */
 DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
- * Publishes, wakes the server unless a response is there, and waits for a response. If posts are in
- * flight, and the last call or post was refused with -EAGAIN or delegrpc_client_posts() was called
- * after it, waits for room as well. Returns 1 if there is a response to poll or room, 0 if
- * timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the sleep, or an
- * error of delegrpc_client_poll(), without waiting.
+ * Publishes the staged calls and posts, wakes the server unless a response has arrived, and waits
+ * for a response. Waits for room as well if posts are in flight and, after the last accepted call
+ * or post, another one was refused with -EAGAIN or delegrpc_client_posts() was called. Returns 1 if
+ * there is a response to poll, or room; 0 if timeout_ns nanoseconds have passed, nothing is
+ * pending, or a signal interrupted the sleep; or, without waiting, an error of
+ * delegrpc_client_poll().
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /*
- * Returns the descriptor like delegrpc_server_fd(), for responses. Another cause of an error:
+ * Returns the descriptor like delegrpc_server_fd(), for responses. One error has another cause:
  *	-ENETUNREACH	the server is in another network namespace and could not wake
  *			this client, or there is no /proc to find that out
  */
@@ -548,15 +557,16 @@ int delegrpc_client_fd(struct delegrpc_client *client);
  * server in time. Returns as delegrpc_server_arm(). If the server could not be woken, returns an
  * error of delegrpc_client_poll(), and the client is not armed.
  *
- * A client without pending calls, and that does not wait for room (delegrpc_client_wait()), is not
- * woken: a loop that ends after the last response must check that before it arms.
+ * A client that has no pending calls and does not wait for room (see delegrpc_client_wait()) is not
+ * woken. A loop that ends after the last response must therefore check delegrpc_client_pending()
+ * before it arms.
  */
 int delegrpc_client_arm(struct delegrpc_client *client);
 
 /*
- * Sets the function that gets the responses to other calls that come while
- * delegrpc_client_call_wait() waits. NULL: no other calls may be pending then. It may do what a
- * response function of delegrpc_client_poll() may.
+ * Sets the function that gets the responses to other calls that arrive while
+ * delegrpc_client_call_wait() waits. If fn is NULL, delegrpc_client_call_wait() fails while other
+ * calls are pending. fn may do what a response function of delegrpc_client_poll() may do.
  */
 void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 
@@ -565,33 +575,33 @@ void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn
  * the number of bytes that the server sent, which may be larger, to *len_p (len_p may be NULL).
  * Signals do not end the wait. Returns 0, or
  *	-EBUSY		other calls are pending: delegrpc_client_others(), or poll until there are none
- *	-ETIMEDOUT	no response within timeout_ns; the call may have been carried out, or may
- *			yet be, and a late response is dropped
- *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered, or are
- *			posts in flight, or the ring is full: poll, or wait, and retry
+ *	-ETIMEDOUT	no response within timeout_ns; the server may have carried out the call, or
+ *			may do so later, and a late response is dropped
+ *	-EAGAIN		resp_depth posts, and calls that timed out and are still unanswered, are in
+ *			flight, or the ring is full: poll, or wait, and retry
  *	-EMSGSIZE, -EPIPE	as for delegrpc_client_call()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of delegrpc_client_poll(), without
- *			waiting; what -ETIMEDOUT says of the call and its response holds here, too
+ *			waiting; the call and its response are treated as after -ETIMEDOUT
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * Ends the pending calls after -EPIPE of any function: hands out the responses that have arrived,
- * if there are any, then ends every other pending call by fn(arg, token, NULL, 0). It is not known
- * whether the server has carried them out. Returns the number of the calls that it ended so.
- * Returns -EBUSY, and does nothing, if the connection still works. Posts are not among them: see
- * delegrpc_client_posts().
+ * Ends the pending calls after any function has returned -EPIPE. Hands out the responses that have
+ * arrived, then calls fn(arg, token, NULL, 0) for every other pending call. It is not known whether
+ * the server has carried out those calls. For posts see delegrpc_client_posts(). Returns the number
+ * of calls that ended without a response, or -EBUSY, with nothing done, if the connection still
+ * works.
  */
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 
 /*
  * Connects to the next server of the same name, after delegrpc_client_abort(). That server must
  * have the same sizes and access. The object, its descriptor and its totals of sleeps and wakes
- * stay; the other counters begin at 0, and the index is another. Tries for timeout_ns nanoseconds;
- * a server that has died takes a while to come back. Returns 0, or an error of
- * delegrpc_client_connect(), after which the function may be called again, or
- *	-EBUSY		the connection works, or calls are pending: poll, and abort them
+ * stay; the other counters begin at 0, and the index may differ. Tries for timeout_ns nanoseconds,
+ * because a server needs time to restart. Returns 0, or an error of delegrpc_client_connect(),
+ * after which the function may be called again, or
+ *	-EBUSY		the connection still works, or calls are pending: poll, and abort them
  *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network
  *			namespace
  *	-EBADF		in a forked child
@@ -604,7 +614,7 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 
 /* ---- inspecting a region from outside ---- */
 
-/* DEAD is known from the process's lock. The process itself wrote the others into the region. */
+/* DEAD is known from the process's lock. The process itself has written the other states. */
 enum delegrpc_look_state {
 	DELEGRPC_LOOK_DEAD, /* it has ended, or has disconnected */
 	DELEGRPC_LOOK_RUNNING,
@@ -614,10 +624,10 @@ enum delegrpc_look_state {
 
 /*
  * A snapshot of a region. It is not atomic: other processes may have changed the region while it
- * was read. The kernel knows which processes are alive. The rest is read from the region, and a
- * process that may write to the region may have forged it. Slots in use are those that clients have
- * reserved and the server has not given back: requests that wait, are being served or are kept for
- * a later reply, and holes.
+ * was read. The kernel's locks tell which processes are alive. Everything else is read from the
+ * region, where a process that may write to it may have forged it. Slots in use are those that
+ * clients have reserved and the server has not given back: requests that wait, are being served or
+ * are kept for a later reply, and holes.
  */
 struct delegrpc_look_region {
 	struct delegrpc_attr attr; /* the sizes, and the access that the file has */

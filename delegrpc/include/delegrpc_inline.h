@@ -15,27 +15,30 @@
  *						align8(8 + resp_size)
  *
  * A request position p lies in slot p & (ring_depth - 1), and is filled when the slot's
- * lap is p / ring_depth + 1 (compared for equality only, so that 32 bits may wrap).
- * Only the producer of the next lap writes a slot: the server only reads the ring, and reads head
- * only when it has found nothing for long. The word with the lap also has the request's client, 12
- * bits, how many of the client's answers should be published together, less one, 3 bits, and the
- * length of the payload in bytes, 17 bits. The next word is the request's id: the generation of its
- * client, 48 bits, and an index, 16 bits. A post has the index DELEGRPC_POST_INDEX.
+ * lap is p / ring_depth + 1 (the comparison is for equality only, so the 32 bits of the lap may
+ * wrap). A filled slot is written again only by the producer of the next lap. The server only reads
+ * the ring, and it reads head only after it has found nothing for a while. The word with the lap
+ * also has the index of the request's client (12 bits), the number of replies to this client that
+ * should be published together, less one (3 bits), and the length of the payload in bytes (17
+ * bits). The next word is the request's id: the generation of its client (48 bits) and an index (16
+ * bits). A post has the index DELEGRPC_POST_INDEX.
  *
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
  * generation counts the clients that have had this id, so that a client does not mistake a response
  * to a predecessor for its own. The generation does not wrap: 2^48 clients, one every 10 us, take
- * 89 years. Its lower 16 bits do wrap. So the count skips a generation whose lower 16 bits are
- * those of a generation that the server may still answer: the last one of which it has received a
- * request, and the last one that has published any. The rest of the stamp's word has the request's
- * index, 15 bits, and the length of the payload in bytes, 17 bits.
+ * 89 years. Its lower 16 bits do wrap. So a generation is skipped if its lower 16 bits are those of
+ * a generation that the server may still answer. There are two such generations: the last one of
+ * which the server has received a request, and the last one that has published a request. The rest
+ * of the stamp's word has the request's index (15 bits) and the length of the payload in bytes (17
+ * bits).
  *
- * Slots are packed and written in bursts, because a core has a limited number of stores that wait
- * for cache lines of other cores, and private stores between two messages count as well. So
- * messages are collected in private memory and copied without other stores in between. The stores
- * that make them visible (the laps, or the first stamp) come after all others, so that the reader,
- * which polls the first slot, does not take away a cache line that is half written.
+ * Slots are packed and written in bursts, because a core can have only a limited number of stores
+ * that wait for cache lines of other cores, and stores to private memory between two messages count
+ * against this limit as well. So messages are collected in private memory and copied without other
+ * stores in between. The stores that make them visible (the laps, or the first stamp) come after
+ * all others, so that the reader, which polls the first slot, does not take away a cache line that
+ * is half written.
  */
 #ifndef DELEGRPC_INLINE_H
 #define DELEGRPC_INLINE_H
@@ -53,8 +56,8 @@
 #define DELEGRPC_REQ_LEN_SHIFT 47
 #define DELEGRPC_RESP_HEADER 8 /* stamp 4 B, index 15 bits, len 17 bits */
 #define DELEGRPC_RESP_ID_BITS 15
-#define DELEGRPC_POST_INDEX 0xffffu /* instead of an index, in a request's id */
-#define DELEGRPC_ID_SHIFT 16 /* of the generation, in a request's id */
+#define DELEGRPC_POST_INDEX 0xffffu /* the index in the id of a post */
+#define DELEGRPC_ID_SHIFT 16 /* shift of the generation in a request's id */
 #define DELEGRPC_GENERATION_MAX ((1ull << (64 - DELEGRPC_ID_SHIFT)) - 1)
 
 #ifdef __cplusplus
@@ -85,8 +88,8 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= DELEGRPC_POST_INDEX);
 #define DELEGRPC_UNFENCED 16
 
 /*
- * The address of a sleeper in poll(2), whose descriptor is a socket. A waker sends the cookie to
- * the socket with that name.
+ * The address of a process that sleeps in poll(2) on its descriptor, a socket. A process that wakes
+ * it sends the cookie to the socket with that name.
  */
 struct delegrpc_address {
 	uint64_t name; /* 0: it has no descriptor */
@@ -109,7 +112,7 @@ struct delegrpc_header {
 	uint32_t max_clients;
 	uint32_t ring_depth;
 	uint32_t resp_depth;
-	uint32_t connects; /* since creation; the field next_client_id of version 1 */
+	uint32_t connects; /* since creation; version 1 had next_client_id here */
 	uint8_t server_alive;
 	uint8_t pad0[3];
 	uint32_t req_size;
@@ -166,17 +169,21 @@ enum delegrpc_state {
 #define DELEGRPC_LEFT 2u
 #define DELEGRPC_COMING 3u
 
-/* One per client id. The client writes the first cache line. Both processes write the second one:
- * state and address are the client's, and the server resets the state; `served` is the server's. */
+/*
+ * One per client id. Only the client writes the first cache line, except that the server resets
+ * `taken`. In the second one the client writes its state and address, and the server writes
+ * `served` and resets the state.
+ */
 struct delegrpc_line {
 	uint64_t claim;
 	uint64_t generation; /* 1 or more; of the present or last holder of the id */
 	uint64_t published; /* generation of the last holder that has published a request */
 	/*
-	 * DELEGRPC_TAKEN: a client has the id, or died with it. Without events this is a hint, and
-	 * the id's lock decides. With events a client writes DELEGRPC_COMING before it introduces
-	 * itself, and DELEGRPC_LEFT when it leaves. The server writes 0 when it has taken the
-	 * client's end, or finds dead who was coming: only then may another have the id.
+	 * DELEGRPC_TAKEN: a client has the id, or had it when it died. Without events this is a
+	 * hint, and the id's lock decides. With events a client writes DELEGRPC_COMING before it
+	 * introduces itself, and DELEGRPC_LEFT when it leaves. The server writes 0 when the event
+	 * of the client's end has been taken, or when the client has died while it was COMING. Only
+	 * then may another client take the id.
 	 */
 	uint32_t taken;
 	uint8_t pad0[36];
@@ -200,19 +207,19 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
-#define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
-#define DELEGRPC_IDLE_POLLS 16 /* empty polls in succession until the slow path */
+#define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* the blocking call with this id timed out */
+#define DELEGRPC_IDLE_POLLS 16 /* consecutive empty polls before the slow path is taken */
 
 /*
- * A post has no id in the ring. But it keeps one from calls until the server has given its slot
- * back, so that calls and posts in flight are at most resp_depth.
+ * A post has no id in the ring. But it occupies one in the client until the server has given its
+ * slot back, so that at most resp_depth calls and posts are in flight.
  */
 struct delegrpc_call {
 	uint64_t
-		token; /* of a post: its place in the stage, or its position once it is published */
+		token; /* of a post: its index in the stage, or its position once it is published */
 	/*
-	 * The next free id if this one is free, the next post's id if this is a post's, else
-	 * DELEGRPC_ID_BUSY or _LATE.
+	 * If this id is free, the next free id; if a post has it, the id of the next post;
+	 * otherwise DELEGRPC_ID_BUSY or DELEGRPC_ID_LATE.
 	 */
 	uint32_t next;
 };
@@ -222,15 +229,15 @@ struct delegrpc_client {
 	unsigned char *responses; /* this client's response slots */
 	unsigned char *stage; /* DELEGRPC_BATCH private records, as in the ring */
 	struct delegrpc_call *calls; /* by id */
-	uint64_t done; /* responses whose function has returned; the position to read next */
+	uint64_t done; /* responses whose function has returned; the next position to read */
 	uint64_t sent; /* calls published */
 	uint32_t free_id; /* top of the stack of free ids */
-	uint32_t staged; /* calls and posts */
+	uint32_t staged; /* number of calls and posts in the stage */
 	uint32_t staged_posts;
-	uint32_t posts; /* that have an id */
+	uint32_t posts; /* number of posts that occupy an id */
 	uint32_t pending;
-	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* slow paths of this wait, counted until the client writes WAITING */
+	int32_t idle_left; /* empty polls left before the slow path */
+	uint32_t idle; /* slow paths taken in this wait, until the state is WAITING */
 	uint32_t unfenced; /* publications since the last check whether the server sleeps */
 	uint64_t generation;
 	uint32_t req_size, req_stride;
@@ -265,7 +272,10 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client)
 	return err ? err : woken;
 }
 
-/* Returns 0 if a call or a post of len bytes can be staged and has an id, or the function's errno. */
+/*
+ * Returns 0 if a call or a post of len bytes can be staged and an id is free, otherwise the error
+ * that delegrpc_client_call() returns.
+ */
 static inline int delegrpc_priv_admit(struct delegrpc_client *client, uint32_t len)
 {
 	if (DELEGRPC_UNLIKELY(len > client->req_size))
@@ -387,7 +397,10 @@ struct delegrpc_peer {
 	uint64_t next; /* response position to write */
 	uint64_t generation;
 	uint32_t burst; /* replies to publish together, 1 .. DELEGRPC_BATCH */
-	/* In unfenced_peers: got a reply, or made room for, since its sleep word was last read. */
+	/*
+	 * 1 if the client is in unfenced_peers: since its sleep word was last read, it has got a
+	 * reply, or a post of it has been received.
+	 */
 	uint32_t unfenced;
 	uint64_t posted; /* the position after its last post */
 };
@@ -398,11 +411,11 @@ struct delegrpc_peer {
  */
 struct delegrpc_burst {
 	unsigned char *next; /* in the server's stage */
-	unsigned char *polled; /* value of next at the last poll that left replies in the burst */
+	unsigned char *polled; /* value of `next` at the last poll that left replies in the burst */
 	uint32_t client; /* DELEGRPC_ID_NONE: there are no such replies */
 	uint32_t stamp; /* the same for all of them: no burst crosses the end of the ring */
 	uint32_t limit; /* number of replies at which the burst is published */
-	uint32_t room; /* replies that are missing until then */
+	uint32_t room; /* replies that are missing until the limit */
 };
 
 struct delegrpc_server {
@@ -417,14 +430,14 @@ struct delegrpc_server {
 	uint64_t cursor; /* position to hand out next */
 	uint64_t found; /* positions less than this are filled */
 	uint64_t tail; /* copy of control->tail */
-	uint64_t received, replied, bad; /* received: calls */
+	uint64_t received, replied, bad; /* received: without posts */
 	uint64_t posts;
 	uint32_t n_unfenced_peers;
-	uint32_t unfenced; /* polls since the first of them got there */
+	uint32_t unfenced; /* polls since unfenced_peers ceased to be empty */
 	uint32_t empty; /* empty polls */
-	uint32_t busy; /* polls that find something, until the clock is read next */
+	uint32_t busy; /* polls with requests that are left until the clock is read */
 	int broken; /* 0 or -EPROTO */
-	uint32_t tells; /* not 0: the server takes events */
+	uint32_t tells; /* 1 if the server takes events */
 	uint32_t max_clients;
 	uint32_t ring_depth, ring_shift, req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
@@ -504,7 +517,7 @@ DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server)
 	return (int)(server->found - server->cursor);
 }
 
-/* The next wake test looks whether this client sleeps. */
+/* Makes the next wake test check whether this client sleeps. */
 static inline void delegrpc_priv_owe(struct delegrpc_server *server, uint32_t client)
 {
 	struct delegrpc_peer *peer = &server->peers[client];
@@ -522,7 +535,7 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct 
 		uint64_t head, id, generation;
 		uint32_t client, len, index;
 
-		/* Each word is read once, then checked; relaxed: poll has seen the lap. */
+		/* Each word is read once, then checked. Relaxed: the poll has acquired the lap. */
 		head = __atomic_load_n((uint64_t *)(void *)slot, __ATOMIC_RELAXED);
 		id = __atomic_load_n((uint64_t *)(void *)(slot + 8), __ATOMIC_RELAXED);
 		client = (uint32_t)(head >> DELEGRPC_REQ_CLIENT_SHIFT) & 0xfff;
@@ -592,7 +605,7 @@ static inline uint64_t delegrpc_priv_reply_word(uint32_t stamp, uint32_t index, 
 	return (uint64_t)(len << DELEGRPC_RESP_ID_BITS | index) << 32 | stamp;
 }
 
-/* Publishes a reply alone, written in place in the ring. */
+/* Publishes a single reply, which is written directly into the ring. */
 static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t client,
 	uint32_t index, const void *resp, uint32_t len)
 {
@@ -613,7 +626,7 @@ static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32
 {
 	if (server->burst.client == client)
 		return true;
-	/* The short path if few calls are in flight. */
+	/* Few calls are in flight: the reply is published alone. */
 	if (server->burst.client == DELEGRPC_ID_NONE && server->peers[client].burst <= 1)
 		return false;
 	return delegrpc_priv_begin_burst(server, client);

@@ -2,28 +2,31 @@
 /*
  * Introductions of clients (base/members.h), for delegrpc and shmipc: the server learns which
  * process has an index. A client locks its index, marks it as taken, introduces itself through the
- * server's socket, and shows itself. It leaves, or dies at any step. Some clients cannot send. A
- * liar sends introductions without having the lock. Clients take the index one after another. A
- * message that waits in the socket has a descriptor of the sender's file, which keeps the lock.
+ * server's socket, and changes the mark to SHOWN. It leaves, or dies at any step. Some clients
+ * cannot send. A liar sends introductions without holding the lock. Clients take the index one
+ * after another. An unread message in the socket has a descriptor of the sender's file, which keeps
+ * the lock.
  *
- * The mark is that of delegrpc, `taken`: 0, DELEGRPC_COMING, DELEGRPC_TAKEN or DELEGRPC_LEFT. In
- * shmipc a place is MARKED while its epochs are equal, SHOWN while its bit is set as well, and LEFT
- * if the bit has been cleared. There the server may also free a place that it finds LEFT without
- * telling of its client.
+ * The marks FREE, MARKED, SHOWN and LEFT are delegrpc's values of `taken`: 0, DELEGRPC_COMING,
+ * DELEGRPC_TAKEN and DELEGRPC_LEFT. In shmipc a place is MARKED while its epochs are equal, SHOWN
+ * while its bit is set as well, and LEFT if the bit has been cleared. A server of shmipc may also
+ * free a place that it finds LEFT without an event of its client.
  *
- * The model shows: a client is told as itself, or as unknown if it could not send. Each client that
- * is told comes once and ends once, in this order, before the next one has the index. The index
- * becomes free again.
+ * The model shows: the events of a client name its process, or no process if it could not send.
+ * Each client with events comes once and ends once, in this order, before the next client has the
+ * index. The index becomes free again.
  *
  * Wrong variants, which must fail:
  *	NO_LOCK_TEST	the server believes introductions of processes that do not have the lock
  *	NO_MARK		a client introduces itself before it marks the index, so that its death
  *			leaves no trace and its introduction is taken for the next one's
- *	KEEPS_CLAIM	the server does not forget the introduction of a client that died early
- *	LATE		a client shows itself before it introduces itself
- *	NO_MEETING	the server takes no introductions between a look at the mark and the client's
- *			event
- *	NO_EVENT	the server frees the index before it has taken the end of its client
+ *	KEEPS_CLAIM	the server does not forget the introduction of a client that died before it was
+ *			SHOWN
+ *	LATE		a client sets the mark to SHOWN before it introduces itself
+ *	NO_MEETING	the server reads no introductions between its read of the mark and the event that
+ *			the client came
+ *	NO_EVENT	the server frees the index before the program has taken the event of its client's
+ *			end
  *	ONE_LOOK	a server that finds the lock free does not read the mark again, and frees the
  *			index of a client that has come and left meanwhile
  */
@@ -35,10 +38,10 @@
 mtype = { FREE, MARKED, SHOWN, LEFT };
 
 mtype mark = FREE;
-byte holder; /* of the lock, by its own descriptor */
-byte waiting; /* whose message in the socket keeps the lock */
-chan door = [2] of { byte, bool }; /* the sender by the kernel's word; has it the lock? */
-byte owner; /* who marked the index, for the checks */
+byte holder; /* client that holds the lock by its own descriptor */
+byte waiting; /* client whose message in the socket keeps the lock */
+chan door = [2] of { byte, bool }; /* the sender as the kernel reports it; whether it holds the lock */
+byte owner; /* client that marked the index, for the assertions */
 bool sent[LIAR + 1]; /* that client's introduction was sent */
 byte alive = CLIENTS;
 
@@ -190,7 +193,7 @@ proctype server()
 			if
 			:: seen == MARKED ->
 				d_step {
-					assert(mark == MARKED); /* else it has come */
+					assert(mark == MARKED); /* otherwise the client has come meanwhile */
 #ifndef KEEPS_CLAIM
 					claim = NOBODY;
 #endif

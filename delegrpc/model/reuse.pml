@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc's ring when it can hold all calls in flight, so that clients do not check whether there
- * is room. The question is whether that is still right when clients are killed and others take
+ * is room. The question is whether this is still correct when clients are killed and others take
  * their ids. A new client waits until everything that was reserved before it has been given back.
  *
  * Each client keeps up to DEPTH / CLIENTS calls in flight; the server answers the requests that it
- * has taken; one client may be killed between any two steps, and has a successor. The server's
- * user gives slots back only after it has received something, and otherwise waits.
+ * has taken; one client may be killed between any two steps, and has a successor. The program that
+ * uses the server (its user) gives slots back only after it has received something, and otherwise
+ * waits.
  *
- * Each message is a call or, from client 0, a post. A post is in flight until the client has read a tail that is
- * behind its position.
+ * Each message is a call or, from client 0, a post. A post is in flight until the client has read a
+ * tail that is greater than the post's position.
  *
  * The model shows: a slot is never reserved again before the server has taken its request, and
  * every successor begins.
@@ -18,7 +19,7 @@
  *	NO_WAIT		the successor does not wait
  *	SKIP_KEEPS_TAIL	skipped positions are given back by the user only
  *	POSTS_ARE_FREE	a post does not count as in flight
- *	POST_ENDS_EARLY	a post ends when the tail is its position
+ *	POST_ENDS_EARLY	a post ends when the tail is equal to its position
  */
 #ifdef POST_ENDS_EARLY
 #define ENDS 0
@@ -29,7 +30,7 @@
 #define EACH 2 /* calls in flight: resp_depth */
 #define DEPTH 4 /* CLIENTS * EACH */
 #ifndef CALLS
-#define CALLS 3 /* of each life */
+#define CALLS 3 /* calls that a client makes before it ends */
 #endif
 
 byte head, tail, cursor;

@@ -4,8 +4,8 @@
  * slots given back; at most one client is killed, between any two of its steps.
  *
  * A batch is copied to its slots first, and then gets its laps, in order. The server's sweep
- * checks one client at a time, and the server takes requests and skips holes in between. Its user
- * gives slots back only after it has received something.
+ * checks one client at a time, and the server takes requests and skips holes in between. The
+ * program that uses the server (its user) gives slots back only after it has received something.
  *
  * Each shared access is one step, and steps interleave freely (sequential consistency; the variant
  * LATE_FILL models what can happen without release and acquire on weaker machines). Positions do
@@ -18,7 +18,7 @@
  *	- only positions of dead clients are skipped, and after that no request of such a client is
  *	  handed out
  *	- slots that the user holds are not written
- *	- nothing is left over, so a client's death does not stop the others.
+ *	- the ring is empty in the end, so a client's death does not stop the others.
  *
  * Wrong variants, each of which must fail:
  *	SMALL_MARGIN	the margin leaves no batch for one of the clients

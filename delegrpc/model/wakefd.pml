@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sleeping on a descriptor (base/wakefd.h) on a machine with store buffers: one sleeper, two
- * publishers, and something else that wakes the sleeper at times. Store buffers and the publishers'
- * fences are those of sleep.pml; a system call drains its process's buffer.
+ * publishers, and another source of events that wakes the sleeper at times. Store buffers and the
+ * publishers' fences are those of sleep.pml; a system call drains its process's buffer.
  *
  * The sleeper empties its descriptor, sets its word, fences, checks again for messages, and sleeps
  * until the descriptor is readable. When it wakes it does not reset its word, so a publisher can
  * reset the word while the sleeper is awake. A publisher resets the word in one step and sends in
- * another, any time later, so a wake-up may come one or more sleeps too late. Sending can fail for
- * lack of a descriptor: then the publisher puts the word back and tries again.
+ * another, any time later, so a wake-up may arrive in a later sleep. Sending can fail for lack of a
+ * descriptor: then the publisher puts the word back and tries again.
  *
  * The model shows: the sleeper gets every message. Other wake-ups are limited in number, so a lost
  * wake-up is a deadlock, which Spin reports as an invalid end state.

@@ -37,11 +37,10 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 /*
  * Returns true if a batch may be reserved. At most ring_depth positions may be in use at any time.
  *
- * A batch must not be reserved while a predecessor's requests may be in the ring. After that it
- * always may be reserved if all calls in flight fit into the ring. Otherwise `limit` leaves a
- * margin: after the last moment at which `limit` or fewer positions were in use, each client can
- * reserve one batch for which it had checked the room before that moment, and none for which it
- * checked after.
+ * A batch must not be reserved while a predecessor's requests may be in the ring. After that a
+ * batch may always be reserved if all calls in flight fit into the ring. If they do not fit,
+ * `limit` leaves a margin of one batch for each client: once more than `limit` positions are in
+ * use, a client reserves at most the one batch for which it had already checked the room.
  */
 static bool has_room(struct client *c)
 {
@@ -53,13 +52,13 @@ static bool has_room(struct client *c)
 		if ((int64_t)(c->tail - c->start) < 0)
 			return false;
 		c->admitted = true;
-		/* Relaxed: pairs with the load in next_generation(), after our lock is free. */
+		/* Relaxed: the load in next_generation() comes after the kernel has freed our lock. */
 		__atomic_store_n(&c->hot.line->published, c->hot.generation, __ATOMIC_RELAXED);
 		c->watch = !ring_holds_all(&c->attr);
 		if (!c->watch)
 			return true;
 	}
-	/* Relaxed, but after tail: our own last reservation is in it, by coherence. */
+	/* Relaxed, but after the load of tail. By coherence it includes our last reservation. */
 	head = __atomic_load_n(&c->control->head, __ATOMIC_RELAXED);
 	if (head - c->tail <= c->limit)
 		return true;
@@ -86,7 +85,10 @@ static inline void prefetch_slots(const struct client *c, uint32_t n)
 	cellring_own(slot + c->hot.req_stride - 1, 1);
 }
 
-/* Writes a record to its slot in words, without the first word. Whole records belong to us. */
+/*
+ * Copies a record except its first word into its slot, word by word. This may copy more than the
+ * payload, but not more than the slot, which is ours.
+ */
 static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
 {
 	uint32_t len = (uint32_t)(rec[0] >> DELEGRPC_REQ_LEN_SHIFT);
@@ -107,7 +109,7 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 {
 	uint64_t head = (uint64_t)(cellring_limit(c->hot.pending) - 1) << DELEGRPC_REQ_BURST_SHIFT |
 			(uint64_t)c->id << DELEGRPC_REQ_CLIENT_SHIFT;
-	/* Local copies, because the compiler must assume that the stores change the fields. */
+	/* Local copies, because the compiler must assume that the stores may change the fields. */
 	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
 	size_t stride = c->hot.req_stride;
 	unsigned char *requests = c->requests, *rec = c->hot.stage;
@@ -140,7 +142,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 
 	if (unlikely(!delegrpc_priv_alive(client->header)))
 		return -EPIPE;
-	/* This happens in a response function: the slot of its response is still in use. */
+	/* Possible in a response function, because the slot of its response is still in use. */
 	if (unlikely(client->sent + calls - client->done > client->resp_depth))
 		return -EAGAIN;
 	if (unlikely(c->watch) && !has_room(c)) {
@@ -155,8 +157,8 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	/*
 	 * Release: if skip_holes() sees the reservation, it sees the intent.
 	 * Acquire: the server has read the former contents of the slots. Clients with earlier
-	 * reservations know that from responses (delegrpc_client_poll()) or from tail
-	 * (has_room(), oldest_is_consumed()), and their additions to head pass it on.
+	 * reservations have acquired its reads by responses (delegrpc_client_poll()) or by tail
+	 * (has_room(), oldest_is_consumed()), and have released them by their additions to head.
 	 */
 	pos = __atomic_fetch_add(&c->control->head, n, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);
@@ -197,7 +199,10 @@ static void take_back(struct client *c)
 		delegrpc_priv_client_resume(&c->hot);
 }
 
-/* Must be called if there is no free id, or the stage is full. Returns 0 or a call's errno. */
+/*
+ * Must be called if no id is free or the stage is full. Returns what delegrpc_client_call()
+ * returns.
+ */
 COLD int delegrpc_priv_make_room(struct delegrpc_client *client)
 {
 	struct client *c = client_of(client);
@@ -293,7 +298,7 @@ static bool server_ended(const struct client *c)
 /* Tells the other clients. */
 static void server_died(struct client *c)
 {
-	/* Release, as in announce_end(); only the dead server wrote responses. */
+	/* Release, as in announce_end(). Only the dead server has written responses. */
 	__atomic_store_n(&c->hot.header->server_alive, 0, __ATOMIC_RELEASE);
 }
 
@@ -333,21 +338,21 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
 {
 	struct client *c = client_of(client);
-	uint32_t polls = client->resp_depth + IDLE_POLLS; /* a forger may go on writing responses */
+	uint32_t polls = client->resp_depth + IDLE_POLLS; /* a forger may never stop writing */
 	int n = 0;
 
-	/* A call or a flush may have seen the end first: then responses may be there. */
+	/* If a call or a flush noticed the server's end first, there may be unread responses. */
 	while (!c->w.err && server_ended(c) && polls--)
 		delegrpc_client_poll(client, fn, arg);
 	if (!c->w.err)
 		return -EBUSY;
-	client->staged = client->staged_posts; /* no call is staged any more */
+	client->staged = client->staged_posts; /* drops the staged calls */
 	for (uint32_t id = 0; id < client->resp_depth; id++) {
 		struct delegrpc_call *call = &client->calls[id];
 
 		if (!client_is_open(c, id))
 			continue;
-		call->next = DELEGRPC_ID_NONE; /* it is not in the list: there are no more calls */
+		call->next = DELEGRPC_ID_NONE; /* not freed: the client makes no more calls */
 		client->pending--;
 		n++;
 		fn(arg, call->token, NULL, 0);

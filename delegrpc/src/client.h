@@ -23,10 +23,10 @@ struct client {
 	uint64_t late, bad, flushes, full;
 	/* See post.c. */
 	uint64_t posted; /* posts published */
-	uint64_t asked_at; /* value of accepted_of() when it asked for room */
-	bool asked; /* unless a call or a post has been accepted since */
-	uint32_t first_post, last_post; /* ids of the oldest and newest one, if there are any */
-	uint32_t unsent_post; /* id of the first one that is staged, if there are any */
+	uint64_t asked_at; /* value of accepted_of() when the client began to wait for room */
+	bool asked; /* waits for room, unless a call or a post was accepted since */
+	uint32_t first_post, last_post; /* ids of the oldest and newest post, if there are any */
+	uint32_t unsent_post; /* id of the first staged post, if there are any */
 };
 
 static inline struct client *client_of(struct delegrpc_client *client)
@@ -34,22 +34,22 @@ static inline struct client *client_of(struct delegrpc_client *client)
 	return container_of(client, struct client, hot);
 }
 
-/* The client stages a post, which takes an id. */
+/* Gives an id to the post that is being staged. */
 void posts_add(struct client *c);
 
 /* Frees the ids of the posts that have been consumed. Returns true if there were any. */
 bool posts_take_back(struct client *c);
 
-/* The client waits for room from now on, if there are posts that make it. */
+/* Makes the client wait for room from now on, if posts are in flight that will make room. */
 void posts_ask(struct client *c);
 
-/* The staged posts have been published in a batch that begins at this position. */
+/* Must be called after the staged posts have been published, in the batch that begins at pos. */
 void posts_sent(struct client *c, uint64_t pos);
 
 /* Returns true if the client waits for room: its last call or post was refused for lack of it. */
 bool posts_asked(const struct client *c);
 
-/* Returns true if the client waits for room and there is some; it waits no more then. */
+/* Returns true if the client waits for room and there is room; then the client waits no longer. */
 bool posts_room(struct client *c);
 
 #endif

@@ -55,8 +55,8 @@ static int check_header(struct client *c, const struct delegrpc_attr *want, stru
 }
 
 /*
- * Must be called if the server takes events, with the lock held. Returns false if the id has been
- * used since the server freed it. Acquire: pairs with free_id().
+ * Must be called with the id's lock held, and only if the server takes events. Returns false if the
+ * server has not freed the id since its last use. Acquire: pairs with free_id().
  */
 static bool id_is_free(const struct delegrpc_line *line)
 {
@@ -64,10 +64,10 @@ static bool id_is_free(const struct delegrpc_line *line)
 }
 
 /*
- * A client owns an id by its lock byte, so a dead client's id is free immediately, whatever the
- * client was doing. Tries all ids, or only those that are not marked as taken, because a test of a
- * lock takes time for each connected client. If the server takes events, it clears the mark, and an
- * id with a mark is not free.
+ * Takes a free id. A client owns an id by the lock on its byte, so a dead client's id is free
+ * immediately, whatever the client was doing. Tries all ids, or without @all only those that are
+ * not marked as taken, because a test of a lock takes longer the more clients are connected. If the
+ * server takes events, only the server clears the mark, and an id with a mark is not free.
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
@@ -110,7 +110,7 @@ static int take_id(struct client *c, const struct layout *l)
 	if (err == -EUSERS)
 		err = take_id_of(c, lines, true);
 	if (err == -EUSERS && c->watched) {
-		/* Perhaps the server has not noticed that clients have ended. */
+		/* The server may not have noticed yet that clients have ended. */
 		tell_server(c);
 		waiter_wake_anyway(&c->w);
 	}
@@ -138,11 +138,12 @@ static bool same_stamp(uint64_t a, uint64_t b)
 
 /*
  * Returns a generation whose stamps differ from those that the server may still write for
- * predecessors until it receives our first request. Those are of the generation that the server
- * knows (served), or of the only one whose requests it has yet to receive (published): a client
- * publishes nothing before the requests of all predecessors have been given back. Relaxed: the
- * predecessors wrote before the kernel freed the lock that we hold, and if the load of served
- * misses its newest value, this value is the one in published.
+ * predecessors before it receives our first request. Such stamps have the generation whose request
+ * the server received last (served), or the only generation whose requests it may not have received
+ * yet (published). There is only one, because a client publishes nothing before the requests of all
+ * predecessors have been given back. Relaxed: the predecessors wrote before the kernel freed the
+ * lock that we hold, and if the load of served misses its newest value, that value is the one in
+ * published.
  */
 static uint64_t next_generation(const struct delegrpc_line *line)
 {
@@ -193,8 +194,8 @@ static void take_over(struct client *c)
 }
 
 /*
- * If the server takes events, tells it which process has the id. If this client dies from now on,
- * nobody else gets the id before the server has forgotten it.
+ * If the server takes events, tells it which process has the id. If this client dies after this, no
+ * other client gets the id before the server has noticed the death.
  */
 static void introduce(struct client *c)
 {
@@ -236,7 +237,7 @@ static void place_leave(struct client *c)
 	__atomic_store_n(&c->hot.line->taken, c->watched ? DELEGRPC_LEFT : 0, __ATOMIC_RELEASE);
 	if (!c->watched)
 		return;
-	shm_release(&c->w.region); /* an introduction that waits keeps the lock */
+	shm_release(&c->w.region); /* closing would not do: an unread introduction keeps the lock */
 	tell_server(c);
 }
 

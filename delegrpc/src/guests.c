@@ -5,8 +5,8 @@
  * A client that takes an id finds `taken` 0 and sets it. Only the server writes 0 again, when the
  * end of this client has been taken, or if the client died while it connected. So no client is
  * missed, however briefly it was connected. A client has ended if its lock is free. Requests that
- * it published before may still be in the ring, at positions below the head that is read after the
- * lock; the end is reported when these have been received.
+ * it had published may still be in the ring, at positions below the value of head that is read
+ * after the lock was found free. The end is reported when all these requests have been received.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define CALLS 64 /* calls between two readings of the clock */
 
 struct guest {
-	uint64_t until; /* its requests have smaller positions, if it is leaving */
+	uint64_t until; /* if `leaving`: all requests of the client have smaller positions */
 	bool leaving;
 	uint8_t end; /* enum member_kind */
 };
@@ -40,7 +40,7 @@ static bool is_here(const struct server *s, uint32_t i)
 	return s->members.of[i].here && !s->members.of[i].ended && !s->guests.of[i].leaving;
 }
 
-/* Tests whether a client that is here has ended. */
+/* If the client is here, tests its lock to find out whether it has ended. */
 static void test_lock(struct server *s, uint32_t i)
 {
 	struct guest *g = &s->guests.of[i];
@@ -61,8 +61,8 @@ static void free_id(struct server *s, uint32_t i)
 }
 
 /*
- * Forgets a client that died while it was coming. If its lock is free, the second load finds what
- * it wrote last.
+ * Forgets a client that died while it was coming. If its lock is free, the second load of the mark
+ * returns the last value that the client wrote.
  */
 static void test_coming(struct server *s, uint32_t i)
 {
@@ -87,7 +87,7 @@ static void look_at_all(struct server *s)
 	}
 }
 
-/* Tells the ends of those whose requests have been received. */
+/* Queues the events of clients that have ended and whose requests have all been received. */
 static void tell_ends(struct server *s)
 {
 	for (uint32_t i = 0; i < s->attr.max_clients; i++) {
@@ -141,7 +141,10 @@ bool guests_look(struct server *s, bool sleeps)
 	return s->members.count;
 }
 
-/* Returns true if an event has not been taken, among them that the clients of all requests came. */
+/*
+ * Looks for events, and returns true if any have not been taken. Every request that has been found
+ * belongs to a client whose event has been taken or is now queued.
+ */
 bool delegrpc_priv_untold(struct delegrpc_server *server)
 {
 	return guests_look(server_of(server), false);

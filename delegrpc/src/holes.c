@@ -3,15 +3,15 @@
  * Holes: positions that a client has reserved and, because it died, never fills.
  *
  * A sweep reads head and then checks each client once: which positions the client may still fill
- * and, if that matters, whether it is alive. A position below that head was reserved before the
- * sweep began, so the intent of the client that reserved it is visible. A client that takes a dead
- * client's id later reserves at or after that head. So after the sweep only living clients fill
- * positions below head, and only those that they claimed. An unclaimed position below head is a
- * hole if its slot is found empty after the sweep.
+ * and, if that matters, whether it is alive. A position below that value of head was reserved
+ * before the sweep began, so the intent (DELEGRPC_CLAIM_INTENT) of the client that reserved it is
+ * visible. A client that later takes a dead client's id reserves at or after that value. So after
+ * the sweep only living clients fill positions below head, and only those that they claimed. An
+ * unclaimed position below head is a hole if its slot is found empty after the sweep.
  *
- * A hole remains a hole, so a sweep, and the skipping of the holes, may take several polls.
- * One poll checks at most DELEGRPC_POLL_LOOKS locks and skips at most DELEGRPC_POLL_SKIPS
- * positions, whatever clients have written.
+ * A hole remains a hole, so a sweep and the skipping of holes may take several polls. One poll
+ * checks at most DELEGRPC_POLL_LOOKS locks and skips at most DELEGRPC_POLL_SKIPS positions,
+ * whatever clients have written.
  */
 #include <errno.h>
 
@@ -62,7 +62,8 @@ static bool sweep_clients(struct server *s)
 
 /*
  * Skips holes. If all earlier requests have been given back, the holes are given back immediately,
- * because no later call would do it. Otherwise they are given back together with those requests.
+ * because the user need not call delegrpc_server_advance_tail() for them. Otherwise they are given
+ * back together with those requests.
  */
 static void skip(struct server *s)
 {
@@ -100,7 +101,7 @@ int skip_holes(struct server *s)
 	if (hot->cursor == head || delegrpc_priv_filled(hot, hot->cursor))
 		return 0;
 	if (hot->cursor >= s->void_end) {
-		/* An unread introduction holds its client's lock. */
+		/* Reads the introductions, because an unread one keeps its client's lock. */
 		members_meet(&s->members, &s->w);
 		if (!s->sweep.begun)
 			s->sweep = (struct sweep){.limit = head, .begun = true};

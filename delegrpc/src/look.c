@@ -6,7 +6,10 @@
  */
 #include "internal.h"
 
-/* Counts slots that are reserved and not given back. Reads tail first: it never passes head. */
+/*
+ * Counts slots that are reserved and not given back. Reads tail before head, so tail cannot be
+ * greater.
+ */
 static int look_at_ring(const struct shm_region *r, const struct layout *l, uint32_t ring_depth,
 	uint32_t *in_use_p)
 {

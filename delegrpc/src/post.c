@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client's posts in flight. The server counts what it has consumed by its tail: a post below it
- * has been received, and its slot can be reserved again. A client reads the tail only if it has no
- * id left, or if it is asked for the posts in flight.
+ * A client's posts in flight. The server's tail tells which posts it has consumed: a post at a
+ * position below the tail has been received, and its slot can be reserved again. A client reads the
+ * tail for this only if it has no free id, if it waits for room, or in delegrpc_client_posts().
  *
- * The ids that posts keep form a list, from the oldest post to the newest one. Those of the posts
- * that are staged are at its end.
+ * The ids that posts occupy form a list, from the oldest post to the newest one. The ids of staged
+ * posts are at its end.
  */
 #include "client.h"
 
-/* Counts the calls and posts that have been accepted. */
+/* Returns the number of calls and posts that have been accepted. */
 static uint64_t accepted_of(const struct client *c)
 {
 	return c->hot.sent + c->posted + c->hot.staged;
@@ -30,8 +30,8 @@ bool posts_asked(const struct client *c)
 static bool oldest_is_consumed(struct client *c)
 {
 	/*
-	 * Acquire: pairs with delegrpc_server_advance_tail(). The slots have been read. Posts that
-	 * are staged have no position to compare with it.
+	 * Acquire: pairs with delegrpc_server_advance_tail(). The slots have been read. Staged
+	 * posts have no position to compare with the tail.
 	 */
 	c->tail = __atomic_load_n(&c->control->tail, __ATOMIC_ACQUIRE);
 	return c->hot.posts > c->hot.staged_posts &&

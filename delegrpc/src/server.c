@@ -51,9 +51,9 @@ static bool server_rest(struct server *s)
 }
 
 /*
- * True if a position is reserved and not filled, because its client may die without a wake-up; or
- * if a client could not be woken for lack of a descriptor; or if the server is to be told when a
- * client dies, which wakes nobody.
+ * Returns true if a sleep needs a time limit: a position is reserved and not filled, and its client
+ * may die without waking the server; or a client could not be woken for lack of a descriptor; or a
+ * server that takes events has clients, whose deaths do not wake it.
  */
 static bool server_owes(const struct server *s)
 {
@@ -196,7 +196,7 @@ static void announce_end(struct server *s)
 		wake_client(s, i);
 }
 
-/* Skips holes. If the ring turns out to be broken, the server ends. */
+/* Skips holes. If the ring turns out to be broken, tells the clients that the server has ended. */
 static int look_for_holes(struct server *s)
 {
 	bool was_broken = s->hot.broken;
@@ -209,7 +209,7 @@ static int look_for_holes(struct server *s)
 
 /*
  * Must be called after many empty polls (cursor == found). Checks whether a dead client's
- * reservation blocks the ring. Returns poll's result.
+ * reservation blocks the ring. Returns the result of the poll.
  */
 int delegrpc_priv_unstick(struct delegrpc_server *server)
 {
@@ -254,7 +254,7 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 
 /* ---- bursts of replies ---- */
 
-/* Opens a burst for replies to this client. False if the reply is to be published alone. */
+/* Opens a burst for replies to this client. Returns false if the reply must be published alone. */
 bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 {
 	const struct delegrpc_peer *peer = &server->peers[client];
@@ -333,7 +333,7 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 		delegrpc_server_advance_tail(server);
 }
 
-/* Receives a post. Returns false if the index is that of no post. */
+/* Receives a post. Returns false if the index is not that of a post. */
 bool delegrpc_priv_take_post(struct delegrpc_server *server, uint32_t client, uint32_t index)
 {
 	if (index != DELEGRPC_POST_INDEX)
@@ -366,8 +366,9 @@ COLD static void wake_sleeping(struct server *s, uint32_t client)
 }
 
 /*
- * One fence serves all replies since the last one, and the tail. Pairs with sleep_prepare_as(). A
- * client whose posts have been received, but not been given back, is looked at again after that.
+ * One fence serves all replies since the last fence, and the store of the tail. Pairs with
+ * sleep_prepare_as(). A client whose posts have been received, but not been given back, is checked
+ * again next time.
  */
 void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 {

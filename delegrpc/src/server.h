@@ -18,8 +18,8 @@ struct sweep {
 /* The search for clients that came or ended; see guests.c. */
 struct guests {
 	struct guest *of; /* by index, if the server takes events */
-	uint32_t seen; /* last value read from changes */
-	uint32_t leaving; /* clients that have ended, and whose requests are not all received */
+	uint32_t seen; /* last value read from header->changes */
+	uint32_t leaving; /* clients that have ended but whose requests are not all received */
 	uint32_t calls; /* since the last reading of the clock */
 	uint32_t next; /* client whose lock is tested next */
 	uint64_t tested_ns; /* time of the last tests of locks */
@@ -48,9 +48,9 @@ static inline struct server *server_of(struct delegrpc_server *server)
 }
 
 /*
- * Call it if the next position is not filled. If no client will fill that position, moves the
- * cursor over it and gives it back. Returns 1 if there is more to do immediately, 0, or -EPROTO,
- * which all later polls return.
+ * Must be called if the next position is not filled. If no client will fill that position, moves
+ * the cursor over it and gives it back. Returns 1 if there is more to do immediately, 0 if not, or
+ * -EPROTO, which all later polls return as well.
  */
 int skip_holes(struct server *s);
 
@@ -58,9 +58,9 @@ int skip_holes(struct server *s);
 int guests_init(struct server *s);
 
 /*
- * Looks for clients that came or ended. With @sleeps it also looks for dead ones if it has not done
- * so for some time; otherwise it reads the clock only now and then. Returns true if there are
- * events.
+ * Looks for clients that came or ended. Looks for dead clients as well if the last such look was
+ * some time ago. With @sleeps each call reads the clock for that, otherwise only some calls do.
+ * Returns true if there are events.
  */
 bool guests_look(struct server *s, bool sleeps);
 

@@ -21,7 +21,7 @@ struct raw *raw_open(const char *name);
 void raw_close(struct raw *raw);
 void raw_end(struct raw **raw);
 
-/* RAW *raw = raw_open(name); the mapping ends where its block ends. */
+/* RAW *raw = raw_open(name); the region is unmapped at the end of the variable's block. */
 #define RAW __attribute__((cleanup(raw_end))) struct raw
 
 /* Acts as a client: locks the byte, and reserves n slots under a claim, without filling any. */
@@ -31,7 +31,7 @@ uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 #define RAW_ID(generation, index) ((uint64_t)(generation) << DELEGRPC_ID_SHIFT | (index))
 
 /*
- * Fills one slot with a 4 B payload. Bits of @client above the 12 of an id are those of the burst.
+ * Fills one slot with a 4 B payload. The bits of @client above the lowest 12 are the burst field.
  */
 void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value);
 

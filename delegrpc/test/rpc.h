@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* delegrpc for the cases that it shares with shmipc. */
+/* Defines the names that the tests shared with shmipc use, for delegrpc. */
 #ifndef DELEGRPC_TEST_RPC_H
 #define DELEGRPC_TEST_RPC_H
 

@@ -54,7 +54,7 @@ static inline void calls(struct delegrpc_client *c, uint32_t n)
 		call(c, i);
 }
 
-/* These publish what they call, too. */
+/* call_out() and calls_out() also publish the calls. */
 static inline void call_out(struct delegrpc_client *c, uint32_t value)
 {
 	call(c, value);
@@ -86,7 +86,7 @@ static inline struct delegrpc_req take(struct delegrpc_server *s, uint32_t value
 	return r;
 }
 
-/* Makes a call and receives it; there must be no other. */
+/* Makes a call and receives its request, which must be the only one. */
 static inline struct delegrpc_req pass(struct delegrpc_client *c, struct delegrpc_server *s,
 	uint32_t value)
 {
@@ -116,7 +116,7 @@ static inline uint32_t serve(struct delegrpc_server *s)
 }
 
 /*
- * Polls so often that a server whose next slot is not filled searches for holes. Returns the first
+ * Polls until a server whose next slot is not filled has searched for holes. Returns the first
  * result that is not 0, or 0.
  */
 static inline int poll_stuck(struct delegrpc_server *s)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Victims that are killed between two chosen instructions. A victim runs a list of pieces and
- * stops before each. The tester lets it run up to one of the pieces, steps through that piece by
- * single instructions, and kills it with SIGKILL.
+ * Victims that are killed between two chosen instructions. A victim runs a list of pieces of code
+ * and stops before each. The tester lets it run up to one of the pieces, steps through that piece
+ * by single instructions, and kills it with SIGKILL.
  */
 #ifndef DELEGRPC_TEST_STEP_H
 #define DELEGRPC_TEST_STEP_H

@@ -3,7 +3,10 @@
 #include "rpc.h"
 #include "support/rpcagain.h"
 
-/* A call or a flush can be the first to see the end. The answers that were given before it come first. */
+/*
+ * A call or a flush can be the first function to notice the server's end. An abort then first hands
+ * out the responses that were written before the end.
+ */
 TEST(abort_follows_any_function)
 {
 	for (uint32_t flush = 0; flush < 2; flush++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc collects messages (in one thread): all events that publish calls and replies or check
- * whether the peer sleeps, messages of every size, and replies to a client that is replaced.
+ * Tests, in one thread, how delegrpc collects messages: all events that publish calls and replies
+ * or check whether the peer sleeps, messages of every size, and replies to a client that is
+ * replaced.
  */
 #include "solo.h"
 #include "support/rpcsizes.h"
@@ -77,7 +78,7 @@ static void server_woken_by(const char *how)
 	CHECK_EQ(raw->control->head, DELEGRPC_BATCH);
 	CHECK_EQ(client_stats_of(c).wakes, 0);
 	if (!strcmp(how, "poll")) {
-		/* A poll that finds something must be repeated. */
+		/* A poll that finds responses does not wake the server; the next one does. */
 		CHECK_EQ(serve(s), DELEGRPC_BATCH);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), DELEGRPC_BATCH);
 		CHECK_EQ(client_stats_of(c).wakes, 0);
@@ -174,7 +175,7 @@ TEST(every_reply_is_published)
 	replies_published_by("full burst");
 }
 
-/* Returns how many replies it takes, with n calls in flight, until the client sees one. */
+/* Returns how many replies the server makes, with n calls in flight, before the client sees one. */
 static uint32_t replies_until_seen(uint32_t n)
 {
 	SERVER *s = server_new(1, 0, DEPTH);
@@ -346,7 +347,7 @@ TEST(replies_to_the_replaced_are_dropped)
 	CHECK_EQ(seen.value[0], 1077);
 	CHECK_EQ(ring_has(raw, 1), false);
 	CHECK_EQ(server_stats_of(s).replies, 1);
-	CHECK_EQ(server_stats_of(s).bursts, 1); /* the dropped replies were in none */
+	CHECK_EQ(server_stats_of(s).bursts, 1); /* the dropped replies do not count */
 	CHECK_EQ(server_stats_of(s).stale_replies, 3);
 }
 
@@ -369,12 +370,12 @@ TEST(replies_to_the_replaced_are_not_taken)
 	c = client_new();
 	for (uint32_t i = 0; i < 3; i++)
 		call(c, 100 + i);
-	while (delegrpc_server_recv(s, &r)) /* the last of them publishes */
+	while (delegrpc_server_recv(s, &r)) /* the last recv, which finds nothing, publishes */
 		;
 	CHECK_EQ(ring_has(raw, 1), true);
 	CHECK_EQ(poll_all(c, &seen), 0);
 	delegrpc_server_advance_tail(s);
-	CHECK_EQ(poll_all(c, &seen), 0); /* but it publishes */
+	CHECK_EQ(poll_all(c, &seen), 0); /* takes nothing, but publishes the calls */
 	CHECK_EQ(serve(s), 3);
 	CHECK_EQ(poll_all(c, &seen), 3);
 	for (uint32_t i = 0; i < 3; i++)

@@ -5,7 +5,7 @@
 #include "raw.h"
 #include "support/rpcevents.h"
 
-/* The requests of a client that has ended are served; after them its end is reported. */
+/* The requests of a client that has ended are served, and only then is its end reported. */
 TEST(end_is_told_after_the_last_request)
 {
 	SERVER *s = events_server(2);
@@ -49,7 +49,10 @@ TEST(living_clients_have_not_left)
 	raw->lines[0].taken = DELEGRPC_TAKEN;
 }
 
-/* A client that is coming has not come. Its id is free again if it dies, and not before. */
+/*
+ * A client that is still connecting is not reported. Its id becomes free if it dies, and not
+ * before.
+ */
 TEST(coming_clients_have_not_come)
 {
 	SERVER *s = events_server(2);
@@ -59,7 +62,7 @@ TEST(coming_clients_have_not_come)
 	map_region(test_name, &coming);
 	CHECK_EQ(shm_lock(&coming.region, 2), 0);
 	raw->lines[1].taken = DELEGRPC_COMING;
-	CHECK(delegrpc_server_fd(s) >= 0); /* it has not told its namespace yet */
+	CHECK(delegrpc_server_fd(s) >= 0); /* the client has not stored its namespace yet */
 	for (int i = 0; i < 2; i++) {
 		raw->header->changes++;
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
@@ -69,7 +72,7 @@ TEST(coming_clients_have_not_come)
 	shm_close(&coming.region);
 }
 
-/* A client that died before the server took its introduction leaves a hole, which is skipped. */
+/* The hole of a client that died before the server read its introduction is skipped. */
 TEST(introductions_keep_no_holes)
 {
 	SERVER *s = events_server(2);

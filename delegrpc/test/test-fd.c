@@ -33,7 +33,7 @@ TEST(server_looks_for_holes)
 	CHECK_EQ(fdtest_timers(), 0);
 }
 
-/* The ring is full, and the client gets no wake-up when there is room again. */
+/* The ring is full. The server does not wake the client when there is room again; a timer does. */
 TEST(client_that_waits_for_room_tries_again)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .ring_depth = 16, .resp_depth = 64};
@@ -73,14 +73,14 @@ TEST(connecting_clients_are_no_obstacle)
 		pthread_t thread;
 
 		CHECK_EQ(pthread_create(&thread, NULL, come_and_go, NULL), 0);
-		for (int k = 0; k < i; k++) /* so that the client is at another step each time */
+		for (int k = 0; k < i; k++) /* the client is at another step in each round */
 			delegrpc_server_poll(s);
 		CHECK(delegrpc_server_fd(s) >= 0);
 		CHECK_EQ(pthread_join(thread, NULL), 0);
 	}
 }
 
-/* Only living clients count. */
+/* A dead client of another network namespace does not keep the server from getting a descriptor. */
 TEST(dead_client_elsewhere_is_no_obstacle)
 {
 	SERVER *s = server_new(2);
@@ -91,7 +91,10 @@ TEST(dead_client_elsewhere_is_no_obstacle)
 	CHECK(delegrpc_server_fd(s) >= 0);
 }
 
-/* The process has no descriptor to wake with: flush and poll return the error and try again. */
+/*
+ * The client has no descriptor left with which to wake the server: flush and poll return the error
+ * and try again.
+ */
 static void flush_without_descriptors(void *arg)
 {
 	SERVER *s = server_new(1);

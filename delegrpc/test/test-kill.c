@@ -5,10 +5,11 @@
  *
  *	test-delegrpc-kill [KILLS]	default 1000; a fifth of them of servers
  *
- * A killed client: what it had filled is served, once and in order. A second client, which is
- * always busy, loses nothing. Every fourth message of both is a post. The id and every slot in the ring become free again, even if the
- * server only waits. A killed server: its client gets only correct responses, and then -EPIPE; the
- * next server replaces the region.
+ * After a client was killed, the slots that it had filled are served, once and in order. A second
+ * client, which is always busy, loses nothing. Every fourth message of both clients is a post. The
+ * id and every slot in the ring become free again, even if the server only waits. After a server
+ * was killed, its client gets only correct responses, and then -EPIPE; the next server replaces the
+ * region.
  */
 #include <sys/mman.h>
 #include <sched.h>
@@ -21,14 +22,17 @@
 
 static uint64_t rng;
 static uint32_t kills = 1000;
-static uint64_t patience; /* timeout of a victim that waits: stepping takes long enough to sleep */
+static uint64_t patience; /* timeout of a victim's wait; if it is single-stepped, it sleeps */
 
 static uint32_t pick(uint32_t n)
 {
 	return (uint32_t)(test_rand(&rng) % n);
 }
 
-/* Chooses the piece to kill in. The long ones (the first, and waiting) are chosen seldom. */
+/*
+ * Chooses the piece in which the victim is killed. The long pieces (the first one and the wait) are
+ * chosen seldom.
+ */
 static uint32_t pick_piece(uint32_t n, uint32_t waiting)
 {
 	for (;;) {
@@ -73,10 +77,10 @@ static bool make(struct delegrpc_client *c, uint32_t who, uint32_t seq)
 
 static struct delegrpc_server *server;
 static struct delegrpc_client *survivor;
-static bool takes_events, came[2]; /* came: and has not ended */
+static bool takes_events, came[2]; /* came: the client has come and has not ended */
 static uint32_t life; /* number of the victim; 0 for the survivor */
 static uint32_t victim_seq; /* number of the victim's requests served so far */
-static uint32_t made, got; /* messages of the survivor; posts, and calls with a response */
+static uint32_t made, got; /* of the survivor: messages made; posts, and calls with a response */
 
 static void survivor_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
@@ -84,7 +88,7 @@ static void survivor_response(void *arg, uint64_t token, const void *resp, uint3
 
 	memcpy(&word, resp, sizeof(word));
 	CHECK(word == ~request_word(0, (uint32_t)token));
-	CHECK_EQ(token, got); /* replies come in order here, so this also checks exactly once */
+	CHECK_EQ(token, got); /* replies come in order here, so this also finds a second one */
 	got++;
 	got += is_post(got);
 }
@@ -226,12 +230,13 @@ static void recover(struct raw *raw)
 		if (got >= made && server->cursor == raw->control->head)
 			break;
 	}
-	CHECK(got == made || (got == made + 1 && is_post(made))); /* its next one may be a post */
+	/* Only `got` has counted the survivor's next message, if that is a post. */
+	CHECK(got == made || (got == made + 1 && is_post(made)));
 	CHECK_EQ(delegrpc_client_pending(survivor), 0);
 	CHECK_EQ(delegrpc_client_posts(survivor), 0);
 	CHECK(raw->control->tail == raw->control->head);
 	while (takes_events && raw->lines[VICTIM_ID].taken)
-		serve(); /* the end is taken, and the introduction */
+		serve(); /* takes the introduction and the event of the victim's end */
 	CHECK_EQ(shm_locked(&raw->region, 1 + VICTIM_ID), 0);
 }
 
@@ -438,14 +443,14 @@ static void between_server_pieces(uint32_t piece)
 {
 	if (piece == 1)
 		CHECK_EQ(delegrpc_client_connect(test_name, NULL, &survivor), 0);
-	/* Held requests keep their slots only as long as no others arrive. */
+	/* New calls may overwrite held requests, so none are made before s_reply(). */
 	if (piece == 1 || piece == 2 || piece == 4)
 		orphan_calls(1 + pick(30)); /* enough for replies in bursts */
 }
 
 static void meanwhile_server(void)
 {
-	if (survivor) /* poll may return -EPIPE: the client is about to be disconnected */
+	if (survivor) /* the poll may return -EPIPE: the victim may have destroyed the server */
 		CHECK(delegrpc_client_poll(survivor, orphan_response, NULL) >= -EPIPE);
 }
 
@@ -506,7 +511,10 @@ int main(int argc, char **argv)
 		kills = (uint32_t)strtoul(argv[1], NULL, 10);
 	CHECK(kills >= 20);
 	rng = test_seed();
-	/* A step takes two context switches, which are cheaper on one core. */
+	/*
+	 * A single step takes two context switches, which take less time if both processes are on
+	 * one core.
+	 */
 	CPU_ZERO(&here);
 	CPU_SET((unsigned)sched_getcpu(), &here);
 	sched_setaffinity(0, sizeof(here), &here);

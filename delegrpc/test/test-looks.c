@@ -12,7 +12,7 @@ TEST(connect_looks)
 	struct delegrpc_client *c;
 	RAW *raw;
 
-	/* An id that was given back is found with the first tests, and so is a dead client's. */
+	/* The first tests find an id that was given back, and also the id of a dead client. */
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);

@@ -64,10 +64,10 @@ static void on_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 	CHECK(!resp || value_of(&(struct delegrpc_req){.len = len, .payload = resp}) == token);
 	p->answered += resp != NULL;
 	if (resp && token % 5 == 0)
-		make(p, token % 2); /* in the function, too */
+		make(p, token % 2); /* in the response function, too */
 }
 
-/* Each message comes once, in the order made, with every kind of ring; none is overwritten. */
+/* With every kind of ring, each message arrives once and in the order in which it was made. */
 TEST(posts_and_calls_keep_their_order)
 {
 	static const uint32_t shapes[][2] = {{0, 1}, {0, 4}, {0, 8}, {32, 64}, {32, 8}, {0, 64}};
@@ -106,7 +106,10 @@ TEST(posts_and_calls_keep_their_order)
 	}
 }
 
-/* A post is in flight until its slot is given back. The room can be waited for, once per refusal. */
+/*
+ * A post is in flight until its slot is given back. After a refusal the client can wait for room
+ * once.
+ */
 TEST(posts_wait_for_room)
 {
 	uint32_t answer, v;
@@ -125,12 +128,12 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(delegrpc_client_wait(p.c, 1000), 0); /* not given back */
 		delegrpc_server_advance_tail(p.s);
 		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 1);
-		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* told once */
+		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* room is reported once */
 		CHECK_EQ(make(&p, true), 0); /* a call finds the room, too */
 		CHECK_EQ(delegrpc_client_posts(p.c), 0);
 		CHECK_EQ(make(&p, false), 0);
 		CHECK_EQ(delegrpc_client_posts(p.c), 1);
-		/* It asks for room no more. */
+		/* An accepted call ends the wait for room. */
 		CHECK_EQ(delegrpc_client_call(p.c, &p.made, 4, 3), 0);
 		p.called[p.made % 4096 / 64] |= 1ull << p.made % 64;
 		p.made++;
@@ -149,7 +152,7 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(receive(&p, 8), 1);
 		delegrpc_server_advance_tail(p.s);
 		CHECK_EQ(delegrpc_client_posts(p.c), 0);
-		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* it knows already */
+		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* the room has been found */
 	}
 }
 
@@ -161,7 +164,7 @@ TEST(posts_wait_for_the_ring)
 	posts_begin(&p, 32, 64);
 	while (!make(&p, false))
 		;
-	CHECK(p.made < 40); /* fewer than it has ids */
+	CHECK(p.made < 40); /* fewer than the client has ids */
 	CHECK_EQ(delegrpc_client_wait(p.c, 1000), 0);
 	receive(&p, 32);
 	delegrpc_server_advance_tail(p.s);
@@ -169,7 +172,7 @@ TEST(posts_wait_for_the_ring)
 	CHECK_EQ(make(&p, false), 0);
 }
 
-/* A blocking call that takes its room from posts gets its own answer. */
+/* A blocking call that uses the room of consumed posts gets its own response. */
 static void echo(void *arg, const struct delegrpc_req *r, const void *payload)
 {
 	if (r->id != DELEGRPC_POST)
@@ -188,7 +191,7 @@ TEST(blocking_call_after_posts)
 	CHECK_EQ(delegrpc_server_serve(p.s, echo, p.s, 8), 4);
 	CHECK_EQ(delegrpc_client_call_wait(p.c, &v, 4, &answer, 4, 0, NULL), -ETIMEDOUT);
 	CHECK_EQ(delegrpc_server_serve(p.s, echo, p.s, 8), 1);
-	CHECK_EQ(delegrpc_client_poll(p.c, on_answer, &p), 0); /* late, dropped */
+	CHECK_EQ(delegrpc_client_poll(p.c, on_answer, &p), 0); /* the late response is dropped */
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK_EQ(make(&p, false), 0);
 }
@@ -232,7 +235,10 @@ TEST(room_wakes)
 	}
 }
 
-/* The end of a server tells how many posts may be lost; the next connection begins anew. */
+/*
+ * After a server's end the client knows how many posts may be lost. The next connection counts from
+ * 0.
+ */
 TEST(posts_outlive_no_server)
 {
 	AT_END(posts_end) struct posts p;
@@ -268,7 +274,7 @@ TEST(posts_outlive_no_server)
 	CHECK_EQ(receive(&p, 1), 1);
 }
 
-/* Only one index is that of a post, and its length and client are checked as those of calls. */
+/* Only one index marks a post. Length and client of a post are checked like those of a call. */
 TEST(forged_posts_are_dropped)
 {
 	static const struct {
@@ -297,7 +303,7 @@ TEST(forged_posts_are_dropped)
 	CHECK_EQ(server_stats_of(s).bad_requests, ARRAY_SIZE(forged) - good);
 }
 
-/* A response with the id that a post keeps is dropped. */
+/* A response with the id that a post occupies is dropped. */
 TEST(forged_response_to_a_post)
 {
 	AT_END(posts_end) struct posts p;

@@ -247,7 +247,10 @@ static void ignore_response(void *arg, uint64_t token, const void *resp, uint32_
 	(*(uint32_t *)arg)++;
 }
 
-/* Returns true if the server has dropped forged requests. The forger may get a core only late. */
+/*
+ * Returns true if the server has dropped forged requests. It may take long until the forger gets a
+ * core.
+ */
 static bool refused_some(const struct delegrpc_server *s)
 {
 	return server_stats_of(s).bad_requests > 100;
@@ -303,7 +306,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
-	/* The damage ends with the region. */
+	/* A new region is not damaged. */
 	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	delegrpc_server_destroy(s);
 	return st;

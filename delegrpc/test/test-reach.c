@@ -11,7 +11,10 @@ static uint32_t asked;
 uint64_t __real_wakefd_netns(void);
 uint64_t __wrap_wakefd_netns(void);
 
-/* A marked line has its client's namespace, also when a client asks for its namespace. */
+/*
+ * Checks, whenever a client asks for its network namespace, that a line with the mark already has
+ * it.
+ */
 uint64_t __wrap_wakefd_netns(void)
 {
 	if (watched) {

@@ -80,9 +80,9 @@ TEST(nameless_holes_are_skipped)
 }
 
 /*
- * A client died and left holes. Its successor can make calls, although the program that uses the
- * server calls delegrpc_server_advance_tail() only after it has received a request, and no request
- * has come.
+ * A client died and left holes. Its successor can make calls although the server has not called
+ * delegrpc_server_advance_tail(): it does so only after it has received a request, and it has
+ * received none.
  */
 TEST(skipped_places_are_given_back)
 {
@@ -146,7 +146,7 @@ TEST(dropped_places_are_given_back)
 /*
  * All slots of the ring are reserved, but not by a client. The claim of every id except 0 says that
  * the client with this id may fill some of them. One poll does a limited part of the search for
- * such clients that live; the whole search tests the lock of each such id once.
+ * living clients among them; the whole search tests the lock of each of these ids once.
  */
 TEST(search_is_bounded)
 {

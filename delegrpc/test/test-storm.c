@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Storms over delegrpc. */
+/* Random schedules (storms) for delegrpc. */
 #include "rpc.h"
 #include "support/rpcstorm.h"
 

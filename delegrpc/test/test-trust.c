@@ -34,7 +34,7 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 	err = delegrpc_client_connect(test_name, NULL, &c);
 	if (!err)
 		delegrpc_client_disconnect(c);
-	/* This checks the same. */
+	/* delegrpc_look() makes the same checks. */
 	CHECK_EQ(delegrpc_look(test_name, &look, sizeof(look), NULL, NULL), err);
 	shm_close(&region);
 	return err;

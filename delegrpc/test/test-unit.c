@@ -93,7 +93,7 @@ TEST(layout)
 	call_out(c, 77);
 	memcpy(word, raw->requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	/* The length; its answer is a burst of one. */
+	/* Length, and burst less one: the reply is published alone. */
 	CHECK_EQ(word[1], 4u << 15 | delegrpc_client_index(c));
 	CHECK_EQ(word[2], 1u << 16); /* generation, index 0 */
 	CHECK_EQ(word[3], 0);
@@ -292,8 +292,8 @@ TEST(small_ring_is_full)
 	uint32_t v = 0, served = 0;
 
 	/*
-	 * A batch is published if at most 16 - 8 slots are in use. So 16 fill, and a batch stays
-	 * staged.
+	 * A batch is published if at most 16 - 8 slots are in use. So 16 slots are filled, and a
+	 * further batch stays staged.
 	 */
 	while (delegrpc_client_call(c, &v, 4, v) == 0)
 		v++;
@@ -316,7 +316,7 @@ TEST(small_ring_is_full)
 	CHECK_EQ(seen.n, 16);
 }
 
-/* The state of response functions that make calls: one each at first, then as many as fit. */
+/* The state of response functions that make calls: one call each at first, then as many as fit. */
 static struct {
 	struct delegrpc_client *c;
 	uint32_t want, made, got, next;
