@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares calls with loans to calls that copy, and both to two minima: to produce the bytes alone, by
- * one thread, and to hand them over between two threads with nothing but two counters (bare). A
- * producer makes each payload by a memcpy() from memory of its own, into a buffer that it then passes
- * to the call, or into the loan. The minima use the memory of the loans. Windows of all four take turns.
+ * Compares calls with loans to calls that copy, and both to two minima: the time in which one
+ * thread produces the bytes (alone), and the time in which it also passes them to another thread by
+ * two counters, without the library (bare). A producer makes each payload by a memcpy() from
+ * private memory, either into a buffer that it then passes to the call, or into the loan. The
+ * minima write to the memory of the loans. The four are measured alternately, each for a short
+ * window.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +28,7 @@
 
 #define BARE_BURST 8 /* payloads that are handed over together, as in the library */
 
-/* The last two have a region each: with rings for long messages, and for short ones. */
+/* COPYING has a region with rings for long messages, LOANS a region with rings for short ones. */
 enum mode { ALONE, BARE, COPYING, LOANS, MODES };
 
 struct options {
@@ -36,7 +38,7 @@ struct options {
 	bool read, step;
 };
 
-/* Hands buffers over without the library, one counter in each direction. */
+/* The counters of BARE, which passes buffers without the library: one counter in each direction. */
 struct bare {
 	CACHE_ALIGNED _Atomic uint64_t there; /* buffers that the client has passed to the server */
 	CACHE_ALIGNED _Atomic uint64_t back; /* those that the server has passed back */
@@ -51,7 +53,7 @@ struct bench {
 	struct shmipc_client *client[MODES];
 	uint32_t size;
 	bool response; /* the response is the long message, not the request */
-	unsigned char *source, *buf, *answer; /* source: of the bytes; others: to be copied */
+	unsigned char *source, *buf, *answer; /* source: of all payloads; others: to be copied */
 	void *buffers[256]; /* loans that are not sent, for the minima */
 	struct bare bare;
 	_Atomic enum mode mode;
@@ -67,7 +69,7 @@ static void produce(const struct bench *b, void *at, uint64_t token)
 	memcpy((char *)at + b->size - sizeof(token), &token, sizeof(token));
 }
 
-/* Checks a payload, and returns its token. With --read it looks at all bytes. */
+/* Checks a payload, and returns its token. With --read it reads all bytes. */
 static uint64_t consume(struct bench *b, const void *at, uint32_t len)
 {
 	const uint64_t *word = at;

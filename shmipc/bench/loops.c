@@ -25,7 +25,10 @@ ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64
 	return 1;
 }
 
-/* Adds the bursts that have been written into a ring since the last count, less than 2047 rounds. */
+/*
+ * Adds the number of bursts that were written into a ring since the last count. The writer must
+ * have gone less than 2047 times round the ring since then.
+ */
 static void count(struct sides *sides, const struct cellring_cursor *c, uint64_t *seen)
 {
 	uint64_t cells = (uint64_t)(c->end - c->begin) / c->cell;

@@ -55,11 +55,11 @@ static void look_up(void *arg, const struct shmipc_req *req, const void *payload
 		a.found = b->number[q->name] != 0;
 		a.number = b->number[q->name];
 	}
-	/* -EPIPE is no failure: the client has gone and needs no answer. */
+	/* -EPIPE is not a failure: the client has gone and needs no answer. */
 	b->failed |= shmipc_server_reply(b->server, req->client, req->id, &a, sizeof(a)) == -EINVAL;
 }
 
-/* Serves until the last of the clients has left, or one has ended badly. */
+/* Serves until all clients have left, or one of them has failed. */
 static int serve(struct shmipc_server *s)
 {
 	static struct book book;
@@ -70,7 +70,7 @@ static int serve(struct shmipc_server *s)
 	do {
 		while (shmipc_server_serve(s, look_up, &book, 256))
 			;
-		shmipc_server_wait(s, 10000000); /* then checks which clients are still connected */
+		shmipc_server_wait(s, 10000000); /* at most 10 ms: some client may have ended */
 		shmipc_server_get_stats(s, &st, sizeof(st));
 		if (st.connects == CLIENTS)
 			shmipc_server_unlink(s); /* so that nothing can be left behind */
@@ -81,7 +81,10 @@ static int serve(struct shmipc_server *s)
 	return st.replies == 2 * CLIENTS * ENTRIES ? 0 : 1;
 }
 
-/* The token of a call is the name. Counts the entries that are found as they were made. */
+/*
+ * The token of a call is the name. Counts the entries that are found with the number that was
+ * entered.
+ */
 static void check(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer a = *(const struct answer *)resp;

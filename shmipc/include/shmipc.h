@@ -15,36 +15,38 @@
  *			shmipc_server_wait(s, SHMIPC_FOREVER);
  *	}
  *
- * Threads: at most one thread at a time may use a handle; different handles, of the same server,
- * too, are independent. A child of fork(2) must not use the handles of its parent; it may only
+ * Threads: at most one thread at a time may use a handle; different handles are independent, even
+ * those of one server. A child of fork(2) must not use the handles of its parent; it may only
  * destroy or disconnect them.
  *
- * Visibility: if a client has fewer than eight calls in flight now, and had fewer at its last poll
- * that came after a call, each call and each reply to it is published immediately. Otherwise up to
- * eight calls, or replies to one client, are published together. A client publishes its calls at
- * the latest in its next poll (at its start or before it returns), flush or wait, or in a call that
- * is refused with -EAGAIN. The server publishes replies at the latest in the first of these:
+ * Visibility: if a client has fewer than eight calls in flight now, and had fewer than eight at its
+ * last poll that came after a call, each of its calls and each reply to it is published
+ * immediately. Otherwise up to eight calls, or replies to one client, are published together. A
+ * client publishes its calls at the latest in its next poll (at its start or before it returns),
+ * flush or wait, or in a call that is refused with -EAGAIN. The server publishes replies at the
+ * latest in the first of these:
  *	- a flush, a destroy, a reply to another client, a recv that returns 0
  *	- a poll or wait that finds no request
  *	- a second poll or wait with no reply since the first
  *
  * A process does not check at each publication whether its peer sleeps, so one memory fence serves
  * many messages. It checks, and wakes the peer, in flush, in a wait before it yields or returns 0,
- * after eight polls that found nothing, and otherwise after sixty-four bursts and polls together.
- * After a call or a reply, a thread must call flush before it does other work. No sleep lasts
- * longer than 100 ms, with or without a wake-up.
+ * after eight polls that found nothing, and otherwise after a total of sixty-four bursts and polls.
+ * After a call or a reply, a thread must call flush before it does other work. No sleep in a wait
+ * function lasts longer than 100 ms, with or without a wake-up.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes. In that case poll
  * returns -EPIPE, shmipc_client_abort() hands the open tokens back, and shmipc_client_reconnect()
- * waits for the next server. A client that waits, or
- * that polls at least twenty times a second, gets -EPIPE within a second. A client that polls at
- * regular intervals, but less often, gets it at its first or second poll.
+ * waits for the next server. A client that waits, or that polls at least twenty times a second,
+ * gets -EPIPE within a second. A client that polls at regular intervals, but less often, gets it at
+ * its first or second poll after the server's end.
  *
- * One-way messages: a client posts, the server pushes (attr.pushes). Neither has an answer, and
- * both keep their order with the calls, or replies, of that client. The reader counts what it has
- * consumed, and the writer looks at the count when it has no room left. A message is consumed when
- * shmipc_server_recv() has copied it, or the client's function for it has returned. If a process
- * dies or disconnects, messages that the other side has not consumed are lost.
+ * One-way messages: a client sends posts, the server sends pushes (attr.pushes). Neither has an
+ * answer. Posts are received in order with the calls of their client, pushes in order with the
+ * replies to their client. The reader counts the messages that it has consumed, and the writer
+ * reads the count when it has no room left. A message is consumed when shmipc_server_recv() has
+ * copied it, or the client's function for it has returned. If a process dies or disconnects,
+ * messages that the other side has not consumed are lost.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -62,40 +64,43 @@
  * armed until the next function call with it, so shmipc_server_arm() must be the last call before
  * poll(2). If any of several calls to arm returned 1, the timeout must be 0. After a wake-up, poll
  * the handle as usual; its descriptor stays readable until the handle is armed again. Spurious
- * wake-ups are possible. A peer without a descriptor wakes one that has a descriptor, and the
- * reverse.
+ * wake-ups are possible. It does not matter whether the peer uses a descriptor, too.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
  * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
- * shmipc_server_fd() fails. If the problem starts after connect, the client's poll, wait and arm
- * return the error (see shmipc_client_poll()): the call is late, but the client learns of it. An
- * armed client with calls pending becomes readable every 100 ms, so that its poll finds a dead
- * server; a server does not need that. Requests wait for the next wake-up of the server if their
- * client dies after publishing and before waking the server, or if another process that writes
- * into the region has spoilt the wake-up. A timeout of poll(2) limits that wait.
+ * shmipc_server_fd() fails. If the cause arises after connect, the client's calls are delayed, and
+ * its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor of an armed
+ * client with pending calls becomes readable every 100 ms, so that the client polls and finds a
+ * dead server. The descriptor of an armed server does so only while a client could not be woken for
+ * lack of a descriptor, and, if the server takes events, while clients are connected. If a client
+ * dies after publishing requests and before waking the server, or if another process spoils the
+ * wake-up by writing into the region, the requests wait until the next client wakes the server. A
+ * timeout of poll(2) limits that wait.
  *
- * Trust: with mode 0600, another user cannot open the region; with 0660, the members of a group
- * that the server names can. A process that can map the region can:
+ * Trust: with mode 0600, no other user can open the region; with 0660, the members of a group that
+ * the server names can open it. A process that can map the region can:
  *	- overwrite its contents (requests, responses and extra buffers of every client)
  *	- keep the server busy with forged connects
  *	- keep all others from connecting, by taking all places or their locks
- *	- with events: act for a client that has come, also after its death; keep the server from
- *	  learning who comes, by filling its socket or writing another address; and receive there
- *	  the descriptors of the region's file that clients send
- *	- shorten the file, which ends all users of the region, the server included, by SIGBUS
- * With mode 0600 these are processes of the same user, which could also send a signal. With mode
- * 0660 they are all members of the group: name only a group whose members may stop the server. A
- * lock on /dev/shm/shmipc-guard.<name> (mode 0600) then shows that the server is alive. So a member
- * cannot keep the server's user from starting another server, and cannot make a dead server look
- * alive to clients of that user. It can make a dead server look alive to clients of other users,
- * until the next server starts. Nothing in the region makes the server access memory outside of
- * the region or wait for a client, because the server reads and writes the rings through cursors in
- * private memory.
+ *	- with events: act as a client that has come, also after that client's death; keep the
+ *	  server from learning which clients come, by filling the server's socket or by replacing
+ *	  its address in the region; and receive, at the new address, the descriptors of the
+ *	  region's file that clients send
+ *	- shorten the file, which ends all processes that use the region, including the server, by
+ *	  SIGBUS
+ * With mode 0600 only processes of the same user can do this, and they could also kill the server
+ * by a signal. With mode 0660 every member of the group can: name only a group whose members may
+ * stop the server. A lock on /dev/shm/shmipc-guard.<name> (mode 0600) then shows that the server is
+ * alive. So a member cannot keep the server's user from starting another server, and cannot make a
+ * dead server look alive to clients of that user. It can make a dead server look alive to clients
+ * of other users, until the next server starts. Nothing in the region makes the server access
+ * memory outside of the region or wait for a client, because the server reads and writes the rings
+ * through cursors in private memory.
  *
  * Loans: with attr.loans, messages of about 1 KiB and more need not be copied. Each client has a
  * pool of `loans` chunks in the region. The client writes a request into a chunk and commits it,
- * the server reads it there and may write its response into the same chunk, the client reads that
- * there:
+ * the server reads the request in place and may write its response into the same chunk, and the
+ * client reads the response in place:
  *
  *	shmipc_client_loan(c, &q);		while (shmipc_server_take(s, &r, &q) > 0) {
  *	fill(q);					shmipc_server_loan(s, r.client, r.id, &a);
@@ -103,15 +108,16 @@
  *							shmipc_server_commit(s, r.client, r.id, len);
  *						}
  *
- * A call with a loan is in all else a call like others, and may be made beside others. The chunk
- * belongs to the client until shmipc_client_commit(), then to the server until it answers, then to
- * the client until the response function returns or, if it calls shmipc_client_hold(), until
- * shmipc_client_release(). A process that does not own it must not read or write it; nothing
- * enforces that. A hostile process can change the bytes while they are read, so copy what you check
- * before you check it. Chunk and length are checked, and read once, by the library. If the client
- * dies or disconnects, no other client gets its place, and so its chunks, before the server has
- * answered each of its requests in loans (-EPIPE) or, with attr.events, has taken its end. If the
- * server dies, shmipc_client_abort() gives the committed chunks back.
+ * In all other respects a call with a loan is like other calls, and both kinds can be mixed. The
+ * chunk belongs to the client until shmipc_client_commit(), then to the server until it answers,
+ * then to the client until the response function returns or, if it calls shmipc_client_hold(),
+ * until shmipc_client_release(). A process must not read or write a chunk that it does not own, but
+ * nothing enforces this. A hostile process can change the bytes while they are read, so copy what
+ * you check before you check it. The library reads the number of the chunk and the length once, and
+ * checks them. If the client dies or disconnects, no other client gets its place, and with it its
+ * chunks, before the server has answered each of its requests in loans (these answers return
+ * -EPIPE) or, with attr.events, has taken the event of the client's end. If the server dies,
+ * shmipc_client_abort() gives the committed chunks back.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
  */
@@ -136,25 +142,26 @@ struct shmipc_client;
 #define SHMIPC_MAX_LOANS 4096u
 #define SHMIPC_MAX_LOAN (1u << 24)
 #define SHMIPC_FOREVER UINT64_MAX
-#define SHMIPC_POLL_MAX 8 /* responses and pushes that one client poll hands over */
+#define SHMIPC_POLL_MAX 8 /* most responses and pushes that one client poll hands over */
 #define SHMIPC_POST UINT32_MAX /* the id of a request that is a post, and must not be answered */
 
 /*
  * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
- * defines it: libshmipc exports the same functions, for programs in other languages.
+ * defines this macro, as empty, so that libshmipc exports the same functions for programs in other
+ * languages.
  */
 #ifndef SHMIPC_INLINE
 #define SHMIPC_INLINE static inline
 #endif
 
-/* The place of a client, 0 .. max_clients - 1, in the handle that a request carries. */
+/* Returns the place of a client, 0 .. max_clients - 1, from its handle (shmipc_req.client). */
 #define SHMIPC_CLIENT_INDEX(client) ((uint32_t)(client)&4095u)
 
 /* The sizes and the access of a region. Zero means the default in brackets. */
 struct shmipc_attr {
 	/*
-	 * sizeof(struct shmipc_attr). 0 means that the struct ends with the member `set`: all
-	 * versions have these members, and a later version adds members after it.
+	 * sizeof(struct shmipc_attr). 0 means that the struct ends with the member `set`: every
+	 * version has the members up to it, and later versions add members after it.
 	 */
 	size_t size;
 	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
@@ -166,28 +173,29 @@ struct shmipc_attr {
 	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
 	 * the region's group may connect, too. That group is `gid` if `set` contains
 	 * SHMIPC_SET_GID, otherwise the group of the server's process. In connect, mode and gid are
-	 * the access that the caller expects: connect fails if the region has another. A client of
+	 * those that the caller expects: connect fails if the region has others. A client of
 	 * another user must be a member of the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
-	uint32_t gid; /* with mode 0660, where a gid other than 0 needs its bit in `set` */
+	uint32_t gid; /* only with mode 0660; if it is not 0, `set` must have its bit */
 	uint32_t set; /* SHMIPC_SET_*; SHMIPC_SET_GID only with mode 0660 */
 	/*
-	 * Connect only: for so many milliseconds, connect tries again after -ENOENT, -ECONNREFUSED,
+	 * Connect only: for this many milliseconds, connect retries after -ENOENT, -ECONNREFUSED,
 	 * -EAGAIN and -EUSERS.
 	 */
 	uint32_t connect_ms;
 	/* Create only: not 0 if the server takes events (shmipc_server_event()). */
 	uint32_t events;
 	/*
-	 * [0] pushes per client that are not consumed, at most SHMIPC_MAX_DEPTH. Each takes the
-	 * memory of a burst of responses.
+	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. Each of them adds
+	 * the memory of a burst of responses.
 	 */
 	uint32_t pushes;
 	/*
-	 * The loans (see Loans). All three are 0, or `loans` and at least one of the sizes are not.
-	 * Each client takes loans * (loan_req_size + loan_resp_size) bytes of the region. A ring
-	 * carries 8 bytes per loan: if it carries nothing else, choose 8 for its message size.
+	 * The loans (see Loans). Either all three are 0, or `loans` and at least one of the sizes
+	 * are not 0. Each client takes loans * (loan_req_size + loan_resp_size) bytes of the
+	 * region. A message about a loan has 8 bytes in the ring: if all requests, or all
+	 * responses, are in loans, choose 8 for req_size or resp_size.
 	 */
 	uint32_t loans; /* [0] of each client, at most SHMIPC_MAX_LOANS */
 	uint32_t loan_req_size; /* [0] bytes of a request in a loan, at most SHMIPC_MAX_LOAN */
@@ -203,17 +211,17 @@ struct shmipc_req {
 
 enum shmipc_event_kind {
 	SHMIPC_EVENT_CAME, /* a client has connected */
-	SHMIPC_EVENT_LEFT, /* it has disconnected */
-	SHMIPC_EVENT_DIED, /* it has ended without that */
+	SHMIPC_EVENT_LEFT, /* a client has disconnected */
+	SHMIPC_EVENT_DIED, /* a client has ended without disconnecting */
 };
 
 /*
- * Something has happened to a client. The kernel says which process it is, and which ids that
- * process had when it connected. The ids are not known (pid 0, uid and gid UINT32_MAX) if the
- * client could not send to the server's socket: from another network namespace, from a sandbox
- * without abstract sockets, or because the server took no introductions for .2 s. A process in
- * another pid namespace may have pid 0. The ids are those of the process that has the place.
- * Another process that has mapped the region can write requests there (see Trust).
+ * An event of a client. pid, uid and gid are those of the client's process when it connected, as
+ * reported by the kernel. They are not known (pid 0, uid and gid UINT32_MAX) if the client could
+ * not send to the server's socket, because it is in another network namespace or in a sandbox
+ * without abstract sockets, or because the server did not read the socket for 0.2 s. For a process
+ * of another pid namespace, pid may be 0. Another process that has mapped the region can write
+ * requests into this place, too (see Trust).
  */
 struct shmipc_event {
 	uint32_t kind; /* enum shmipc_event_kind */
@@ -224,14 +232,14 @@ struct shmipc_event {
 struct shmipc_server_stats {
 	uint64_t requests, replies; /* from and to all clients since create */
 	uint64_t bad_requests; /* dropped: impossible id or length */
-	uint64_t clients; /* connected at the last poll */
+	uint64_t clients; /* number of clients that were connected at the last poll */
 	uint64_t connects; /* clients seen since create */
 	uint64_t departures; /* clients that have disconnected */
 	uint64_t reclaimed; /* clients that died without disconnecting */
 	uint64_t sleeps, wakes; /* times that the server slept or was armed; clients woken */
 	uint64_t yields; /* times that it yielded its core while busy */
-	uint64_t posts, pushes; /* posts received, which are no requests here, and pushes sent */
-	uint64_t refused_pushes; /* not sent for lack of room (-EAGAIN) */
+	uint64_t posts, pushes; /* posts received (not counted in `requests`), and pushes sent */
+	uint64_t refused_pushes; /* pushes not sent for lack of room (-EAGAIN) */
 };
 
 struct shmipc_client_stats {
@@ -245,16 +253,16 @@ struct shmipc_client_stats {
 /*
  * Makes the region /dev/shm/shmipc.<name> with sizes attr (NULL: all defaults) and serves it until
  * destroy. The region of a dead server with that name is replaced; the clients of the dead server
- * get -EPIPE and may connect again. Each client takes the memory of two rings, each of about depth
- * times the cache lines of a burst (eight messages with a depth of 8 or more), and extra_size.
- * Do not choose a larger depth than you need: short rings stay in the first-level cache. Returns 0,
- * or
+ * get -EPIPE and may connect again. Each client takes extra_size bytes and the memory of two rings.
+ * A ring has about depth times the cache lines of a burst (of eight messages if depth is 8 or
+ * more). Do not choose a larger depth than you need: short rings stay in the first-level cache.
+ * Returns 0, or
  *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
  *			size is out of range
  *	-E2BIG		attr has a field that this version does not know, and it is not 0
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
- *	-EPERM		the server's user is no member of gid
+ *	-EPERM		the server's user is not a member of the group gid
  *	-EFBIG		the region exceeds the process's limit of file sizes (RLIMIT_FSIZE)
  *	-ENOMEM, -ENOSPC, -EMFILE, ...	from the kernel; nothing is left behind
  */
@@ -264,7 +272,7 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 /*
  * Removes the region's name, so that nothing is left behind if all processes crash. Connected
  * clients stay connected; no client can connect any more. Returns 0, also if the name was removed
- * before; or -errno of unlink(2), and then the name is still there.
+ * before; or -errno of unlink(2), after which the name still exists.
  */
 int shmipc_server_unlink(struct shmipc_server *server);
 
@@ -283,10 +291,10 @@ void shmipc_server_destroy(struct shmipc_server *server);
 SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
 /*
- * Polls like shmipc_server_poll(), but always reads the rings, and skips each client i whose bit, i
- * % 64 of skip[i / 64], is set. Returns as shmipc_server_poll(). skip has max_clients bits, belongs
- * to the caller and is used during the call only. The requests of a skipped client stay in its
- * ring, which is backpressure for that client alone.
+ * Polls like shmipc_server_poll(), but always reads the rings, and skips each client i for which
+ * bit i % 64 of skip[i / 64] is set. Returns as shmipc_server_poll(). skip has max_clients bits,
+ * belongs to the caller and is used during the call only. The requests of a skipped client stay in
+ * its ring, which is backpressure for that client alone.
  */
 SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
@@ -303,9 +311,9 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 
 /*
  * Takes a request like shmipc_server_recv(), but writes the address of the payload to *payload_p: a
- * request in a loan stays in place until it is answered, and is aligned to 64. Any other is copied
- * to memory of the server, aligned to 16, which the next take, serve or destroy changes. Returns as
- * shmipc_server_recv().
+ * request in a loan stays in place until it is answered, and is aligned to 64. Any other request is
+ * copied to memory of the server, aligned to 16, where it is valid until the next take, serve or
+ * destroy. Returns as shmipc_server_recv().
  */
 SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc_req *req_p,
 	const void **payload_p);
@@ -315,8 +323,8 @@ SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc
  * any order; each request exactly once. Copies len bytes of resp (which may be NULL when len is
  * 0), and passes len on to the client. If len is a compile-time constant, the copy is inlined.
  * Returns 0, or, with nothing sent,
- *	-EPIPE		that client has gone, even if another client has its place now: drop the
- *			request. This is the end of a loan, too
+ *	-EPIPE		that client has gone (another client may have its place now): drop the
+ *			request. If the request is in a loan, the loan has ended
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
  *	-EINVAL		no such request is unanswered (never received, or replied to already, or
  *			a post): a bug of the caller
@@ -337,7 +345,7 @@ int shmipc_server_loan(struct shmipc_server *server, uint64_t client, uint32_t i
 /*
  * Answers like shmipc_server_reply(), but sends the first len bytes of the memory of
  * shmipc_server_loan(). Returns 0, or
- *	-EPIPE, -EINVAL	as above; after -EPIPE the loan has ended
+ *	-EPIPE, -EINVAL	as for shmipc_server_loan(); after -EPIPE the loan has ended
  *	-EMSGSIZE	len exceeds loan_resp_size
  */
 int shmipc_server_commit(struct shmipc_server *server, uint64_t client, uint32_t id, uint32_t len);
@@ -352,9 +360,10 @@ typedef void shmipc_serve_fn(void *arg, const struct shmipc_req *req, const void
 
 /*
  * Polls, passes at most max of the requests that have arrived to fn(arg, ...), publishes the
- * replies and wakes their clients. Returns the number of requests. Passes none while an event has
- * not been taken (shmipc_server_event()), so that a program that takes the events before each call
- * learns in time that a client came. A server that has nothing else to do:
+ * replies and wakes their clients. Returns the number of requests. Passes no requests while there
+ * is an event to take (shmipc_server_event()). So a program that takes all events before each call
+ * learns that a client came before it gets that client's first request. A server that has nothing
+ * else to do:
  *
  *	for (;;)
  *		if (!shmipc_server_serve(s, fn, arg, 256))
@@ -364,11 +373,11 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
 	uint32_t max);
 
 /*
- * Sends a message to a client: len bytes of msg (NULL if len is 0) to the client at that place,
- * which keeps no call open for it: SHMIPC_CLIENT_INDEX() of a request's client, event.index,
- * shmipc_client_index(). A push is published as a reply to that client is. Another client may have
- * taken the place of the one that the server means; a server that takes events learns of it before.
- * Returns 0, or, with nothing sent,
+ * Sends a message to the client in place `index`: len bytes of msg (NULL if len is 0). The client
+ * needs no open call. The index is SHMIPC_CLIENT_INDEX() of a request's client, event.index, or the
+ * client's shmipc_client_index(). A push is published like a reply to that client. The client that
+ * the server means may have gone and another one may have its place; a server that takes events
+ * learns of it before. Returns 0, or, with nothing sent,
  *	-EAGAIN		the client has not consumed attr.pushes pushes: drop this one, or try again
  *			after a later poll. No other client is held up, and no function waits for
  *			this room
@@ -393,8 +402,9 @@ int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
 /*
  * Returns the descriptor that becomes readable when an armed server has something to do. The first
- * call opens it; it belongs to the server until destroy. Clients that connected earlier wake it as
- * well. It takes three descriptors of this process; a client that wakes a server takes one. Errors:
+ * call opens it; it belongs to the server until destroy. Clients that connected before the first
+ * call can wake the server as well. A server with a descriptor uses three descriptors of its
+ * process; a client that has woken such a server uses one. Errors:
  *	-ENETUNREACH	a client is connected from another network namespace and could not
  *			wake this server, or there is no /proc to find that out
  *	-EBADF		in a forked child
@@ -413,14 +423,15 @@ int shmipc_server_fd(struct shmipc_server *server);
 int shmipc_server_arm(struct shmipc_server *server);
 
 /*
- * Takes the next event (attr.events): each client that came, and that left or died, unless it ended
- * before a poll noticed it. Writes at most size bytes to *event_p. No other client gets the place
- * before the end of its last client has been taken, so a server can keep something for each client
- * and free it then. Call it after each poll and wait, before shmipc_server_recv(), until it returns
- * 0: then that a client came is taken before its first request is received, and its end after the
- * last one. The server notices deaths while it polls, waits or is armed, usually within a second.
- * Memory for two events per place is reserved; a server that takes none gets no more clients than
- * it has places. Returns 1, 0 if there is none, or
+ * Takes the next event of a server that was created with attr.events: a client has come, left or
+ * died. There are no events of a client that ended before a poll noticed it. Writes at most size
+ * bytes to *event_p. A place goes to another client only after the event of its last client's end
+ * has been taken, so a server can keep data for each client and free them at that event. Call this
+ * function after each poll and wait, before shmipc_server_recv(), until it returns 0: then the
+ * event that a client came precedes its first request, and the event of its end follows its last
+ * request. The server notices deaths while it polls, waits or is armed, usually within a second.
+ * Memory for two events per place is reserved; if the events are not taken, each place is used only
+ * once. Returns 1, 0 if there is none, or
  *	-EINVAL		attr.events was 0: a bug of the caller
  */
 int shmipc_server_event(struct shmipc_server *server, struct shmipc_event *event_p, size_t size);
@@ -449,22 +460,22 @@ void shmipc_server_get_stats(const struct shmipc_server *server,
 /*
  * Handles the response to the call with that token. resp points at the len bytes that the server
  * sent, in shared memory, aligned to 8 and valid until the function returns (see
- * shmipc_client_hold()). If the call was made with a loan, the server may answer in the loan or
- * not. Copy them before you check them. The function may call and post, but not poll, wait, abort
- * or disconnect. resp is NULL if shmipc_client_abort() hands the token back.
+ * shmipc_client_hold()). Even if the call was made with a loan, the server may answer outside of
+ * the loan. Copy the bytes before you check them. The function may call and post, but not poll,
+ * wait, abort or disconnect. resp is NULL if shmipc_client_abort() hands the token back.
  */
 typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 /*
- * Connects to the server of that name. Sizes that are not zero in attr (NULL: none) must be the
- * region's. If there is a clean place, the server need not do anything. Otherwise connect waits for
- * at most a second until the server has cleaned a place that a client left. Returns 0, or
+ * Connects to the server of that name. Sizes that are not zero in attr (NULL: none) must be equal
+ * to the region's. If there is a clean place, the server need not do anything. Otherwise connect
+ * waits for at most a second until the server has cleaned a place that a client left. Returns 0, or
  *	-ENOENT		no such region: the server is not there yet; try again later
- *	-ECONNREFUSED	its server is dead or has closed: try again later
+ *	-ECONNREFUSED	the server is dead or has closed: try again later
  *	-EAGAIN		the server is just starting, or did not clean a free place within a
  *			second: try again immediately
- *	-EUSERS		max_clients are connected, or the server has not taken the introductions of
- *			some that have gone: try again later
+ *	-EUSERS		max_clients clients are connected, or have gone and the server has not
+ *			read their introductions: try again later
  *	-EPROTO		another layout version, or other sizes
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its
@@ -490,7 +501,8 @@ void shmipc_client_disconnect(struct shmipc_client *client);
  * the copy is inlined. Returns 0, or, with nothing sent,
  *	-EAGAIN		depth calls and posts are in flight: poll, then retry
  *	-EPIPE		a poll or wait has found that the server is gone: abort, or disconnect
- *	-EPROTO		the count of consumed posts is impossible; or a poll has returned it
+ *	-EPROTO		the server's count of consumed posts is impossible, or a poll has returned
+ *			-EPROTO
  *	-EMSGSIZE	len exceeds req_size
  */
 SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
@@ -501,19 +513,19 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
  * counts as a call does (see depth and Visibility), until this client knows that the server has
  * consumed it. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After -EAGAIN
  * with posts in flight, shmipc_client_wait() also returns 1, and an armed descriptor is readable,
- * when the server has consumed some.
+ * when the server has consumed some of them.
  */
 int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t len);
 
 /*
- * Returns the number of posts that the server is not known to have consumed. If there are any, it
- * can be waited for as after -EAGAIN of a post:
+ * Returns the number of posts that the server is not known to have consumed. If the number is not
+ * 0, the client can wait for the server to consume them, as after -EAGAIN of a post:
  *
  *	while (shmipc_client_posts(c) && shmipc_client_wait(c, SHMIPC_FOREVER) >= 0)
  *		shmipc_client_poll(c, on_response, arg);
  *
- * After the end of a server, and until reconnect, it tells how many posts may be lost. The server
- * publishes its count after each burst, so it may have consumed the first seven of them.
+ * After the end of a server, and until a reconnect, the number tells how many posts may be lost.
+ * The server publishes its count once per burst, so it may have consumed up to seven of them.
  */
 uint32_t shmipc_client_posts(struct shmipc_client *client);
 
@@ -522,8 +534,8 @@ typedef void shmipc_push_fn(void *arg, const void *msg, uint32_t len);
 
 /*
  * Sets the function that shmipc_client_poll() passes pushes to, for this connection and those of
- * later reconnects. The client then waits for them, too, also without a call pending. With NULL,
- * which is the default, they are consumed and dropped.
+ * later reconnects. A wait of the client then also waits for pushes, even if no call is pending. If
+ * fn is NULL, which is the default, pushes are consumed and dropped.
  */
 void shmipc_client_pushes(struct shmipc_client *client, shmipc_push_fn *fn, void *arg);
 
@@ -537,8 +549,8 @@ int shmipc_client_loan(struct shmipc_client *client, void **loan_p);
 
 /*
  * Makes a call like shmipc_client_call(), with the first len bytes of the memory of
- * shmipc_client_loan() as request. Returns 0, or, with nothing sent, so that the loan stays with
- * the caller,
+ * shmipc_client_loan() as the request. Returns 0, or, with nothing sent, so that the loan stays
+ * with the caller,
  *	-EAGAIN, -EPIPE	as for shmipc_client_call()
  *	-EMSGSIZE	len exceeds loan_req_size
  *	-EINVAL		the caller has no loan at this address: a bug
@@ -546,14 +558,14 @@ int shmipc_client_loan(struct shmipc_client *client, void **loan_p);
 int shmipc_client_commit(struct shmipc_client *client, void *loan, uint32_t len, uint64_t token);
 
 /*
- * Keeps a response that is in a loan: a response function calls it with its resp, which stays valid
- * after the function returns, until shmipc_client_release() or disconnect. Returns 0, or
+ * Keeps a response that is in a loan. A response function calls this with its argument resp, which
+ * then stays valid until shmipc_client_release() or disconnect. Returns 0, or
  *	-EINVAL		the response is not in a loan, or is held already: copy it
  */
 int shmipc_client_hold(struct shmipc_client *client, const void *resp);
 
 /*
- * Gives a chunk back: that of a loan that has not been committed, or of a response that was held.
+ * Gives a chunk back: that of a loan that was not committed, or of a response that was held.
  * Returns 0, or
  *	-EINVAL		the caller has no chunk at this address: a bug
  */
@@ -573,30 +585,30 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
  * there is none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait().
  * An error is returned only when no response is left:
  *	-EPIPE		the server died or closed: abort or disconnect
- *	-EPROTO		the ring holds something that no server writes: abort or disconnect
+ *	-EPROTO		the ring holds a message that no correct server writes: abort or disconnect
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
  *			woken for lack of a descriptor or of memory: free some, poll and retry
  *	-ENETUNREACH	the same, because this thread has left the server's network namespace
  *	-EPERM, -EACCES, ...	the same, because a sandbox forbids it
  * If the server could not be woken, the calls stay published. The server finds them as soon as
- * another client wakes it, or a later poll, flush or wait of this client can wake it.
+ * another client wakes it, or a later poll, flush or wait of this client succeeds in waking it.
  */
 SHMIPC_INLINE int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg);
 
-/* Returns the number of calls without a response, also of calls that timed out. */
+/* Returns the number of calls without a response, including calls that timed out. */
 SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client);
 
 /*
  * Waits until a response is there or timeout_ns nanoseconds have passed: spins for about 1 us,
- * yields for about 100 us, then sleeps. Returns 1 if poll will find a response or push (or, see
- * shmipc_client_post(), if there may be room for one), 0 if the time has passed, nothing is
- * pending, or a signal interrupted the sleep, or an error of shmipc_client_poll(), without waiting.
+ * yields for about 100 us, then sleeps. Returns 1 if poll will find a response or push, or if there
+ * may be room for a post (see shmipc_client_post()); 0 if the time has passed, nothing is pending,
+ * or a signal interrupted the sleep; or, without waiting, an error of shmipc_client_poll().
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
 /*
- * Returns the descriptor like shmipc_server_fd(), for responses. Another cause of an error:
+ * Returns the descriptor like shmipc_server_fd(), for responses. One error has another cause:
  *	-ENETUNREACH	the server is in another network namespace and could not wake this
  *			client, or there is no /proc to find that out
  */
@@ -608,15 +620,15 @@ int shmipc_client_fd(struct shmipc_client *client);
  * server in time. Returns as shmipc_server_arm(). If the server could not be woken, returns an
  * error of shmipc_client_poll(), and the client is not armed.
  *
- * A client without pending calls is not woken by responses, but by pushes if it takes them: a loop
- * that ends after the last response must check that before it arms.
+ * A client without pending calls is woken only by pushes, if it takes them. A loop that ends after
+ * the last response must therefore check shmipc_client_pending() before it arms.
  */
 int shmipc_client_arm(struct shmipc_client *client);
 
 /*
- * Sets the function that gets the responses to other calls that come while
- * shmipc_client_call_wait() waits. NULL: no other calls may be pending then. It may do what a
- * response function of shmipc_client_poll() may.
+ * Sets the function that gets the responses to other calls that arrive while
+ * shmipc_client_call_wait() waits. If fn is NULL, shmipc_client_call_wait() fails while other calls
+ * are pending. fn may do what a response function of shmipc_client_poll() may do.
  */
 void shmipc_client_others(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
@@ -624,33 +636,32 @@ void shmipc_client_others(struct shmipc_client *client, shmipc_response_fn *fn, 
  * Makes a call and waits for its response. Copies at most capacity bytes of it to resp, and writes
  * the number of bytes that the server sent, which may be larger, to *len_p (len_p may be NULL).
  * Signals do not end the wait. Returns 0, or
- *	-ETIMEDOUT	no response in time. It is dropped when it comes; until then the call
- *			counts as one of the depth calls
+ *	-ETIMEDOUT	no response within timeout_ns. A late response is dropped; until it arrives,
+ *			the call counts as in flight
  *	-EBUSY		other calls are pending: shmipc_client_others(), or poll until there are none
  *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as for shmipc_client_call() and shmipc_client_poll()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of shmipc_client_poll(), without waiting;
- *			what -ETIMEDOUT says of the call and its response holds here, too
+ *			the call and its response are treated as after -ETIMEDOUT
  */
 int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint32_t len, void *resp,
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * Ends the pending calls after -EPIPE or -EPROTO of a poll or wait, each by fn(arg, token, NULL,
- * 0). It is not known whether the server has carried these calls out. Returns their number. Returns
- * -EBUSY, and does nothing, if the connection still works. shmipc_client_posts() counts the posts
- * that may be lost.
+ * Ends the pending calls after a poll or wait has returned -EPIPE or -EPROTO: calls fn(arg, token,
+ * NULL, 0) for each of them. It is not known whether the server has carried out these calls. For
+ * posts see shmipc_client_posts(). Returns the number of calls that it ended, or -EBUSY, with
+ * nothing done, if the connection still works.
  */
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
 /*
  * Connects to the next server of the same name, after shmipc_client_abort(). That server must have
  * the same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay;
- * calls, responses, posts and pushes are counted from 0, and the place and the extra buffer are
- * others. Tries for timeout_ns nanoseconds; a server that has died takes a while to come back.
- * Returns 0, or an error of shmipc_client_connect(), after which the function may be called again,
- * or
- *	-EBUSY		the connection works, or calls are pending: poll, and abort them. Or the
- *			caller has loans: release them
+ * calls, responses, posts and pushes are counted from 0, the place may differ, and the extra buffer
+ * is a new one. Tries for timeout_ns nanoseconds, because a server needs time to restart. Returns
+ * 0, or an error of shmipc_client_connect(), after which the function may be called again, or
+ *	-EBUSY		the connection still works, or calls are pending: poll, and abort them. Or
+ *			the caller has loans: release them
  *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network
  *			namespace
  *	-EBADF		in a forked child
@@ -673,7 +684,7 @@ void shmipc_client_get_stats(const struct shmipc_client *client,
 
 /* ---- inspecting a region from outside ---- */
 
-/* DEAD is known from the process's lock. The process itself wrote the others into the region. */
+/* DEAD is known from the process's lock. The process itself has written the other states. */
 enum shmipc_look_state {
 	SHMIPC_LOOK_DEAD, /* it has ended, or has disconnected */
 	SHMIPC_LOOK_RUNNING,
@@ -683,10 +694,10 @@ enum shmipc_look_state {
 
 /*
  * A snapshot of a region. It is not atomic: other processes may have changed the region while it
- * was read. The kernel knows which processes are alive. The rest is read from the region, and a
- * process that may write to the region may have forged it. The number of calls in flight cannot be
- * seen from outside: the rings have no indices, and each process keeps its cursors in private
- * memory.
+ * was read. The kernel's locks tell which processes are alive. Everything else is read from the
+ * region, where a process that may write to it may have forged it. The number of calls in flight
+ * cannot be seen from outside: the rings have no indices, and each process keeps its cursors in
+ * private memory.
  */
 struct shmipc_look_region {
 	struct shmipc_attr attr; /* the sizes, and the access that the file has */

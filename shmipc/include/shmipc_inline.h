@@ -4,13 +4,13 @@
  * fields of these structs are private to the library: users must not read or write them.
  *
  * The rings are those of cellring.h, which explains why a reader never sees a wrong message. Its
- * condition on space holds here: at most depth calls are in flight, a ring has more cells than
- * that, and a response that has arrived proves that its request, and the responses depth calls
- * before it, have been read. A post counts as such a call until the server's count proves that it
- * has been read. The response ring has one more cell for each push that the client's count does not
- * prove to have been read. A head is untrusted, because another process writes it:
- * cellring_arrive() checks its count, and the code that takes the message checks its id and its
- * length.
+ * condition on space holds here: at most depth calls are in flight, and a ring has more than depth
+ * cells. A response proves to the client that the request has been read. The n-th call proves to
+ * the server that at least n - depth responses have been read. A post counts as a call until the
+ * server's count proves that it has been read. The response ring has one more cell for each push
+ * that the client may not have read yet. The head of a message is untrusted, because another
+ * process writes it: cellring_arrive() checks its count, and the code that takes the message checks
+ * its id and its length.
  *
  * Sleep and wake: a sleeper sets its word, fences, checks once more for messages, and sleeps. A
  * publisher fences and then reads the word, after polls that found nothing and otherwise from time
@@ -26,21 +26,21 @@
 #include <cellring.h>
 
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 9u /* of the layout of a region */
+#define SHMIPC_VERSION 9u /* version of the region's layout */
 
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
-#define SHMIPC_IDLE_POLLS 16 /* empty client polls in succession until the slow path */
-#define SHMIPC_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
+#define SHMIPC_IDLE_POLLS 16 /* consecutive empty polls of a client before the slow path */
+#define SHMIPC_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
 #define SHMIPC_VAIN 8 /* or after this many polls that find nothing after the last burst */
 
 enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
 	SHMIPC_CALL_BUSY,
-	SHMIPC_CALL_GIVEN_UP, /* in flight, but its response is to be dropped */
+	SHMIPC_CALL_GIVEN_UP, /* in flight, but its response will be dropped */
 	SHMIPC_CALL_LOANED, /* in flight, with a loan */
 };
 
-#define SHMIPC_OPEN_LOANED 2 /* of shmipc_peer.open: the request is in a loan */
+#define SHMIPC_OPEN_LOANED 2 /* value of shmipc_peer.open: the request is in a loan */
 
 struct shmipc_call {
 	uint64_t token;
@@ -50,8 +50,8 @@ struct shmipc_call {
 
 enum shmipc_asked { /* whether a wait ends when there is room for calls and posts */
 	SHMIPC_ASKED_NOT,
-	SHMIPC_ASKED, /* it ends when the server has consumed posts */
-	SHMIPC_ASKED_ROOM, /* there is room */
+	SHMIPC_ASKED, /* a wait ends when the server has consumed posts */
+	SHMIPC_ASKED_ROOM, /* room has been found */
 };
 
 /*
@@ -61,22 +61,22 @@ enum shmipc_asked { /* whether a wait ends when there is room for calls and post
  */
 struct shmipc_client {
 	struct cellring_cursor req, resp;
-	struct shmipc_call *calls; /* by id; a power of two of them */
+	struct shmipc_call *calls; /* by id; their number is a power of two */
 	uint32_t calls_mask;
 	uint32_t depth;
-	uint32_t open_max; /* calls in flight: depth - posts_open; 0: no more calls are possible */
+	uint32_t open_max; /* most calls in flight: depth - posts_open, or 0 after the end */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
-	uint64_t polled; /* value of called at that poll */
-	uint64_t returned; /* value of called when the last poll with responses ended */
+	uint64_t polled; /* value of `called` at the poll that set `window` */
+	uint64_t returned; /* value of `called` when the last poll with responses ended */
 	uint32_t in_a_row; /* calls made between two polls, the last time that any were made */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* polls that found nothing since the last burst */
-	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* slow paths of this wait, counted until the client writes WAITING */
+	int32_t idle_left; /* empty polls left before the slow path */
+	uint32_t idle; /* slow paths taken in this wait, until the state is WAITING */
 	struct shmipc_client_loans *loans; /* NULL: the region has none */
 	struct cellring_burst burst;
 	struct shmipc_place *place; /* in the region */
@@ -93,26 +93,26 @@ struct shmipc_peer { /* a client, as the server sees it */
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint8_t *open; /* by id: received and not answered yet */
 	uint64_t handle; /* UINT64_MAX: not connected */
-	uint32_t together; /* answers per burst that the client's last burst requests, unchecked */
+	uint32_t together; /* replies per burst, as the client's last burst requests; unchecked */
 	uint32_t index;
 	uint32_t unfenced; /* not 0: this peer is in the list unfenced_peers */
-	uint32_t posts; /* consumed since it came; a private copy */
+	uint32_t posts; /* posts consumed since the client came; a private copy */
 	uint64_t epoch; /* private copy of server_epoch */
 	struct shmipc_place *place; /* in the region */
-	uint32_t pushes, pushes_seen; /* sent since it came; last count of consumed ones */
+	uint32_t pushes, pushes_seen; /* pushes sent since the client came; consumed ones */
 };
 
 struct shmipc_visit {
 	struct shmipc_peer *peer;
-	unsigned char *until; /* requests before this may be taken */
+	unsigned char *until; /* end of the requests that may be taken */
 	uint32_t left; /* further requests that may be taken in this visit */
 };
 
 struct shmipc_server {
 	struct shmipc_peer *peers; /* by index */
-	struct shmipc_peer **active; /* the connected ones */
-	struct shmipc_visit *visits; /* the clients in which the last poll found requests */
-	struct shmipc_peer **unfenced_peers; /* published to since the last wake test */
+	struct shmipc_peer **active; /* the connected peers */
+	struct shmipc_visit *visits; /* the clients of which the last poll found requests */
+	struct shmipc_peer **unfenced_peers; /* got messages since the last wake test */
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint64_t requests, replies; /* since create */
 	uint32_t seen; /* last value read from changes */
@@ -122,12 +122,12 @@ struct shmipc_server {
 	int32_t budget; /* polls and requests until the clock is read next */
 	uint32_t max_clients, depth, req_size, resp_size;
 	uint32_t tells; /* not 0: the server takes events */
-	struct shmipc_peer *burst_peer; /* the client that the burst goes to */
+	struct shmipc_peer *burst_peer; /* the client whose replies are in the burst */
 	unsigned char *polled; /* burst.next at the last poll that left replies in it */
 	struct cellring_burst burst;
-	unsigned char *copy; /* of the request that is being served */
+	unsigned char *copy; /* copy of the request that is being served */
 	uint64_t posts, pushes, refused_pushes; /* since create */
-	uint32_t push_max; /* pushes that are not consumed, per client */
+	uint32_t push_max; /* most unconsumed pushes per client */
 	struct shmipc_server_loans *loans; /* NULL: the region has none */
 };
 
@@ -135,7 +135,7 @@ struct shmipc_server {
 int shmipc_priv_client_refused(struct shmipc_client *client);
 void shmipc_priv_client_wake_test(struct shmipc_client *client);
 void shmipc_priv_server_wake_test(struct shmipc_server *server);
-/* Opens a burst for the next message. Returns 0 if the message is to be published alone. */
+/* Opens a burst for the next message. Returns 0 if the message must be published alone. */
 int shmipc_priv_client_begin(struct shmipc_client *client);
 int shmipc_priv_server_begin(struct shmipc_server *server, struct shmipc_peer *peer);
 /* Publishes a full burst. */
@@ -153,10 +153,10 @@ int shmipc_priv_client_idle(struct shmipc_client *client);
 void shmipc_priv_client_resume(struct shmipc_client *client);
 uint32_t shmipc_priv_server_forged(struct shmipc_peer *peer);
 void shmipc_priv_server_rescan(struct shmipc_server *server);
-/* Returns not 0 if an event has not been taken. */
+/* Returns a value other than 0 if there is an event to take. */
 int shmipc_priv_server_untold(struct shmipc_server *server);
 void shmipc_priv_server_rest(struct shmipc_server *server);
-/* Returns 1 if a message that is no call is a post; 0: it is dropped. */
+/* Returns 1 if a message that is not a call is a post; otherwise drops it and returns 0. */
 int shmipc_priv_server_is_post(struct shmipc_server *server, uint64_t head);
 /* Counts a post, after it has been copied. */
 void shmipc_priv_server_consumed(struct shmipc_server *server);
@@ -230,8 +230,8 @@ static inline void shmipc_priv_client_polled(struct shmipc_client *client, int f
 /*
  * Records how many calls the client keeps in flight: the number at a poll that comes after new
  * calls. Between two polls there may be fewer, or none if a loop polls until it gets nothing and
- * then makes its calls. Also records how many of the new calls were made in succession, without
- * those that the response function made, because responses come between these.
+ * then makes its calls. Also records how many of the new calls were made in succession. Calls that
+ * the response function made do not count, because responses come between them.
  */
 static inline void shmipc_priv_client_window(struct shmipc_client *client)
 {
@@ -253,7 +253,8 @@ static inline void shmipc_priv_client_window(struct shmipc_client *client)
 }
 
 /*
- * Polls for the next burst. Returns 1 if it has arrived, 0, or -EPROTO if its count is impossible.
+ * Polls for the next burst. Returns 1 if it has arrived, 0 if not, or -EPROTO if its count is
+ * impossible.
  */
 static inline int shmipc_priv_client_look(struct shmipc_client *client)
 {
@@ -269,8 +270,8 @@ static inline int shmipc_priv_client_look(struct shmipc_client *client)
 }
 
 /*
- * Takes at most @max of the responses that have arrived. Stops at one that is too long, that
- * belongs to no open call, or to one with a loan. Returns how many it has taken.
+ * Takes at most @max of the responses that have arrived. Stops at a response that is too long, that
+ * belongs to no open call, or that belongs to a call with a loan. Returns how many it has taken.
  */
 static inline int shmipc_priv_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
@@ -422,8 +423,9 @@ CELLRING_INLINE int shmipc_priv_server_visit(struct shmipc_server *server,
 }
 
 /*
- * Returns the visit whose client has the next request, or NULL if no client that the last poll
- * found has one. If it were not inlined, it would take a tenth of the instructions of a round trip.
+ * Returns the visit whose client has the next request, or NULL if the clients that the last poll
+ * found have no requests left. Inlined, because the call would take a tenth of the instructions of
+ * a round trip.
  */
 CELLRING_INLINE struct shmipc_visit *shmipc_priv_server_left(struct shmipc_server *server)
 {
@@ -475,8 +477,8 @@ SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 	if (__builtin_expect(--server->budget <= 0, 0))
 		shmipc_priv_server_rest(server);
 	/*
-	 * If another client were read first, the replies to this one would be published one by one,
-	 * and each poll would look at all rings.
+	 * The clients that the last poll found are finished first. Otherwise the replies to a
+	 * client would be published one by one, and each poll would read all rings.
 	 */
 	if (!skip && shmipc_priv_server_left(server))
 		n = server->n_visits - server->visit;
@@ -495,8 +497,8 @@ SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server)
 }
 
 /*
- * Takes the next request, and copies it to buf. If in_place_p is not NULL, it does not copy a request
- * in a loan, and writes the address of the payload to *in_place_p.
+ * Takes the next request, and copies it to buf. If in_place_p is not NULL, a request in a loan is
+ * not copied, and the address of its payload is written to *in_place_p.
  */
 CELLRING_INLINE int shmipc_priv_server_next(struct shmipc_server *server, struct shmipc_req *req_p,
 	void *buf, uint32_t capacity, const void **in_place_p)

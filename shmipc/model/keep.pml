@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A place of shmipc with requests in loans (src/loan.h), whose clients die at any step. The server
- * reads a request in the client's chunk, and may do so after the client's death. So it keeps the
- * place from other clients until it has answered the last of these requests or, with events, until
- * it has taken the event of the death: then it promises not to read them any more, and may still
- * answer.
+ * reads a request in the client's chunk, and may do so after the client's death. So no other client
+ * gets the place until the server has answered the last of these requests or, with events, has
+ * taken the event of the death. After it has taken the event, the server must not read the requests
+ * any more, but may still answer them.
  *
- * The model shows: a chunk is not written while the server may read it; a client gets no answer to a
- * call of another one; the server cleans no place that a client uses; and each client gets the place
- * in the end, which Spin would report as an invalid end state otherwise.
+ * The model shows: a chunk is not written while the server may read it; a client gets no answer to
+ * a call of another client; the server cleans no place that a client uses; and each client gets the
+ * place in the end (otherwise Spin would report an invalid end state).
  *
  * Wrong variants, each of which must fail:
  *	NO_KEEP		a place is cleaned when the client's death is noticed
  *	FIRST_ANSWER	the first answer gives the place back
  *	NO_DROP		an answer to a client that has gone gives nothing back
- *	EVENT_STAYS	the event does not forget the requests, whose answers clean the place again
+ *	EVENT_STAYS	a server that takes the event does not forget the requests, so that their answers
+ *			clean the place again
  *	ANY_CLIENT	an answer is not compared with the client that has the place
  */
 #define CHUNKS 2
@@ -22,7 +23,7 @@
 
 bool clean = true; /* a client may have the place */
 byte life; /* the client that has the place, or had it last */
-bool alive; /* it holds its lock */
+bool alive; /* this client holds its lock */
 bool sent[CHUNKS]; /* requests in the ring */
 byte written[CHUNKS]; /* the client that wrote the chunk */
 byte answered[CHUNKS]; /* the client whose request was answered; 0: none */
@@ -40,7 +41,7 @@ proctype client()
 		do
 		:: k == CHUNKS -> break
 		:: k < CHUNKS -> written[k] = life; sent[k] = true; k++
-		:: true -> break /* killed, or it has no more to say */
+		:: true -> break /* killed, or it sends no more requests */
 		od;
 		do
 		:: answered[0] -> d_step { assert(answered[0] == life); answered[0] = 0 }
@@ -64,7 +65,7 @@ inline clean_place()
 	}
 }
 
-/* The user answers request i of a client that has gone: shmipc_priv_server_gone(). */
+/* The program answers request i of a client that has gone: shmipc_priv_server_gone(). */
 inline answer_gone(i, who)
 {
 	if
@@ -117,8 +118,8 @@ inline notice_death()
 proctype server()
 {
 	byte connected, ended, kept, i;
-	byte late[CHUNKS]; /* the client that has gone and whose request the user has; 0: none */
-	byte stale; /* the client of a request 0 that the user answers twice, or after the event */
+	byte late[CHUNKS]; /* the client that has gone and whose request is unanswered; 0: none */
+	byte stale; /* the client of a request 0 that is answered twice, or after the event */
 	bool held[CHUNKS]; /* requests of the client that is connected */
 	bool keep[CHUNKS], reads[CHUNKS];
 	bool event, events;
@@ -132,7 +133,7 @@ proctype server()
 	:: !connected && !clean && life > ended -> connected = life
 	:: connected && sent[0] && !held[0] && !late[0] -> sent[0] = false; held[0] = true
 	:: connected && sent[1] && !held[1] && !late[1] -> sent[1] = false; held[1] = true
-	/* Reads in place. */
+	/* Reads a request in place. */
 	:: held[0] -> assert(written[0] == connected); answered[0] = connected; held[0] = false
 	:: held[1] -> assert(written[1] == connected); answered[1] = connected; held[1] = false
 	:: reads[0] -> assert(written[0] == late[0]); reads[0] = false

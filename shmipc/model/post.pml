@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posts of a client of shmipc (src/post.h), in a place that passes from client to client. A post and
- * a call keep a message of the depth until the server has consumed or answered it. The server counts
- * the consumed posts and publishes the count after the last one of successive posts in a burst.
- * Sleeping, and stores that become visible late, are in flux/model/post.pml.
+ * Posts of a client of shmipc (src/post.h), in a place that passes from client to client. A post
+ * counts against the depth until the server has consumed it, and a call until the server has
+ * answered it. The server counts the consumed posts and publishes the count after the last one of
+ * successive posts in a burst. Sleeping, and stores that become visible late, are in
+ * flux/model/post.pml.
  *
- * The model shows: no message is written while the server has not read the one before it in the same
- * room; the count never says more than the client has posted, whoever had the place before; and a
- * client that waits for room, or for the consumption of its posts, does not wait for ever, which Spin
- * would report as an invalid end state.
+ * The model shows: no message overwrites one that the server has not read; the count is never
+ * greater than the number of posts of the present client, whichever client had the place before;
+ * and a client that waits for room, or for the consumption of its posts, does not wait for ever
+ * (otherwise Spin would report an invalid end state).
  *
  * Wrong variants, each of which must fail:
  *	EARLY_COUNT	a post counts as consumed before it has been read
  *	RUN_GOES_ON	the count is not published before a call of the same burst
  *	COUNT_STAYS	the server does not reset the count for the next client
- *	LATE_RESET	it does, after the next client may have the place
- *	COPY_STAYS	it does not reset its private copy
+ *	LATE_RESET	the server resets the count after the next client may have taken the place
+ *	COPY_STAYS	the server does not reset its private copy of the count
  */
 #define DEPTH 2
 #define LIVES 2
@@ -27,7 +28,7 @@
 chan ring = [DEPTH] of { bit, bool }; /* kind; whether the message ends a burst */
 byte count; /* in the place */
 byte answers; /* to the client's calls, not taken yet */
-byte written, done; /* messages that the client has written, and the server has read */
+byte written, done; /* number of messages that the client has written; that the server has read */
 bool clean = true, alive;
 byte lives;
 

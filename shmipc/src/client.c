@@ -75,7 +75,7 @@ static int client_call(struct client *c, const void *req, uint32_t len)
 	return err ? err : (int)c->hot.calls[(c->hot.called - 1) & c->hot.calls_mask].free;
 }
 
-/* The poll of a blocking call, which waits for its response only. */
+/* The poll of a blocking call, which waits only for its own response. */
 static int client_poll(struct client *c, shmipc_response_fn *fn, void *arg)
 {
 	int n = shmipc_client_poll(&c->hot, fn, arg);
@@ -159,7 +159,7 @@ static int server_notify(struct client *c)
 	return client_wake(c);
 }
 
-/* Like server_notify(), but wakes a server also if another client has taken its word and died. */
+/* Like server_notify(), but also wakes a server whose word another client reset before it died. */
 static int server_rouse(struct client *c)
 {
 	int err = server_notify(c);
@@ -173,8 +173,8 @@ static void place_notify(void *arg)
 }
 
 /*
- * Takes a place that is clean and whose lock this client holds. If this client dies from now on,
- * nobody else gets the place before the server has cleaned it.
+ * Takes a place that is clean and whose lock this client holds. If this client dies after this, no
+ * other client gets the place before the server has cleaned it.
  */
 static void place_take(struct client *c, uint32_t index)
 {
@@ -253,8 +253,9 @@ static int place_find(struct client *c, bool *raced_p)
 }
 
 /*
- * Must be called if the locks of all places are held. If the server takes events, it may hold some
- * by introductions of clients that died or left, and a server that sleeps takes none: it is woken.
+ * Must be called if the locks of all places are held. If the server takes events, unread
+ * introductions of clients that died or left may hold some of these locks. So a sleeping server is
+ * woken to read them.
  */
 static int place_none(struct client *c)
 {
@@ -377,7 +378,7 @@ static void client_replace(struct client *c, const struct client *fresh)
 	c->hot = fresh->hot;
 	c->hot.push = push;
 	c->hot.push_arg = push_arg;
-	cellring_burst_close(&c->hot.burst); /* it points into the other client */
+	cellring_burst_close(&c->hot.burst); /* it points into `fresh` */
 	c->header = fresh->header;
 	c->place = fresh->place;
 	c->index = fresh->index;
@@ -392,7 +393,7 @@ static bool client_busy(const struct client *c)
 
 /* ---- slow paths of call, poll and flush ---- */
 
-/* Gives the room of consumed posts back. Returns why the connection is over, or 0. */
+/* Gives the room of consumed posts back. Returns 0, or the error that ended the connection. */
 static int look_at_posts(struct client *c)
 {
 	if (c->w.err)
@@ -402,7 +403,8 @@ static int look_at_posts(struct client *c)
 
 /*
  * Must be called if depth calls and posts are in flight as far as is known, or the connection is
- * over. If it finds room, it asks the caller to try again, which keeps the hot path short.
+ * over. If it finds room, it still returns -EAGAIN, and the caller's next try succeeds. This keeps
+ * the hot path short.
  */
 COLD int shmipc_priv_client_refused(struct shmipc_client *hot)
 {
@@ -442,8 +444,9 @@ COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
 }
 
 /*
- * Passes a response to a call with a loan, or a push, on and returns 1, or consumes a response to a
- * call that was given up and returns 0. -EPROTO: it answers no call.
+ * Takes a message that is not the response to a normal call. Passes on a push, or a response to a
+ * call with a loan, and returns 1. Drops a response to a call that was given up, and returns 0.
+ * Returns -EPROTO for any other message.
  */
 COLD int shmipc_priv_client_stray(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
 {
@@ -455,7 +458,10 @@ COLD int shmipc_priv_client_stray(struct shmipc_client *hot, shmipc_response_fn 
 		return push_take(hot, head) < 0 ? client_end(c, -EPROTO) : 1;
 	if (hot->loans && loans_client_take(hot, head, fn, arg))
 		return 1;
-	/* Poll read an id of no open call. If the id is open now, the server has overwritten it. */
+	/*
+	 * The poll has read an id that belongs to no open call. If the id is open now, the server
+	 * has overwritten it.
+	 */
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);
 	hot->calls[id].state = SHMIPC_CALL_FREE;
@@ -582,7 +588,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 			continue;
 		if (call->state == SHMIPC_CALL_LOANED)
 			loans_client_end(hot, id);
-		call->state = SHMIPC_CALL_FREE; /* its id is not queued: there are no more calls */
+		call->state = SHMIPC_CALL_FREE; /* the id stays unused: there are no more calls */
 		hot->answered++;
 		if (wanted) {
 			n++;

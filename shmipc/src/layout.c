@@ -7,9 +7,9 @@
 
 /*
  * There are more cells than depth, because a response counts as read before its callback has run.
- * If messages are published in bursts, there is room for four times as many, so that a burst does
- * not wait for the ones before it. An even longer ring would not stay in the first-level cache.
- * Pushes are bounded on their own, and each may take a cell.
+ * If messages are published in bursts, there is room for four times depth messages, so that a burst
+ * does not wait for the bursts before it. An even longer ring would not stay in the first-level
+ * cache. Pushes have their own limit, and each may take a cell.
  */
 static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload, uint32_t pushes)
 {
@@ -55,8 +55,8 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	l.chunk = l.loan_resp + align_up(l.attr.loan_resp_size, CACHE_LINE);
 	l.area = l.pool + l.attr.loans * l.chunk;
 	/*
-	 * At most 2^12 areas of 3 * 2^18 cells of little more than 2^20 bytes, and of 2^12 chunks
-	 * of 2^25 bytes: no overflow.
+	 * This cannot overflow: there are at most 2^12 areas, each with 3 * 2^18 cells of little
+	 * more than 2^20 bytes and 2^12 chunks of 2^25 bytes.
 	 */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
 	*l_p = l;

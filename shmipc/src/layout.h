@@ -24,14 +24,14 @@
 #define WAITER_LAYER shmipc
 #include "base/waitattr.h"
 
-#define PREFIX "shmipc" /* of the file's name */
+#define PREFIX "shmipc" /* prefix of the file's name */
 static_assert(sizeof(PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_ONE_WAY CELLRING_ID_MASK /* the id of posts and pushes */
-#define SHMIPC_WORDS 64u /* of the bitmap */
-#define SHMIPC_LEAST 64u /* a ring has room for at least so many messages in full bursts */
+#define SHMIPC_WORDS 64u /* words of the bitmap */
+#define SHMIPC_LEAST 64u /* a ring has room for at least this many messages in full bursts */
 #define CLIENT_BYTE(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
-/* The sizes that the header holds, of the same names as in struct shmipc_attr. */
+/* The sizes in the header, with the same names as in struct shmipc_attr. */
 #define SHMIPC_SIZES(DO)                                                                           \
 	DO(max_clients)                                                                            \
 	DO(depth)                                                                                  \
@@ -48,7 +48,8 @@ struct shmipc_header {
 	uint32_t loans, loan_req_size, loan_resp_size;
 
 	/*
-	 * Written by the server. A client that wakes it clears the state, a word of base/sleep.h.
+	 * Written by the server. A client that wakes the server clears the state, a word of
+	 * base/sleep.h.
 	 */
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
@@ -82,8 +83,8 @@ static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(sizeof(struct wakefd_addr) == 24, "name, cookie and netns, 8 bytes each");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
-static_assert(SHMIPC_MAX_DEPTH <= SHMIPC_ONE_WAY, "an id is a message's");
-static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
+static_assert(SHMIPC_MAX_DEPTH <= SHMIPC_ONE_WAY, "an id fits into a head");
+static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length fits into a head");
 
 /*
  * A place is clean if its bit is clear and the client's epoch differs from the server's. A client
@@ -95,11 +96,11 @@ struct shmipc_place {
 	CACHE_ALIGNED uint64_t client_epoch;
 	uint32_t client_state;
 	struct wakefd_addr client_addr;
-	uint32_t pushes; /* consumed by the client, modulo 2^32 */
+	uint32_t pushes; /* number consumed by the client, modulo 2^32 */
 
 	/* Written by the server. */
 	CACHE_ALIGNED uint64_t server_epoch;
-	uint32_t posts; /* consumed by the server, modulo 2^32 */
+	uint32_t posts; /* number consumed by the server, modulo 2^32 */
 };
 
 static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
@@ -122,7 +123,9 @@ struct shmipc_layout {
 	uint64_t size; /* of the region */
 };
 
-/* Uses the given sizes, and the default for each that is 0. -EINVAL if one is out of range. */
+/*
+ * Uses the given sizes, and the default for each that is 0. Returns -EINVAL if one is out of range.
+ */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 
 /*

@@ -5,7 +5,7 @@
 
 #include "loan.h"
 
-#define LOAN_LONG 1024 /* bytes of a payload; if it is longer, lines of the next are prefetched */
+#define LOAN_LONG 1024 /* after a payload of more bytes, lines of the next one are prefetched */
 
 /* Reads the payload of a message once, because another process may change it at any time. */
 static struct loan_message message_read(const unsigned char *slot)
@@ -20,8 +20,9 @@ static struct loan_message message_read(const unsigned char *slot)
 }
 
 /*
- * Prefetches, for writing, the two lines of a payload that its last reader has most likely accessed.
- * Otherwise the stores of the writer wait for the transfer of each.
+ * Prefetches, for writing, the two lines of a payload that its last reader has most likely
+ * accessed: the first and the last. Otherwise the writer's stores would wait for the transfer of
+ * each line.
  */
 static void own_ends(const unsigned char *at, uint32_t len)
 {
@@ -184,7 +185,7 @@ static bool response_find(const struct shmipc_client *hot, uint64_t head, uint32
 
 /*
  * Prefetches the loans of all responses that have arrived together, once. Otherwise each response
- * function would wait for the lines of its own. The ids in the ring are not checked yet.
+ * function would wait for the lines of its response. The ids in the ring are not checked yet.
  */
 static void responses_fetch(const struct shmipc_client *hot, struct shmipc_client_loans *loans)
 {
@@ -284,7 +285,7 @@ static bool chunk_is_taken(const struct shmipc_server_loans *loans, const struct
 	return peer->open[id] == SHMIPC_OPEN_LOANED && peer_chunks(loans, peer->index)[id] == chunk;
 }
 
-/* Prefetches for the response to the request that is taken next. */
+/* Prefetches, for writing, the memory for the response to the next request. */
 static void own_next_response(const struct shmipc_server_loans *loans,
 	const struct shmipc_peer *peer)
 {
@@ -295,7 +296,7 @@ static void own_next_response(const struct shmipc_server_loans *loans,
 			loans->resp_len);
 }
 
-/* As responses_fetch(). The chunks in the ring are not checked yet. */
+/* Like responses_fetch(), for requests. The chunks in the ring are not checked yet. */
 static void requests_fetch(struct shmipc_server_loans *loans, const struct shmipc_peer *peer,
 	const unsigned char *slot)
 {

@@ -27,8 +27,9 @@ struct loan_message {
 };
 
 /*
- * Returns such a payload as one word, for one store. The copy of two stores would be a load that waits
- * until these, and all stores before them, the bytes in the loan too, have left the store buffer.
+ * Returns such a payload as one word. If its fields were stored one by one, the load that copies
+ * both would wait until these stores, and all stores before them, including those to the loan, have
+ * left the store buffer.
  */
 static inline uint64_t loan_word(uint32_t chunk, uint32_t len)
 {
@@ -56,7 +57,7 @@ struct shmipc_client_loans {
 	uint32_t n_free;
 	uint32_t req_len; /* of the last request that was committed */
 	uint32_t out; /* chunks that the user owns */
-	const void *shown; /* the response with which the response function was called; else NULL */
+	const void *shown; /* the response that the running response function got, or NULL */
 	bool held; /* the response function has called shmipc_client_hold() */
 	const void *fetched; /* end of the last burst whose loans were prefetched */
 };
@@ -73,15 +74,15 @@ struct shmipc_server_loans {
 	const void *fetched; /* end of the last burst whose loans were prefetched */
 };
 
-/* These two allocate memory if the region has loans. They return 0 or -ENOMEM. */
+/* The init functions allocate memory if the region has loans, and return 0 or -ENOMEM. */
 int loans_client_init(const struct shmipc_layout *l, struct shmipc_client_loans **loans_p);
 int loans_server_init(const struct shmipc_layout *l, struct shmipc_server_loans **loans_p);
 void loans_client_free(struct shmipc_client_loans *loans);
 void loans_server_free(struct shmipc_server_loans *loans);
 
 /*
- * Takes the next response if it is a valid one to a call with a loan, and calls @fn with it. If it is
- * not, returns false and changes nothing.
+ * Takes the next response if it is a valid response to a call with a loan, and calls @fn with it.
+ * Otherwise returns false and changes nothing.
  */
 bool loans_client_take(struct shmipc_client *hot, uint64_t head, shmipc_response_fn *fn, void *arg);
 /* Finds the chunk of a loan to commit. Returns 0, or an error of shmipc_client_commit(). */
@@ -92,7 +93,7 @@ void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk, u
 /* Gives back the chunk of a call that ends without a response. */
 void loans_client_end(struct shmipc_client *hot, uint32_t id);
 
-/* Takes a request in a loan. If it is not a valid one, returns false and changes nothing. */
+/* Takes a request in a loan. If the request is not valid, returns false and changes nothing. */
 bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 	const unsigned char *slot, struct shmipc_req *req_p, const void **payload_p);
 /* Finds the client of a request in a loan. Returns 0, or an error of shmipc_server_loan(). */
@@ -101,8 +102,8 @@ int loans_server_find(struct shmipc_server *hot, uint64_t client, uint32_t id,
 /* Called when a client has gone: keeps its requests in loans that are not answered. */
 void loans_server_end(struct shmipc_server *hot, const struct shmipc_peer *peer);
 /*
- * Called when a request of a client that has gone is answered. Returns true if it was the last one that
- * was kept.
+ * Called when a request of a client that has gone is answered. Returns true if it was the last kept
+ * request.
  */
 bool loans_server_drop(struct shmipc_server *hot, uint32_t index, uint32_t id);
 /* Forgets the kept requests of a client that has gone. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One-way messages: posts of a client, and pushes of the server. They pass through the rings of the
- * calls, in order with them, with an id that no call has. No answer proves that they were read, so
- * the reader counts them and publishes the count, once per run of them in a burst. The writer reads
- * that count only when it has no room left.
+ * calls, in order with the calls, with an id that no call has. No answer proves that they were
+ * read, so the reader counts them. It publishes the count once for each series of successive
+ * one-way messages in a burst. The writer reads the count only when it has no room left.
  */
 #ifndef SHMIPC_POST_H
 #define SHMIPC_POST_H
@@ -17,7 +17,7 @@ static inline bool is_one_way(const unsigned char *slot)
 	return CELLRING_ID(cellring_head(slot)) == SHMIPC_ONE_WAY;
 }
 
-/* Returns how many posts the server says to have consumed since the last look; unchecked. */
+/* Returns how many posts the server has consumed since the last look, by its unchecked count. */
 static inline uint32_t posts_news(const struct shmipc_client *c)
 {
 	/* Acquire: pairs with the release in shmipc_priv_server_consumed(): the cells were read. */
@@ -26,7 +26,9 @@ static inline uint32_t posts_news(const struct shmipc_client *c)
 	return consumed - ((uint32_t)c->posts - c->posts_open);
 }
 
-/* Gives the room of the posts that the server has consumed back. -EPROTO if its count cannot be. */
+/*
+ * Gives the room of consumed posts back. Returns 0, or -EPROTO if the server's count is impossible.
+ */
 static inline int posts_look(struct shmipc_client *c)
 {
 	uint32_t n = posts_news(c);

@@ -11,7 +11,7 @@
 
 static_assert(CLIENT_BYTE(7) == MEMBER_BYTE(7), "the same");
 
-#define NOBODY UINT64_MAX /* no handle is equal to it: its index would be SHMIPC_MAX_CLIENTS */
+#define NOBODY UINT64_MAX /* not a handle: its index would be SHMIPC_MAX_CLIENTS */
 #define BUDGET 2048 /* requests and polls between two readings of the clock */
 #define YIELD_NS (150 * NSEC_PER_USEC)
 #define PROBE_NS (1 * NSEC_PER_MSEC) /* between checks that one client is alive */
@@ -23,9 +23,9 @@ struct server {
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint8_t *open; /* of all peers, by index * depth + id */
-	uint64_t yielded, probed, reclaimed; /* times of the last yield, check of one and of all */
+	uint64_t yielded, probed, reclaimed; /* times of the last yield; check of one; of all */
 	uint32_t probe; /* index of the client that was checked last */
-	bool reclaim; /* a client has requested a check of all */
+	bool reclaim; /* a client has requested a check of all clients */
 	bool peers_wait; /* a client waits and has yielded its core */
 	struct members members;
 	struct shmipc_server_stats stats; /* except those that the hot path counts */
@@ -53,7 +53,7 @@ static bool is_connected(const struct shmipc_peer *peer)
 	return peer->handle != NOBODY;
 }
 
-/* The epoch has 52 bits: a place that is taken every 10 us needs 1400 years to wrap it. */
+/* The epoch has 52 bits: if a place is taken every 10 us, they wrap after 1400 years. */
 static uint64_t peer_handle(const struct shmipc_peer *peer)
 {
 	return peer->index | peer->epoch << 12;
@@ -104,8 +104,8 @@ static void place_clean(struct server *s, uint32_t index)
 }
 
 /*
- * Returns true if no client may have the place yet: the end of its last client has not been taken,
- * or the server may still read a request in a loan of that client.
+ * Returns true if no client may have the place yet, because the event of its last client's end has
+ * not been taken, or because the server may still read a request in a loan of that client.
  */
 static bool place_kept(const struct server *s, uint32_t index)
 {
@@ -113,8 +113,8 @@ static bool place_kept(const struct server *s, uint32_t index)
 }
 
 /*
- * Ends the connection of a place. A place that is kept is cleaned by what ends that: the event that
- * the server takes, or its answer to the last request.
+ * Ends the connection of a place. A place that is kept (see place_kept()) is cleaned later, when
+ * the event has been taken or the last request has been answered.
  */
 static void place_end(struct server *s, uint32_t index)
 {
@@ -266,13 +266,13 @@ static void server_flush(struct server *s)
 static bool server_rest(struct server *s)
 {
 	s->hot.budget = 0;
-	s->reclaim |= s->members.here != 0; /* while the server sleeps there are few polls */
+	s->reclaim |= s->members.here != 0; /* a sleeping server polls seldom */
 	return false;
 }
 
 /*
- * True if some clients could not be woken for lack of a descriptor, or if the server is to be told
- * when a client dies, which wakes nobody.
+ * Returns true if a sleep needs a time limit: some clients could not be woken for lack of a
+ * descriptor, or a server that takes events has clients, whose deaths do not wake it.
  */
 static bool server_owes(const struct server *s)
 {
@@ -344,7 +344,7 @@ int shmipc_priv_server_is_post(struct shmipc_server *hot, uint64_t head)
 	return 0;
 }
 
-/* Takes a request in a loan, and returns 1; 0: it is something else. */
+/* Takes a request in a loan and returns 1, or returns 0 if the message is not a valid one. */
 COLD int shmipc_priv_server_loaned(struct shmipc_server *hot, const unsigned char *slot,
 	struct shmipc_req *req_p, void *buf, uint32_t capacity, const void **in_place_p)
 {
@@ -362,7 +362,8 @@ COLD int shmipc_priv_server_loaned(struct shmipc_server *hot, const unsigned cha
 
 /*
  * Must be called for an answer to a client that does not have its place any more. The last answer
- * cleans the place: a dead client has left its bit set, which must not admit it again.
+ * cleans the place immediately, because the bit of a dead client is still set and would admit the
+ * client again.
  */
 COLD int shmipc_priv_server_gone(struct shmipc_server *hot, uint64_t client, uint32_t id)
 {

@@ -12,7 +12,7 @@
 #include "rpc.h"
 
 struct msg {
-	uint64_t tag, copies[3]; /* all four are the same */
+	uint64_t tag, copies[3]; /* all four are equal */
 };
 
 static inline struct msg msg_of(uint64_t tag)
@@ -38,7 +38,7 @@ static const struct shmipc_attr msg_attr = {
 	.resp_size = sizeof(struct msg),
 };
 
-/* These create a server, and connect a client to it, with the name of the process. */
+/* test_serve() creates a server with the name `test_name`, test_join() connects a client to it. */
 static inline struct shmipc_server *test_serve(const struct shmipc_attr *attr)
 {
 	struct shmipc_server *s = NULL;
@@ -55,7 +55,7 @@ static inline struct shmipc_client *test_join(void)
 	return c;
 }
 
-/* Polls once, and answers all requests found. Returns how many. */
+/* Polls once, and answers all requests found. Returns their number. */
 static inline int serve_once(struct shmipc_server *s)
 {
 	struct shmipc_req r;
@@ -73,7 +73,7 @@ static inline int serve_once(struct shmipc_server *s)
 	return taken;
 }
 
-/* Polls, which finds one client's requests, and receives one of them. */
+/* Polls, which must find requests of one client, and receives one of them. */
 static inline struct shmipc_req take_msg(struct shmipc_server *s, struct msg *m)
 {
 	struct shmipc_req r = {0};
@@ -128,14 +128,14 @@ static inline void count_one(void *arg, uint64_t token, const void *resp, uint32
 	++*(uint32_t *)arg;
 }
 
-/* Polls until there is no response, and adds those found. */
+/* Polls until there is no response, and adds the number of responses to *got. */
 static inline void drain(struct shmipc_client *c, uint32_t *got)
 {
 	while (shmipc_client_poll(c, count_one, got) > 0)
 		;
 }
 
-/* The number of messages until the burst is published. */
+/* Returns the number of messages that are missing until the burst is published. */
 static inline uint32_t burst_room(const struct cellring_burst *b)
 {
 	return b->to ? (uint32_t)(b->full - b->next) / b->to->stride : 0;

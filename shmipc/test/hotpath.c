@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The inlined functions as functions of their own, which hotpath.py inspects. */
+/* Compiles the inline functions as separate functions, which hotpath.py inspects. */
 #include "common.h"
 
 int hot_call(struct shmipc_client *c, const struct msg *m, uint64_t token);

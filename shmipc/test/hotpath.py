@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The functions call, recv and reply contain no fence and no locked operation, and neither do the functions
-that they call. The exceptions are the functions that report why a call is refused, that take a request that is
-no call, and memcpy(), which is for long messages. The wake tests contain the fence, so they show that a fence would
-be found. recv and a client's poll have no wide load of two fields of which one may just have been stored
-alone.
+that they call. The exceptions are the functions that report why a call is refused and that take a request
+that is not a call, and memcpy(), which is used for long messages. The wake tests contain the fence, so they
+show that a fence would be found. recv and a client's poll have no wide load of two fields if one of the
+fields may just have been stored alone.
 
 	hotpath.py OBJDUMP ARCHIVE-OF-HOTPATH LIBSHMIPC.A
 """

@@ -8,7 +8,7 @@
 #include "common.h"
 #include "loan.h"
 
-#define REQ 200 /* no multiple of a cache line */
+#define REQ 200 /* not a multiple of a cache line */
 #define RESP 4096
 #define LOANS 3
 

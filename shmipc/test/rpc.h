@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shmipc for the cases that it shares with delegrpc. */
+/* Defines the names that the tests shared with delegrpc use, for shmipc. */
 #ifndef SHMIPC_TEST_RPC_H
 #define SHMIPC_TEST_RPC_H
 
@@ -23,7 +23,7 @@ static inline int rpc_recv(struct shmipc_server *s, struct rpc_req *r)
 	return 1;
 }
 
-/* A received request has been copied. */
+/* Nothing to do: a received request has been copied. */
 static inline void rpc_taken(struct shmipc_server *s)
 {
 }

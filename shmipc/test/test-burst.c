@@ -2,7 +2,7 @@
 /* Tests when calls and replies that are collected in a burst are published. */
 #include "common.h"
 
-/* Receives all published requests. Returns how many. */
+/* Receives all published requests. Returns their number. */
 static uint32_t on_offer(struct shmipc_server *s)
 {
 	struct shmipc_req r;
@@ -41,7 +41,9 @@ static void held_calls_are_published(const char *how)
 	CHECK_EQ(on_offer(s), n - seen);
 }
 
-/* Makes enough calls that answers are published in bursts; leaves the last answers collected. */
+/*
+ * Makes so many calls that answers are published in bursts, and leaves the last answers collected.
+ */
 static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c,
 	struct shmipc_req *last)
 {
@@ -95,7 +97,7 @@ static void held_replies_are_published(const char *how)
 
 /*
  * Calls are collected if the client had many in flight at its last poll that came after a call,
- * even if it has none in flight now. After a poll with few in flight they are not.
+ * even if it has none in flight now. They are not collected after a poll with few calls in flight.
  */
 TEST(calls_in_flight_are_remembered)
 {
@@ -106,14 +108,15 @@ TEST(calls_in_flight_are_remembered)
 	for (uint32_t round = 0; round < 3; round++) {
 		while (n < msg_attr.depth)
 			CHECK_EQ(call_tag(c, n++), 0);
-		CHECK_EQ(shmipc_client_poll(c, count_one, &got), round > 0); /* the flushed */
+		/* From the second round on, the response to the flushed call. */
+		CHECK_EQ(shmipc_client_poll(c, count_one, &got), round > 0);
 		while (serve_once(s))
 			;
 		drain(c, &got);
 		CHECK_EQ(got, n);
 		n = got = 0;
 		CHECK_EQ(call_tag(c, n++), 0);
-		shmipc_client_flush(c); /* with one in flight */
+		shmipc_client_flush(c); /* publishes this call alone */
 		CHECK_EQ(serve_once(s), 1);
 		for (uint32_t i = 1; i < 8; i++) {
 			CHECK_EQ(call_tag(c, n++), 0);
@@ -158,7 +161,7 @@ TEST(calls_in_a_row_go_together)
 	for (uint32_t round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < 16; i++) {
 			CHECK_EQ(call_tag(c, i), 0);
-			if (round == 2) /* the client has recorded sixteen in succession */
+			if (round == 2) /* the client has recorded sixteen calls in succession */
 				CHECK_EQ(cellring_burst_held(&c->burst), (i + 1) % 8);
 		}
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
@@ -177,7 +180,8 @@ TEST(calls_in_a_row_go_together)
 }
 
 /*
- * If a server answers one request, then polls, its reply waits for the next ones to join the burst.
+ * If a server answers one request and then polls, its reply stays collected until the next replies
+ * fill the burst.
  */
 TEST(replies_wait_for_the_next)
 {
@@ -190,7 +194,7 @@ TEST(replies_wait_for_the_next)
 	for (uint32_t round = 0; round < 2; round++) {
 		calls(c, 32);
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
-		while (!round && serve_once(s)) /* from now on bursts have eight */
+		while (!round && serve_once(s)) /* from now on bursts have eight messages */
 			;
 		drain(c, &got);
 	}
@@ -198,7 +202,7 @@ TEST(replies_wait_for_the_next)
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(cellring_burst_held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
-		/* A poll without an answer: the caller may wait for something else. */
+		/* A second poll without a reply publishes: the caller may wait for something else. */
 		if (i == 20) {
 			CHECK_EQ(shmipc_server_poll(s), 1);
 			CHECK_EQ(cellring_burst_held(&s->burst), 0);

@@ -67,7 +67,7 @@ TEST(blocking_call_gives_up_and_recovers)
 			-ETIMEDOUT);
 	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -EAGAIN);
 	CHECK_EQ(shmipc_client_pending(c), msg_attr.depth);
-	/* Their responses come late, and are dropped. */
+	/* The responses to the calls that timed out are dropped. */
 	while (serve_once(s))
 		;
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);

@@ -6,8 +6,8 @@
  *
  *	test-kill [client kills [server kills [events]]]
  *
- * The server takes events, unless the last number is 0: it frees a client's place then when it
- * has answered the client's requests in loans.
+ * The server takes events unless the last number is 0. Without events it frees a client's place
+ * when it has answered the client's requests in loans.
  */
 #include <errno.h>
 #include <signal.h>
@@ -25,13 +25,16 @@
 
 static struct shmipc_attr attr;
 static uint64_t seed;
-static uint32_t client_kills, server_kills; /* 0: the case does nothing */
+static uint32_t client_kills, server_kills; /* 0: the test case does nothing */
 
-/* The tag of a victim's message is the victim's number and the message's. Other tags are shorter. */
+/*
+ * The tag of a victim's message has the number of the victim in its upper half, and the number of
+ * the message below. In other tags the upper half is 0.
+ */
 #define VICTIM_TAG(victim) ((uint64_t)(victim) << 32)
 #define VICTIM_OF(tag) ((uint32_t)((tag) >> 32))
 #define VICTIMS_MAX 65536
-static uint64_t newest[VICTIMS_MAX]; /* tags that the server has received, by victim */
+static uint64_t newest[VICTIMS_MAX]; /* newest tag that the server has received, by victim */
 
 /* Shared by the processes of this test. */
 static struct shared {
@@ -133,7 +136,7 @@ static void received(uint64_t tag)
 	newest[victim] = tag;
 }
 
-/* Polls, and takes requests up to HELD. */
+/* Polls, and takes requests until HELD of them are held. */
 static void hold_more(struct shmipc_server *s, struct holder *h)
 {
 	const void *q;
@@ -161,7 +164,7 @@ static void hold_turn(struct shmipc_server *s, struct holder *h)
 
 /* ---- tracing ---- */
 
-/* The server, which continues while a victim runs. */
+/* The server, which makes progress between the steps of a victim. */
 struct turn {
 	struct shmipc_server *s;
 	struct holder *h;
@@ -218,7 +221,10 @@ static void victim_call(struct shmipc_client *c, uint64_t tag)
 	CHECK_EQ(shmipc_client_commit(c, loan, sizeof(m), tag), 0);
 }
 
-/* Connects, posts, makes calls and disconnects. Traced from before connect, or from after it, or never. */
+/*
+ * Connects, posts, makes calls and disconnects. Is traced from before connect (1), from after it
+ * (2), or never (0).
+ */
 static void victim_main(int trace, uint64_t tag)
 {
 	struct shmipc_client *c = NULL;
@@ -242,7 +248,7 @@ static void victim_main(int trace, uint64_t tag)
 			if (!n && !trace)
 				CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
 		}
-		CHECK_EQ(shmipc_client_posts(c), 0); /* it was consumed before the calls */
+		CHECK_EQ(shmipc_client_posts(c), 0); /* the post was consumed before the calls */
 	}
 	shmipc_client_disconnect(c);
 	_exit(0);
@@ -471,7 +477,7 @@ static void server_is_gone(struct shmipc_client *c, struct books *b)
 static void server_dies(bool trace)
 {
 	struct books b = {.sent = 0};
-	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* published one by one, or in bursts */
+	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* published one by one; in bursts */
 	uint32_t steps = (uint32_t)(test_rand(&seed) % (400 * flight));
 	uint64_t end;
 	struct shmipc_client *c;
@@ -516,7 +522,7 @@ int main(int argc, char **argv)
 	attr = msg_attr;
 	attr.size = sizeof(attr);
 	attr.events = test_number(&argc, argv, 1) != 0;
-	attr.connect_ms = 60000; /* for a server that is not scheduled */
+	attr.connect_ms = 60000; /* the server may not be scheduled for long */
 	attr.pushes = 4;
 	attr.loans = VICTIM_FLIGHT;
 	attr.loan_req_size = attr.loan_resp_size = sizeof(struct msg);

@@ -16,7 +16,7 @@ static const struct shmipc_attr attr = {.max_clients = 2,
 	.req_size = SIZE,
 	.resp_size = SIZE};
 
-/* Receives into buffers long enough and too short. */
+/* Receives into buffers that are long enough or too short. */
 static void answer_all(struct shmipc_server *s, uint64_t *n, uint64_t *seed)
 {
 	uint32_t room = test_rand(seed) % 2 ? SIZE : SIZE / 3;

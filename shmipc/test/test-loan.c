@@ -3,7 +3,7 @@
 #include "support/spawn.h"
 #include "loans.h"
 
-/* The response that the response function got; hold: it is to hold it. */
+/* The response that the response function got. If `hold` is set, the function holds it. */
 struct got {
 	struct shmipc_client *c;
 	uint64_t token;
@@ -124,7 +124,7 @@ TEST(both_directions_in_place)
 		CHECK_EQ(shmipc_server_commit(s, r.client, r.id, RESP), 0);
 		CHECK_EQ(shmipc_client_poll(c, get, &g), 1);
 		CHECK(g.token == i && g.len == RESP);
-		CHECK_EQ(shmipc_client_hold(c, g.resp), -EINVAL); /* only in the function */
+		CHECK_EQ(shmipc_client_hold(c, g.resp), -EINVAL); /* the function has returned */
 		CHECK_EQ(chunks_free(c), LOANS - 1);
 		check(g.resp, RESP, ~i);
 		CHECK_EQ(shmipc_client_release(c, g.resp), 0);
@@ -164,7 +164,8 @@ static void take_for_next(void *arg, uint64_t token, const void *resp, uint32_t 
 {
 	struct got *g = arg;
 
-	CHECK_EQ(shmipc_client_hold(g->c, resp), token % 2 ? 0 : -EINVAL); /* even: in the ring */
+	/* The response to an even token is in the ring. */
+	CHECK_EQ(shmipc_client_hold(g->c, resp), token % 2 ? 0 : -EINVAL);
 	if (token % 2)
 		CHECK_EQ(shmipc_client_release(g->c, resp), 0);
 	CHECK_EQ(shmipc_client_hold(g->c, resp), -EINVAL);
@@ -214,7 +215,7 @@ TEST(beside_other_calls)
 			CHECK(shmipc_client_poll(c, check_echo, &n) >= 0);
 		}
 	}
-	commit(c, REQ, 7); /* a server without loans in mind gets a copy */
+	commit(c, REQ, 7); /* recv copies a request in a loan */
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, copy, 100), 1);
 	CHECK_EQ(r.len, REQ);
@@ -226,7 +227,7 @@ TEST(beside_other_calls)
 	check(copy, REQ, 8);
 }
 
-/* Bursts, and a full depth. */
+/* Calls with loans are published in bursts, up to a full depth. */
 TEST(depth_limits_calls_with_loans)
 {
 	struct shmipc_attr a = loan_attr;
@@ -349,7 +350,7 @@ TEST(forged_requests_are_dropped)
 		CHECK_EQ(shmipc_server_take(s, &r, &p), 0);
 		CHECK_EQ(bad_requests(s), i + 1);
 	}
-	commit(other, REQ, 5); /* it has chunk 0 of its own */
+	commit(other, REQ, 5); /* this client has a chunk 0, too */
 	answer(s, &(struct shmipc_req){held.client, 1, 8}, q);
 	r = take(s, &p);
 	CHECK_EQ(SHMIPC_CLIENT_INDEX(r.client), 1);
@@ -364,7 +365,7 @@ TEST(forged_requests_are_dropped)
 TEST(forged_responses_are_refused)
 {
 	static const struct {
-		bool loan; /* the call has one */
+		bool loan; /* the call has a loan */
 		uint32_t id, len; /* of the response */
 	} row[] = {
 		{true, LOAN_BIT, RESP + 1}, {true, LOAN_BIT, UINT32_MAX},
@@ -394,7 +395,10 @@ TEST(forged_responses_are_refused)
 	}
 }
 
-/* A forged response behind a good one, in the same burst, ends the connection in its turn. */
+/*
+ * A forged response behind a good one in the same burst ends the connection, after the good one was
+ * delivered.
+ */
 TEST(forged_response_in_a_burst)
 {
 	SERVER *s = test_serve(&loan_attr);
@@ -433,7 +437,7 @@ TEST(forged_length_of_a_copied_response)
 
 /* ---- ends ---- */
 
-/* The chunks of a client that has gone belong to nobody else before the server has answered. */
+/* No other client gets the chunks of a client that has gone before the server has answered. */
 static void gone_client(bool events, bool by_commit)
 {
 	struct shmipc_attr attr = loan_attr;
@@ -463,14 +467,14 @@ static void gone_client(bool events, bool by_commit)
 	CHECK_EQ(shmipc_client_index(other), 1);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(shmipc_server_loan(s, r[i].client, r[i].id, &a), -EPIPE);
-		for (int k = 0; k < 3; k++) /* the second and third time without effect */
+		for (int k = 0; k < 3; k++) /* the second and the third answer have no effect */
 			CHECK_EQ(by_commit ? shmipc_server_commit(s, r[i].client, r[i].id, 8) :
 					     shmipc_server_reply(s, r[i].client, r[i].id, NULL, 0),
 				-EPIPE);
 		s->budget = 0;
 		shmipc_server_wait(s, 0);
 		check(q[1], REQ, 2);
-		if (!i || events) /* the place stays until the end has been taken, too */
+		if (!i || events) /* with events the place stays taken until the event */
 			CHECK_EQ(place->server_epoch, epoch);
 	}
 	while (events && e.kind == SHMIPC_EVENT_CAME)

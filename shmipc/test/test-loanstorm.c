@@ -15,8 +15,8 @@ struct storm_client {
 		void *at;
 		uint64_t seed;
 	} out[STORM_CALLS], held[STORM_CALLS];
-	uint32_t n_out, n_held, sent; /* sent: with loans, unanswered */
-	uint64_t seed; /* the storm's */
+	uint32_t n_out, n_held, sent; /* sent: unanswered calls with loans */
+	uint64_t seed; /* of the storm */
 };
 
 struct storm {
@@ -31,13 +31,13 @@ struct storm {
 	uint64_t seed, answered;
 };
 
-/* The token, which the first 8 bytes of a request repeat: bit 0 is set if the call has a loan. */
+/* Bit 0 of a token is set if the call has a loan. The first 8 bytes of a request are the token. */
 static void storm_got(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct storm_client *sc = arg;
 
 	sc->sent -= token & 1;
-	if (len <= 32) { /* copied, or too short to hold */
+	if (len <= 32) { /* short: copied, or not worth holding */
 		check(resp, len, ~token);
 		return;
 	}
@@ -131,7 +131,10 @@ static bool storm_has_room(const struct shmipc_server_loans *loans)
 	return false;
 }
 
-/* Lets the server clean a place, as connect does, which would wait. */
+/*
+ * Makes the server clean a place, as connect would. But connect waits for that, which one thread
+ * cannot do.
+ */
 static void storm_make_room(struct storm *st)
 {
 	struct shmipc_header *h = st->s->loans->header;

@@ -50,7 +50,7 @@ TEST(clients_and_their_states)
 	CHECK_EQ(look().changes, 2);
 	place_of(s, 0)->client_state = SLEEP_WAITING;
 	place_of(s, 1)->client_state = SLEEP_ON_FD;
-	header_of(s)->active[0] |= 1 << 5; /* as a client leaves it that dies */
+	header_of(s)->active[0] |= 1 << 5; /* the bit that a dying client leaves */
 	header_of(s)->server_state = SLEEP_ASLEEP;
 	CHECK_EQ(shmipc_look(test_name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
@@ -69,7 +69,7 @@ TEST(clients_and_their_states)
 	CHECK_EQ(l.size, (uint64_t)st.st_size);
 }
 
-/* A header with one wrong field is refused; so is one with a size of 0. */
+/* A header with one wrong field is refused, also if the field is a size of 0. */
 TEST(headers_are_checked)
 {
 	static const struct shmipc_attr defaults;

@@ -12,9 +12,7 @@ TEST(connect_looks)
 	/* If all places are taken, the lock of each is tested once. */
 	SERVER *s = looks_server(&attr, CLIENTS + 1);
 
-	/*
-	 * A place that was given back, and that the server has cleaned, is found without a search.
-	 */
+	/* A place that was given back and cleaned by the server is found without a search. */
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	shmipc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK_EQ(shmipc_server_poll(s), 0);

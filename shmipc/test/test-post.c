@@ -14,7 +14,7 @@ static struct shmipc_attr post_attr(uint32_t depth, uint32_t size, uint32_t push
 		.pushes = pushes};
 }
 
-/* A client refuses counts of its posts that cannot be. */
+/* A client refuses impossible counts of its consumed posts. */
 TEST(forged_counts_of_posts)
 {
 	static const uint32_t forged[] = {3, UINT32_MAX, 1u << 31};
@@ -48,7 +48,10 @@ static void push_until_full(struct post_pair *p)
 	CHECK(!post_push(p));
 }
 
-/* A server does not push to a client whose count cannot be. The next client of the place counts anew. */
+/*
+ * A server does not push to a client whose count is impossible. For the next client in the place
+ * the count begins at 0.
+ */
 TEST(forged_counts_of_pushes)
 {
 	static const uint32_t forged[] = {5, UINT32_MAX, 1u << 31};
@@ -68,10 +71,10 @@ TEST(forged_counts_of_pushes)
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &p.c), 0);
 		CHECK_EQ(shmipc_server_poll(p.s), 0);
 	}
-	push_until_full(&p); /* the next client counts anew */
+	push_until_full(&p); /* the next client's count begins at 0 */
 }
 
-/* Room that a refused call has found is none after the end of the server. */
+/* Room that a refused call has found cannot be used after the end of the server. */
 TEST(room_ends_with_the_server)
 {
 	struct post_pair p;
@@ -103,7 +106,8 @@ TEST(forged_one_way_messages)
 
 	for (uint32_t i = 0; i < 2; i++) {
 		post_begin(&p, 4, 24, i);
-		forge(&p.s->peers[0].resp, i ? 25 : 24); /* none is allowed; too long */
+		/* In round 0 no push is allowed, in round 1 the push is too long. */
+		forge(&p.s->peers[0].resp, i ? 25 : 24);
 		CHECK_EQ(shmipc_client_poll(p.c, post_on_response, &p), -EPROTO);
 		forge(&p.c->req, 25);
 		CHECK_EQ(shmipc_server_poll(p.s), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Storms over shmipc. */
+/* Random schedules (storms) for shmipc. */
 #include "rpc.h"
 #include "support/rpcstorm.h"
 
@@ -32,7 +32,7 @@ static void *rpcstorm_client_extra(struct shmipc_client *c)
 
 static uint64_t rpcstorm_client_bad(struct shmipc_client *c)
 {
-	return 0; /* poll would have returned -EPROTO */
+	return 0; /* poll would already have returned -EPROTO */
 }
 
 static uint32_t rpcstorm_looked(const struct shmipc_look_region *look)

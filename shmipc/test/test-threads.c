@@ -46,7 +46,10 @@ struct nap {
 	pid_t server, client; /* each stored by its thread, release; loaded with acquire */
 };
 
-/* The state is not enough: before its second check the sleeper would not sleep. */
+/*
+ * Waits until the thread sleeps. The state alone does not show that: the thread sets it before its
+ * last check for messages.
+ */
 static void until_asleep(const uint32_t *state, const pid_t *tid)
 {
 	while (__atomic_load_n(state, __ATOMIC_RELAXED) != SLEEP_ASLEEP ||
@@ -54,7 +57,7 @@ static void until_asleep(const uint32_t *state, const pid_t *tid)
 		sched_yield();
 }
 
-/* Makes a call when the server sleeps, then sleeps until the answer. */
+/* Makes each call when the server sleeps, then sleeps until the answer arrives. */
 static void *nap_client(void *arg)
 {
 	struct nap *nap = arg;

@@ -6,8 +6,8 @@
 #include "support/rpctime.h"
 
 /*
- * A server that always finds work yields its core about every 150 us while a client waits; it
- * reads the clock at each 2048 requests and polls.
+ * A server that always finds work yields its core about every 150 us while a client waits. It reads
+ * the clock once per 2048 requests and polls.
  */
 TEST(busy_server_yields)
 {

@@ -37,7 +37,7 @@ static void write_file(const char *path, const void *data, size_t len, off_t siz
 	CHECK(fd >= 0);
 	CHECK_EQ(pwrite(fd, data, len, 0), (ssize_t)len);
 	CHECK_EQ(ftruncate(fd, size), 0);
-	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &fl), 0); /* a server lives; leaks until exit */
+	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &fl), 0); /* as a living server; fd stays open until exit */
 }
 
 TEST(foreign_files_are_refused)
@@ -71,7 +71,7 @@ TEST(foreign_files_are_refused)
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
-	for (size_t i = 0; i < 4; i++) { /* files as long as with the default */
+	for (size_t i = 0; i < 4; i++) { /* files as long as a region with the default */
 		bad[0] = good;
 		(&bad[0].max_clients)[i] = 0;
 		a = (struct shmipc_attr){.max_clients = bad[0].max_clients,
@@ -124,7 +124,9 @@ static struct shmipc_attr hostile_attr(uint32_t extra_size)
 	return a;
 }
 
-/* Writes a request in a loan to this cell: one that the server takes, if it is the next one. */
+/*
+ * Writes a request in a loan to this cell. The server takes the request if this is the next cell.
+ */
 static void forge_loan(char *cell, uint64_t *seed)
 {
 	uint64_t v = test_rand(seed);
@@ -176,8 +178,8 @@ static int commit_tag(struct shmipc_client *c, uint64_t tag)
 }
 
 /*
- * Runs a correct client in a process of its own, half of whose calls have loans. Its status is 0 if
- * all answers were right.
+ * Runs a correct client in its own process; half of its calls have loans. The exit status is 0 if
+ * all answers were correct.
  */
 static void good_client(const char *name, uint32_t calls)
 {
@@ -200,7 +202,7 @@ static void good_client(const char *name, uint32_t calls)
 	_exit(0);
 }
 
-/* Answers a request, in its loan if it has one and the seed says so. */
+/* Answers a request; in its loan, if it has a loan and the seed decides so. */
 static int answer_anything(struct shmipc_server *s, const struct shmipc_req *r, const struct msg *a,
 	uint64_t seed)
 {
@@ -246,7 +248,7 @@ static int receive_anything(struct shmipc_server *s, struct shmipc_req *r, struc
 	return 1;
 }
 
-/* The requests of a place: all, and those with loans. */
+/* Counts of the requests of a place: all, and those in loans. */
 struct forged {
 	uint64_t all, loans;
 };
@@ -302,7 +304,7 @@ TEST(harm_stays_in_the_own_place)
 		sched_yield();
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 1);
-	do { /* a place whose epoch is overwritten too early is never served */
+	do { /* if its epoch were overwritten earlier, the place would never be served */
 		serve_anything(s, 1, &forged);
 	} while (server_stats_of(s).connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
@@ -321,7 +323,7 @@ TEST(harm_stays_in_the_own_place)
 	test_kill(bad);
 }
 
-/* A client among scribblers, and the response that it holds. */
+/* A client in a region that others overwrite, and the response that it holds. */
 struct victim {
 	struct shmipc_client *c;
 	const void *held;
@@ -361,8 +363,8 @@ static void victim_turn(struct victim *v, uint64_t tag)
 }
 
 /*
- * A hostile client overwrites everything: the server does not die or hang, and still ends in order.
- * Its reports about other clients may be wrong.
+ * A hostile client overwrites everything: the server does not die or hang, and can still be
+ * destroyed. Its reports about other clients may be wrong.
  */
 TEST(server_outlives_any_scribbling)
 {

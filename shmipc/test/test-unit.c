@@ -172,7 +172,7 @@ TEST(visits_are_capped_and_rotate)
 		for (int i = 0; i < 3; i++) {
 			struct shmipc_client *one = c[i];
 
-			/* Takes it without a check. */
+			/* Takes each response without checking its payload. */
 			while (one->resp.slot != one->resp.ready ||
 				shmipc_priv_client_look(one) == 1) {
 				uint32_t id = CELLRING_ID(cellring_head(one->resp.slot));
@@ -192,7 +192,8 @@ TEST(visits_are_capped_and_rotate)
 
 /*
  * If a server polls before each receive, the requests of a client still come in succession. Then a
- * poll with a mask reads the rings again, and a client that leaves takes its requests with it.
+ * poll with a mask reads the rings again, and the requests of a client that leaves are not
+ * received.
  */
 TEST(polls_continue_with_what_is_left)
 {
@@ -372,7 +373,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(s->unfenced, 0);
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	/* A wait that finds nothing does not delay the test. */
+	/* A wait that finds nothing makes the wake test immediately. */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
 	CHECK_EQ(c->unfenced, 0);
@@ -411,7 +412,10 @@ TEST(when_sleepers_are_looked_for)
 	}
 }
 
-/* Writes a request with a forged head. The heads after it were never written. */
+/*
+ * Writes a request whose forged head announces a burst. The other messages of that burst were never
+ * published.
+ */
 static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
 	uint32_t count)
 {
@@ -489,7 +493,7 @@ TEST(hostile_counts_end_the_connection)
 			     CELLRING_MESSAGE(CELLRING_ID(slot->head), sizeof(struct msg));
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), r);
 		CHECK_EQ(got, r == 1);
-		/* If count is not 1, the second message would answer no call. */
+		/* If count is greater than 1, the second message answers no call. */
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), count == 1 ? 0 : -EPROTO);
 		CHECK_EQ(call_tag(c, 1), count == 1 ? 0 : -EPROTO);
 	}
@@ -510,7 +514,10 @@ static void take_in_order(void *arg, uint64_t token, const void *resp, uint32_t 
 	++*(uint32_t *)arg;
 }
 
-/* Bursts of all lengths, with payload that looks like heads. The reader takes none for a head. */
+/*
+ * Bursts of all lengths, with payloads that look like heads. The reader does not mistake them for
+ * heads.
+ */
 TEST(payload_is_no_head)
 {
 	SERVER *s = test_serve(&msg_attr);
