@@ -77,7 +77,7 @@ ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 
 RPCBENCH_CLIENT(client, call, poll, NULL, client_wait)
 
-/* This server makes no calls, but it polls like a server that does. */
+/* This server makes no calls, but it polls like a server that makes calls. */
 ALWAYS_INLINE void no_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 }

@@ -31,7 +31,7 @@ struct worker {
 
 static uint32_t finished; /* threads whose words have all been counted */
 
-/* The owner has counted one of our words. */
+/* Called when the owner has counted one of this thread's words. */
 static void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct worker *w = arg;
@@ -43,7 +43,7 @@ static void on_response(void *arg, uint64_t token, const void *payload, uint32_t
 	w->acknowledged++;
 }
 
-/* Counts a word for which another thread calls this one. */
+/* Counts a word when another thread calls this one. */
 static void count(void *arg, const struct flux_req *req, const void *payload)
 {
 	const struct count *c = payload;
@@ -53,7 +53,10 @@ static void count(void *arg, const struct flux_req *req, const void *payload)
 	flux_reply(w->node, req->token, c, sizeof(*c));
 }
 
-/* Calls the owner to count the next word. Returns not 0 if the call must be retried later. */
+/*
+ * Calls the owner to count the next word. Returns a value other than 0 if the call must be retried
+ * later.
+ */
 static int count_next(struct worker *w)
 {
 	struct count c = {.name = w->sent * 2654435761u % NAMES, .by = 1};

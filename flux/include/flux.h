@@ -6,7 +6,7 @@
  * node, receives the calls of the others, answers them at any time and in any order, and gets
  * the responses to its own calls, each with the token of its call. No lock is taken, and no
  * memory is allocated after flux_create(). In bursts, a call of 32 bytes and its response of 16
- * together take one cache line; alone, they take one cache line each.
+ * together take one cache line; published alone, each takes one.
  *
  *	struct flux_attr attr = { .nodes = 2, .payload_size = 32 };
  *	struct flux *f;
@@ -31,25 +31,26 @@
  * is inlined.
  *
  * Visibility: a node may collect up to eight calls to a peer, or answers to it, and publish them
- * together. It collects for each peer apart. It publishes all that it has collected at the latest
+ * together. It collects for each peer separately. It publishes all collected messages at the latest
  * in the first of these:
  *	- a flux_wait(), flux_arm(), flux_flush() or flux_leave(), or a call that is refused with
  *	  -EAGAIN
- *	- a flux_try_recv_raw() that returns 0; one that turns to the next peer publishes the answers
- *	  to the peer before
- *	- a flux_poll(), at its start or before it returns; but if the node has more calls to answer
- *	  of the peer whose turn it is, the answers to that peer stay until the next flux_poll() with
- *	  no answer since
+ *	- a flux_try_recv_raw() that returns 0; one that turns to the next peer publishes only the
+ *	  answers to the previous peer
+ *	- a flux_poll(), at its start or before it returns; but while the node has more calls to
+ *	  answer of the peer whose turn it is, the answers to that peer stay collected until a
+ *	  flux_poll() that comes after another one with no answer in between
  *	- the 512th call or answer, to any nodes, after a message was collected
- * Nothing is collected for a peer to which fewer than eight calls are in flight now, and were at
- * the node's last flux_poll() that came after a call, unless the node makes many calls between two
- * polls: at least sixteen, and two for each node that it called, one of the last two times that it
- * made any.
+ * Nothing is collected for a peer if fewer than eight calls to it are in flight now, and fewer than
+ * eight were in flight at the node's last flux_poll() that came after a call. The exception is a
+ * node that makes many calls between two polls, which means at least sixteen, and at least two for
+ * each node that it calls. It suffices if it did so in one of the last two intervals between polls
+ * in which it made calls.
  *
- * A node wakes peers that sleep in flux_wait() in its own flux_flush(), in a flux_wait() before it
- * yields or returns 0, after eight polls and receives that found nothing, and otherwise after
- * sixty-four bursts and polls together. After a call or a reply, a thread must call flux_flush()
- * before it does other work.
+ * A node wakes sleeping peers in its flux_flush(), in its flux_wait() before it yields or returns
+ * 0, after eight polls and receives that found nothing, and otherwise after a total of sixty-four
+ * bursts and polls. After a call or a reply, a thread must call flux_flush() before it does other
+ * work.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -72,9 +73,9 @@
  * Posts: flux_post() sends a message that has no response and no token. Calls and posts to a node
  * are received in the order in which they were made. A post is in flight, and counts against
  * max_inflight as a call does, until the sender knows that it was consumed: flux_try_recv_raw() has
- * copied it, or the function of flux_serve() has returned. The receiver publishes the count of what
- * it has consumed after the last of successive posts in a burst, and the sender looks at the count
- * when it has no room left. In the rules of Visibility and waking, a post counts as a call.
+ * copied it, or the function of flux_serve() has returned. The receiver publishes its count of
+ * consumed posts after the last of successive posts in a burst, and the sender reads the count when
+ * it has no room left. In the rules of Visibility and waking, a post counts as a call.
  *
  * Leaving: see flux_leave(). If a node leaves before it has answered a call, that call ends exactly
  * once: flux_call() returns -EPIPE, or the response function is called with payload NULL.
@@ -91,18 +92,19 @@
 extern "C" {
 #endif
 
-#define FLUX_FOREVER UINT64_MAX /* as a timeout */
+#define FLUX_FOREVER UINT64_MAX /* a timeout: wait without limit */
 #define FLUX_MAX_NODES 256u
 #define FLUX_MAX_CAPACITY (1u << 20)
 #define FLUX_MAX_PAYLOAD (1u << 16)
-#define FLUX_POST UINT64_MAX /* as the token of a call that was received: it is a post */
+#define FLUX_POST UINT64_MAX /* the token of a received message that is a post */
 
 struct flux;
 struct flux_node;
 
 /*
  * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
- * defines it: libflux exports the same functions, for programs in other languages.
+ * defines this macro, as empty, so that libflux exports the same functions for programs in other
+ * languages.
  */
 #ifndef FLUX_INLINE
 #define FLUX_INLINE static inline __attribute__((always_inline))
@@ -110,17 +112,16 @@ struct flux_node;
 
 struct flux_attr {
 	/*
-	 * sizeof(struct flux_attr). 0 means that the struct ends with the member `reserved`: all
-	 * versions have these members, and a later version adds members after it.
+	 * sizeof(struct flux_attr). 0 means that the struct ends with the member `reserved`: every
+	 * version has the members up to it, and later versions add members after it.
 	 */
 	size_t size;
 	uint32_t nodes; /* 1 to FLUX_MAX_NODES; no default */
 	/*
-	 * Messages in each of the two rings of an ordered pair of nodes; must exceed max_inflight,
-	 * at most FLUX_MAX_CAPACITY. 0: four times max_inflight and at least 64; 1024 if
-	 * max_inflight is 0, too. A burst has its own cache lines, so a ring is made longer if
-	 * max_inflight bursts of one call would not fit. A page of a ring takes memory once it has
-	 * been used.
+	 * Messages in each of the two rings of an ordered pair of nodes: more than max_inflight, at
+	 * most FLUX_MAX_CAPACITY. 0: four times max_inflight, but at least 64; 1024 if max_inflight
+	 * is 0, too. A burst has its own cache lines, so a ring is made longer if max_inflight
+	 * bursts of one call would not fit. A page of a ring takes no memory before it is used.
 	 */
 	uint32_t capacity;
 	/*
@@ -129,11 +130,13 @@ struct flux_attr {
 	 * cache, and a call in a burst of one takes a fifth less time with 64 slots than with 1024.
 	 */
 	uint32_t max_inflight;
-	/* Bytes in a call, at most FLUX_MAX_PAYLOAD. 0: 56, a cache line with the head. */
+	/*
+	 * Bytes in a call, at most FLUX_MAX_PAYLOAD. 0: 56, which with the head fill a cache line.
+	 */
 	uint32_t payload_size;
 	/* Bytes in an answer, at most FLUX_MAX_PAYLOAD. 0: as many as in a call. */
 	uint32_t reply_size;
-	uint32_t reserved; /* 0 */
+	uint32_t reserved; /* must be 0 */
 };
 
 /* Counters of a node since flux_create(). */
@@ -147,15 +150,15 @@ struct flux_stats {
 	uint64_t wakes; /* sleeping peers woken */
 	uint64_t sleeps; /* times that this node slept in the kernel, or was armed */
 	uint64_t yields; /* times that this node yielded its core to a waiting peer while busy */
-	uint64_t bursts; /* published; calls, posts and replies divided by it: messages per burst */
+	uint64_t bursts; /* published bursts; (calls + posts + replies) / bursts is the mean size */
 	uint64_t posts; /* made by this node */
-	uint64_t received_posts; /* by this node */
+	uint64_t received_posts; /* posts received by this node */
 };
 
 /*
  * Handles one response. payload points at the len bytes that were sent, inside the ring, aligned
- * to 8, valid until the function returns. NULL means that the call was not answered because
- * the peer, or this node, has left (see flux_leave()). The function may call flux_call() and
+ * to 8, valid until the function returns. payload is NULL if the call was not answered because the
+ * peer, or this node, has left (see flux_leave()). The function may call flux_call() and
  * flux_reply() on the same node, but must not call flux_poll().
  */
 typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, uint32_t len);
@@ -201,7 +204,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t len);
 
 /*
- * Returns the number of posts in flight to node `to`, 0 if that node has left. If it is not
+ * Returns the number of posts in flight to node `to`, 0 if that node has left. If the number is not
  * 0, the next flux_wait() ends as after -EAGAIN. To wait until all are consumed:
  *
  *	while (flux_posts(node, to) && flux_wait(node, FLUX_FOREVER))
@@ -210,12 +213,12 @@ int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t
 uint32_t flux_posts(struct flux_node *node, uint32_t to);
 
 /*
- * Handles responses: publishes (see Visibility), then handles up to eight responses of the peer
- * that owes some, or up to 32 of each if several do, those of one peer oldest first. Ends all calls
- * to a peer that has left. Returns how many calls have ended, or 0 if none has. Polling costs time
- * for each peer that owes a response, not for each node. If a response leads to another call, make
- * that call in the response function: otherwise the peer and this node work alternately and not at
- * the same time.
+ * Handles responses: publishes (see Visibility), then handles up to eight responses if one peer
+ * owes responses, or up to 32 of each peer if several do. Responses of one peer are handled oldest
+ * first. Ends all calls to a peer that has left. Returns how many calls have ended, or 0 if none
+ * has. Polling costs time for each peer that owes a response, not for each node. If a response
+ * leads to another call, make that call in the response function: otherwise the peer and this node
+ * work alternately, not at the same time.
  */
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 
@@ -258,7 +261,8 @@ FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg,
  * Answers a call, in any order and at any time. The ring always has room. Copies len bytes.
  * Returns 0, or
  *	-EPIPE		the caller, or this node, has left: the call counts as answered
- *	-EINVAL		not a call that this node received and has not answered yet, or a post
+ *	-EINVAL		the token is not that of a call that this node received and has not answered
+ *			yet, or it is FLUX_POST
  *	-EMSGSIZE	len > reply_size: nothing has changed
  */
 FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
@@ -269,8 +273,8 @@ FLUX_INLINE uint32_t flux_pending(const struct flux_node *node);
 
 /*
  * Publishes what the node has collected, and wakes the sleeping peers that this node has called or
- * answered since its last flush. Takes one full memory barrier for all of them, and none if nothing
- * was published since the last flush.
+ * answered since its last flush. Executes one full memory barrier for all of them, and none if
+ * nothing was published since the last flush.
  */
 FLUX_INLINE void flux_flush(struct flux_node *node);
 
@@ -294,15 +298,16 @@ int flux_fd(struct flux_node *node);
  * has something to do, or -EBADF if there is no descriptor to wait for.
  *
  * A loop that polls a bounded number of times must call this function before it sleeps, because
- * peers wake only an armed node. A node without calls in flight is not woken by responses: a loop
- * that ends after the last response must check that before it arms.
+ * peers wake only an armed node. A node without calls in flight is not woken by responses. A loop
+ * that ends after the last response must therefore check flux_pending() before it arms.
  */
 int flux_arm(struct flux_node *node);
 
 /*
  * Takes the node out of the network, permanently:
  *	- From then on calls and replies to the node return -EPIPE, except that a peer that was
- *	  collecting a burst for it may still add to that burst: at most eight return 0.
+ *	  collecting a burst for it may still add to that burst: at most eight calls or replies
+ *	  still return 0.
  *	- Calls to the node that it has not answered, these included, end with payload NULL in their
  *	  caller's next flux_poll()s, after the responses that the node did send.
  *	- Its peers can still receive the calls that the node has made, and get -EPIPE when they
@@ -317,10 +322,10 @@ void flux_leave(struct flux_node *node);
 
 /*
  * Returns 1 and the index of another node that has left, once for each, or 0 if there is none now.
- * A node is returned when nothing will come from it any more: its calls have been received, and the
- * calls to it have ended. So a thread can free what it keeps for the node. From the first call of
- * this function on, flux_wait() and flux_arm() also return 1 as long as such a node has not been
- * returned.
+ * The index of a node is returned when nothing will come from that node any more: its calls have
+ * been received, and the calls to it have ended. So a thread can then free the data that it keeps
+ * for the node. From the first call of this function on, flux_wait() and flux_arm() also return 1
+ * as long as the index of such a node has not been returned.
  */
 int flux_left(struct flux_node *node, uint32_t *peer_p);
 

@@ -7,9 +7,9 @@
  * one writer and one reader. cellring.h describes a ring, and why its reader never sees a wrong
  * message. Its condition on space holds here: a node has at most max_inflight calls outstanding to
  * a peer, and there are more cells than that; a call is copied out before it is answered; a
- * response counts as outstanding until it is handled, and a post until the peer's count says that
- * it was read. So when a writer is about to write a cell,
- * the former contents of the cell have been read, regardless of the order of the answers.
+ * response counts as outstanding until it is handled, and a post until the peer's count shows that
+ * it was read. So when a writer is about to write a cell, the former contents of the cell have been
+ * read, regardless of the order of the answers.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
@@ -18,11 +18,11 @@
  * A node that makes many calls between two polls, and several to each peer, collects up to eight to
  * a peer in any case: the poll publishes them.
  *
- * A node collects for each peer apart, so the peers may take turns. flux_priv_publish() publishes
- * all that is collected: flux.h says when. In addition it is called after FLUX_GATHER events; an
- * event is a burst that is opened or becomes full, or a message that is published alone. A burst
- * has at most eight messages, so at most 8 * FLUX_GATHER messages belong to these events, and at
- * most 7 * FLUX_OPEN are in bursts that have stayed open.
+ * A node collects for each peer separately, so it may call or answer peers in any order.
+ * flux_priv_publish() publishes all that is collected: flux.h says when. In addition it is called
+ * after FLUX_GATHER events; an event is a burst that is opened or becomes full, or a message that
+ * is published alone. A burst has at most eight messages, so at most 8 * FLUX_GATHER messages
+ * belong to these events, and at most 7 * FLUX_OPEN are in bursts that have stayed open.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -38,13 +38,13 @@
 #define FLUX_POLL_MAX 8 /* responses per poll if one peer owes some */
 #define FLUX_POLL_EACH 32 /* responses of each peer per poll if several owe some */
 #define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
-#define FLUX_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
+#define FLUX_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
 #define FLUX_VAIN 8 /* or after this many polls that find nothing after the last burst */
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
-#define FLUX_KEPT 4 /* with more of them open, polls close bursts instead of looking at them */
-#define FLUX_GATHER 32 /* all are published after this many have been opened or have become full */
-#define FLUX_ROW 16 /* calls between two polls, for all peers to be collected for, ... */
-#define FLUX_ROW_EACH 2 /* ... if there are at least this many for each of the peers called */
+#define FLUX_KEPT 4 /* if more bursts are open, polls close them */
+#define FLUX_GATHER 32 /* after this many events all messages are published */
+#define FLUX_ROW 16 /* so many calls between two polls: calls to all peers are collected, ... */
+#define FLUX_ROW_EACH 2 /* ... if at least this many were made for each of the called peers */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
 #define FLUX_ONE 0x11u /* count and `together` of a message that is published alone */
 #define FLUX_ONE_WAY CELLRING_ID_MASK /* the id of a post in the ring; no call has it */
@@ -55,9 +55,9 @@
 
 /* The part of a node that its peers read. Each cache line has one use and is rarely written. */
 struct flux_shared {
-	FLUX_LINE uint32_t left; /* set once */
+	FLUX_LINE uint32_t left; /* not 0: the node has left */
 	FLUX_LINE uint32_t state; /* running, yielding or asleep */
-	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* bitmap of the nodes that have ever called it */
+	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* bitmap of the nodes that have called this node */
 };
 
 /* The position of the reader or the writer in a ring. */
@@ -70,13 +70,14 @@ struct flux_cursor {
  * A node's calls to one peer; private to the node's thread. Every store per message uses an entry
  * of the store buffer, in which stores to the rings wait. If calls and responses updated the same
  * counter, each load of it would wait for the previous store. So there are few counters, and each
- * is updated by either calls or responses: the calls in flight follow from the free ids.
+ * is updated either by calls or by responses; the number of calls in flight is computed from that
+ * of the free ids.
  *
- * The first three cache lines have what calls and polls access.
+ * The first three cache lines have the fields that calls and polls access.
  */
 struct flux_out {
 	FLUX_LINE struct cellring_cursor resp;
-	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
+	struct flux_out *next; /* in the circle of peers that poll visits, or NULL */
 	struct flux_cursor req;
 	uint64_t *tokens; /* [id] */
 	uint32_t *ids; /* queue of free ids: [index & ids_mask] */
@@ -85,33 +86,33 @@ struct flux_out {
 	uint32_t ids_mask;
 	uint32_t ids_max; /* ids that calls may have: 0 at first, and when the peer has left */
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
-	uint32_t polled_head; /* value of ids_head at that poll */
+	uint32_t polled_head; /* value of ids_head at the poll that set `window` */
 	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
-	uint32_t in_a_row; /* calls made between two polls, the last time that there were any */
+	uint32_t in_a_row; /* calls made between the last two polls with calls in between */
 	uint32_t alone_end; /* calls are published alone while ids_head is before this */
-	/* A post keeps an id, so that posts and calls together are max_inflight at most. */
-	uint32_t posts_open; /* posts that are not known to be consumed, */
+	/* A post occupies an id, so posts and calls together are at most max_inflight. */
+	uint32_t posts_open; /* posts that are not known to be consumed */
 	struct flux_burst *burst; /* the open burst of calls, or NULL */
-	const struct flux_shared *peer; /* of the peer; of this node itself once it has left */
+	const struct flux_shared *peer; /* of the peer, or of this node after it has left */
 	const uint32_t *consumed; /* posts that the peer has consumed, modulo 2^32 */
-	uint64_t responses; /* arrived */
-	uint64_t posts; /* made */
-	uint32_t post_first, post_last; /* ids of open posts: tokens[] of one is the next one */
+	uint64_t responses; /* number of arrived responses */
+	uint64_t posts; /* number of posts made */
+	uint32_t post_first, post_last; /* ids of open posts; tokens[id] is the next post's id */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
 struct flux_in {
 	FLUX_LINE struct cellring_cursor req;
-	struct flux_in *next; /* in the circle of those that have called the node, or NULL */
+	struct flux_in *next; /* in the circle of peers that have called the node, or NULL */
 	struct flux_cursor resp;
 	struct flux_burst *burst; /* the open burst of answers, or NULL */
 	uint8_t *held; /* [id]: received and not answered yet */
 	uint32_t from;
-	uint32_t together; /* answers to publish together, as its last burst of calls requests */
-	uint64_t requests; /* arrived */
+	uint32_t together; /* answers to publish together, as the peer's last burst requests */
+	uint64_t requests; /* number of arrived requests */
 	const struct flux_shared *peer;
-	uint32_t *consumed; /* published: posts of this peer that the node has consumed */
-	uint64_t posts; /* the same, and not yet published ones */
+	uint32_t *consumed; /* the published count of consumed posts of this peer */
+	uint64_t posts; /* the count including posts that are not published in it yet */
 };
 
 /*
@@ -121,12 +122,12 @@ struct flux_in {
  *	calls		call_to is the peer, whose flux_out.burst points here; collects calls
  *	answers		reply_to is the peer, whose flux_in.burst points here; collects answers
  *
- * flux_priv_call_begin() and flux_priv_reply_begin() open it; flux_priv_burst_end() publishes its
- * messages and closes it. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave
- * it open. If the size of a burst, or the lap of the ring, has changed, they open it again. They
- * close it if the peer has left or messages are to be published one by one. With more than
- * FLUX_KEPT open, flux_priv_burst_flush() closes it, empty or not, because every poll looks at the
- * open ones.
+ * flux_priv_call_begin() and flux_priv_reply_begin() open a burst; flux_priv_burst_end() publishes
+ * its messages and closes it. flux_priv_burst_publish() and flux_priv_burst_flush() publish the
+ * messages and leave the burst open. If its size or the lap of the ring has changed, they open it
+ * again. They close it if the peer has left or if messages must be published one by one. While more
+ * than FLUX_KEPT bursts are open, flux_priv_burst_flush() closes the burst, empty or not, because
+ * every poll checks all open bursts.
  */
 struct flux_burst {
 	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
@@ -139,29 +140,32 @@ struct flux_burst {
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
 	struct flux_in *in; /* [nodes] */
-	uint32_t capacity; /* of a ring in messages, from the attributes or the default */
+	uint32_t capacity; /* messages in a ring, from the attributes or the default */
 	uint32_t nodes;
 	uint32_t payload_size;
 	uint32_t reply_size;
 	uint32_t max_inflight;
 	uint32_t index; /* this node's own index */
-	uint32_t words; /* of 64 bits each, in a bitmap of the nodes */
-	const uint32_t *departures; /* the nodes of the network that have left */
+	uint32_t words; /* words of 64 bits in a bitmap of the nodes */
+	const uint32_t *departures; /* number of nodes of the network that have left */
 	FLUX_LINE struct flux_in *rx; /* the peer whose turn it is */
-	struct flux_out *polled; /* the one that the last poll visited last, or NULL */
+	struct flux_out *polled; /* the peer that the last poll visited last, or NULL */
 	uint32_t rx_budget; /* further calls that may be taken from rx in this turn */
 	uint32_t n_open;
 	/*
-	 * 0, or something was published since the last flush: then the bursts since, and the polls
-	 * and receives that found something.
+	 * 0 if nothing was published since the last flush. Otherwise the number of bursts published
+	 * since then, plus that of the polls and receives that found something.
 	 */
 	uint32_t unfenced;
 	uint32_t vain; /* polls that found nothing since the last burst */
-	uint64_t burst_more; /* messages of the published bursts, but for the first one of each */
+	uint64_t burst_more; /* messages of the published bursts, without the first of each burst */
 	uint32_t gathered; /* events since everything collected was published; see FLUX_GATHER */
 	uint32_t gathers; /* not 0: collects for all peers, see flux_priv_row() */
 	struct flux_shared *self;
-	/* [peer]: 1 if it was published to since the last flush. One store costs less than a bitmap. */
+	/*
+	 * [peer]: 1 if this peer got messages since the last flush. Not a bitmap, because one store
+	 * costs less.
+	 */
 	FLUX_LINE uint8_t unfenced_peers[FLUX_MAX_NODES];
 	uint64_t senders[FLUX_WORDS]; /* bitmap of the peers in the circle of rx */
 	struct flux *flux;
@@ -170,19 +174,19 @@ struct flux_node {
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* not 0: a peer was found yielding since this node last yielded */
 	uint32_t yield_looks;
-	uint32_t left_seen; /* nodes that had left when the senders were looked through for them */
-	uint64_t room_asked[FLUX_WORDS]; /* peers for whose consumption of posts a wait ends */
+	uint32_t left_seen; /* value of *departures at the last senders_drop() */
+	uint64_t room_asked[FLUX_WORDS]; /* bitmap: a wait ends when these peers consume posts */
 	struct flux_burst *open[FLUX_OPEN]; /* the open bursts, then the closed ones */
 };
 
 /* The parts that are not inline. */
 /*
- * Prepare flux_call() and flux_reply(). Return 1 if the message is to be published alone, 0 if it
+ * Prepare flux_call() and flux_reply(). Return 1 if the message must be published alone, 0 if it
  * belongs to the burst, or -errno.
  */
 int flux_priv_call_begin(struct flux_node *node, struct flux_out *o);
 int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in);
-/* Publish a burst that is full, and one that is not and may be empty. */
+/* Publish a full burst, and a burst that is not full and may be empty. */
 void flux_priv_burst_publish(struct flux_node *node, struct flux_burst *b);
 void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b);
 void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b);
@@ -190,8 +194,8 @@ void flux_priv_out_few(struct flux_node *node, struct flux_out *o);
 int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg);
 /*
- * Finds calls. All that have arrived of the peer whose turn it is have been taken, or there is a
- * burst of it, whose head is @own.
+ * Finds the next calls. Must be called when all accepted calls of the peer whose turn it is have
+ * been taken. @own is the head of the next burst of that peer, or 0 if none has arrived.
  */
 struct flux_in *flux_priv_in_next(struct flux_node *node, uint64_t own);
 /* Must be called for each post that was received, when its payload has been read. */
@@ -232,7 +236,7 @@ FLUX_PRIV_INLINE void flux_priv_published(struct flux_node *node)
 	node->vain = 0;
 }
 
-/* Publishes a message alone, written in place in the ring. */
+/* Publishes a single message, which is written directly into the ring. */
 FLUX_PRIV_INLINE void flux_priv_put(struct flux_node *node, struct flux_cursor *c, uint32_t peer,
 	uint32_t id, const void *payload, uint32_t len)
 {
@@ -250,18 +254,18 @@ FLUX_PRIV_INLINE void flux_priv_burst_add(struct flux_node *node, struct flux_bu
 		flux_priv_burst_publish(node, b);
 }
 
-/* True if a poll has something to do with this open burst. */
+/* Returns true if a poll must publish or close this open burst. */
 FLUX_PRIV_INLINE int flux_priv_burst_due(const struct flux_node *node, const struct flux_burst *b)
 {
 	return b->ring.next != b->ring.stage || node->n_open > FLUX_KEPT;
 }
 
 /*
- * Publishes everything that has been collected, but for the burst @stays. When a burst is closed,
+ * Publishes everything that has been collected, except the burst @stays. When a burst is closed,
  * the last open one takes its place, so the last one is published first.
  *
- * If @stays is long, several polls come before it is full. Looking at another burst in each of them
- * takes longer than opening that burst again, so all others are closed.
+ * If @stays is long, several polls come before it is full. Checking another burst in each of these
+ * polls takes longer than opening that burst again, so all others are closed.
  */
 FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct flux_burst *stays)
 {
@@ -311,7 +315,8 @@ FLUX_PRIV_INLINE int flux_priv_out_full(const struct flux_out *o)
 
 /*
  * Returns true if a message without an open burst may be published alone at once: nothing is
- * collected, so it need not be counted for FLUX_GATHER, nor are calls to be, and no peer has left.
+ * collected (so the message need not be counted for FLUX_GATHER), the node does not collect calls
+ * for all peers, and no node has left.
  */
 FLUX_PRIV_INLINE int flux_priv_alone(const struct flux_node *node)
 {
@@ -329,7 +334,7 @@ FLUX_PRIV_INLINE void flux_priv_out_link(struct flux_node *node, struct flux_out
 
 /*
  * Lets the next calls be published alone, until so many are in flight that flux_priv_call_begin()
- * decides again. Responses in between only make them fewer.
+ * decides again. Responses in between only reduce the number in flight.
  */
 FLUX_PRIV_INLINE void flux_priv_out_alone(struct flux_out *o)
 {
@@ -338,7 +343,9 @@ FLUX_PRIV_INLINE void flux_priv_out_alone(struct flux_out *o)
 	o->alone_end = o->ids_head + (others < CELLRING_FEW ? CELLRING_FEW - 1 - others : 0);
 }
 
-/* As flux_priv_call_begin(). Decides without a call if the last call was published alone, too. */
+/*
+ * Decides like flux_priv_call_begin(), but without calling it if the last call was published alone.
+ */
 FLUX_PRIV_INLINE int flux_priv_call_starts(struct flux_node *node, struct flux_out *o)
 {
 	if (flux_priv_out_full(o) || (int32_t)(o->alone_end - o->ids_head) <= 0 ||
@@ -350,7 +357,7 @@ FLUX_PRIV_INLINE int flux_priv_call_starts(struct flux_node *node, struct flux_o
 	return 1;
 }
 
-/* As flux_priv_reply_begin(). */
+/* Decides like flux_priv_reply_begin(), but without calling it if answers are published alone. */
 FLUX_PRIV_INLINE int flux_priv_reply_starts(struct flux_node *node, struct flux_in *in)
 {
 	if (in->together > 1 || !flux_priv_alone(node))
@@ -427,8 +434,8 @@ FLUX_PRIV_INLINE void flux_priv_out_take_one(struct flux_out *o, uint64_t head,
 }
 
 /*
- * Returns the head of a burst of responses that has arrived, or 0. Sets *left_p if no more will
- * arrive: the peer has left.
+ * Returns the head of a burst of responses that has arrived, or 0. Sets *left_p if the peer has
+ * left, so that no more will arrive.
  */
 FLUX_PRIV_INLINE uint64_t flux_priv_out_look(struct flux_node *node, struct flux_out *o,
 	int *left_p)
@@ -454,7 +461,8 @@ FLUX_PRIV_INLINE uint64_t flux_priv_out_look(struct flux_node *node, struct flux
 /*
  * Records how many calls the node keeps in flight: the number at a poll that comes after new calls.
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls. Also records how many of the new calls were made in succession, not by fn.
+ * makes its calls. Also records how many of the new calls were made in succession; those that fn
+ * made do not count.
  */
 FLUX_PRIV_INLINE uint32_t flux_priv_out_window(struct flux_node *node, struct flux_out *o)
 {
@@ -496,9 +504,9 @@ FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out 
 }
 
 /*
- * Decides if calls are collected for all peers: if in one of the last two times that calls were made
- * between two polls, there were many of them. A poll may leave a few responses, and then few calls
- * follow the next one.
+ * Decides whether calls are collected for all peers: they are, if many calls were made in one of
+ * the last two intervals between polls that had calls. One interval would not do: a poll may leave
+ * a few responses, and then few calls follow the next poll.
  */
 FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint32_t callees)
 {
@@ -508,12 +516,12 @@ FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint
 }
 
 /*
- * The peers that owe responses form a circular list. A peer that owes none any more is removed at
- * once, or at the next visit if it has an open burst, which is closed then. A peer that fn adds is
- * inserted after @last, so it is visited by the next poll.
+ * Polls the peers that owe responses. They form a circular list. A visit removes a peer that owes
+ * no responses any more, and closes its open burst. A peer that fn adds is inserted after @last, so
+ * it is visited by the next poll.
  *
  * With one peer a low limit keeps both sides at work at the same time. With several the limit is
- * higher, because the calls that follow the poll go together.
+ * higher, because the calls that follow the poll are published together.
  */
 FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
@@ -611,8 +619,8 @@ struct flux_arrival {
 };
 
 /*
- * Returns true if there is a message, which flux_priv_in_pass() must consume. Messages that the peer
- * whose turn it is publishes one by one are found without a call.
+ * Returns true if there is a message, which flux_priv_in_pass() must consume. Messages that the
+ * peer whose turn it is publishes one by one are found without a function call.
  */
 FLUX_PRIV_INLINE int flux_priv_in_find(struct flux_node *node, struct flux_arrival *a)
 {

@@ -3,19 +3,19 @@
  * Posts of one node to another (flux/src/post.h), on a machine with store buffers. The sender has at
  * most DEPTH posts in flight, and waits for room. The receiver counts the consumed posts, publishes
  * the count after the last post of a burst, and checks whether the sender sleeps before it waits for
- * more. A store stays in its process's buffer until it drains; see delegrpc/model/sleep.pml. The
- * bursts need no buffer, because the receiver polls here.
+ * more. A store stays in its process's buffer until it drains; see delegrpc/model/sleep.pml.
+ * Published bursts need no store buffer in this model, because the receiver polls.
  *
- * The model shows: no cell is written before its posts have been read, and the sender does not sleep
- * for ever, which Spin would report as an invalid end state.
+ * The model shows: no cell is written again before its posts have been read, and the sender does
+ * not sleep for ever (otherwise Spin would report an invalid end state).
  *
  * Wrong variants, each of which must fail:
  *	EARLY_COUNT		a post counts as consumed before it has been read
- *	RUN_GOES_ON		the last post of a burst leaves the count to the next burst
- *	NO_FLUSH		the receiver waits without a look at the sender's state
+ *	RUN_GOES_ON		the count is not published at the end of a burst, but in the next one
+ *	NO_FLUSH		the receiver waits without checking the sender's state
  *	NO_RECEIVER_FENCE
  *	NO_SENDER_FENCE
- *	NO_SECOND_LOOK		the sender does not look at the count again after it has set its state
+ *	NO_SECOND_LOOK		the sender does not read the count again after it has set its state
  */
 #define DEPTH 2
 #define POSTS 6
@@ -91,7 +91,7 @@ proctype sender()
 proctype receiver()
 {
 	byte taken, got, left, found;
-	bool owed; /* it has published a count, and not looked at the sender's state since */
+	bool owed; /* it has published a count, and not read the sender's state since */
 
 	do
 	:: got == POSTS && !owed -> break

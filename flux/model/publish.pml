@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When a node of flux publishes: one node calls PEERS servers and collects for each of them apart.
- * At most OPEN bursts of BURST calls are open; everything is published after GATHER bursts have
- * been opened or have become full, by a poll, and before a wait. While more than KEPT are open, a
- * burst that is published, or is found empty then, is closed.
+ * When a node of flux publishes: one node calls PEERS servers and collects for each of them
+ * separately. At most OPEN bursts of BURST calls are open. Everything is published after GATHER
+ * bursts have been opened or have become full, by a poll, and before a wait. While more than KEPT
+ * bursts are open, a burst is closed when it is published or found empty.
  *
  * The model shows: a collected call is visible at the latest after LATEST further calls, to
  * whichever servers; after a poll nothing is collected; and no schedule ends with a node that waits
- * for what another one has collected (Spin reports that as an invalid end state). The servers are
- * the same on the other side: they collect answers, and publish them when they find no more calls.
+ * for a message which another node has collected (Spin reports that as an invalid end state). The
+ * servers collect answers in the same way, and publish them when they find no more calls.
  *
  * Wrong variants, each of which must fail:
  *	NO_GATHER	the number of bursts that have been opened or filled is not limited
- *	NO_EVICTION	a burst is opened without a free place
+ *	NO_EVICTION	a burst is opened although OPEN bursts are open
  *	POLL_LAST	a poll publishes the burst that was opened last, and not the others
  *	WAIT_KEEPS	a wait publishes nothing
  *	SERVER_KEEPS	a server that finds no more calls publishes nothing

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The slow paths of sending: the bursts of calls and of answers, and the calls that a node's end ends. */
+/*
+ * The slow paths of sending: the bursts of calls and of answers, and the end of calls when a node
+ * leaves.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -11,8 +14,8 @@
 
 /*
  * Must be called if no id is free: either all are in flight, or this is the first call to the peer.
- * In the first case posts may have been consumed. In the second case it sets the bit that makes the
- * peer poll this node's ring.
+ * In the first case takes back the ids of posts that have been consumed. In the second case sets
+ * the bit that makes the peer poll this node's ring.
  */
 COLD static int out_open(struct flux_node *node, struct flux_out *o)
 {
@@ -39,7 +42,7 @@ COLD static int out_open(struct flux_node *node, struct flux_out *o)
 
 /*
  * Returns the desired size of a burst of calls that includes the next call. Calls that the response
- * function makes are not in a row.
+ * function makes do not count as calls in a row.
  */
 static uint32_t out_wish(const struct flux_node *node, const struct flux_out *o)
 {
@@ -63,7 +66,7 @@ uint32_t bursts_collected(const struct flux_node *node)
 	return sum;
 }
 
-/* Publishes everything if it has not been for long. */
+/* Counts an event, and publishes everything after FLUX_GATHER events. */
 static void gathered(struct flux_node *node)
 {
 	if (unlikely(++node->gathered >= FLUX_GATHER))
@@ -183,14 +186,14 @@ void bursts_end(struct flux_node *node)
 		flux_priv_burst_end(node, node->open[node->n_open - 1]);
 }
 
-/* Closes the burst of calls to a peer if the next one is to be published immediately. */
+/* Closes the burst of calls to a peer if the next call must be published immediately. */
 void flux_priv_out_few(struct flux_node *node, struct flux_out *o)
 {
 	if (out_wish(node, o) <= 1)
 		flux_priv_burst_end(node, o->burst);
 }
 
-/* Takes a burst that is closed. If all are open, it closes all of them. */
+/* Returns a closed burst. If all bursts are open, closes all of them first. */
 static struct flux_burst *burst_take(struct flux_node *node)
 {
 	struct flux_burst *b;
@@ -255,7 +258,10 @@ int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in)
 	return 0;
 }
 
-/* Ends every call in flight to this peer: the peer, or this node, has left. Returns how many. */
+/*
+ * Ends every call in flight to this peer, because the peer or this node has left. Returns their
+ * number.
+ */
 COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg)
 {

@@ -15,7 +15,7 @@
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define NO_BIT UINT32_MAX
-#define YIELD_LOOK 8 /* flushes per reading of the clock */
+#define YIELD_LOOK 8 /* number of flushes per reading of the clock */
 
 /* Returns the first marked index that is >= i, or NO_BIT. */
 static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
@@ -98,7 +98,7 @@ COLD static void senders_drop(struct flux_node *node, uint32_t left)
 		if (!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE))
 			continue;
 		if (cellring_ready(&in->req)) {
-			left = node->left_seen; /* it is looked at again after its last call */
+			left = node->left_seen; /* check the peer again after its last call */
 			continue;
 		}
 		bits[i / 64] &= ~(1ull << (i % 64));
@@ -125,7 +125,7 @@ static struct flux_in *in_arrived(struct flux_node *node, struct flux_in *in, ui
 	return in;
 }
 
-/* No call has arrived. */
+/* Must be called if no call has arrived. */
 static NOINLINE struct flux_in *in_none(struct flux_node *node)
 {
 	/* Pairs with the add in flux_leave(). */
@@ -139,7 +139,7 @@ static NOINLINE struct flux_in *in_none(struct flux_node *node)
 	return NULL;
 }
 
-/* A turn of a peer begins. */
+/* Begins the turn of a peer. */
 static NOINLINE struct flux_in *in_turn(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
 	node->rx = in;
@@ -211,7 +211,7 @@ static void peer_wake(struct flux_node *node, uint32_t peer)
 		wake_sleeping(node, peer);
 }
 
-/* Wakes those of eight peers that have been published to. */
+/* Wakes those of eight peers that got messages since the last flush. */
 static void eight_wake(struct flux_node *node, uint32_t first)
 {
 	for (uint32_t i = first; i < first + 8; i++) {
@@ -240,7 +240,7 @@ void flux_priv_flush_published(struct flux_node *node)
 		eight_wake(node, i);
 		memset(&node->unfenced_peers[i], 0, sizeof(eight));
 	}
-	/* The open bursts will be published later. One of the two fields is FLUX_NOBODY. */
+	/* Open bursts are published later. One of the two fields is FLUX_NOBODY, all ones. */
 	for (uint32_t i = 0; i < node->n_open; i++)
 		flux_priv_mark_unfenced(node,
 			(uint32_t)(node->open[i]->call_to & node->open[i]->reply_to));
@@ -280,7 +280,7 @@ static bool requests_ready(const struct flux_node *node)
 	return false;
 }
 
-/* Returns how many other nodes have left that flux_left() has not returned. */
+/* Returns the number of other nodes that have left and that flux_left() has not returned. */
 static uint32_t untold(const struct flux_node *node)
 {
 	const struct flux *f = node->flux;
@@ -290,13 +290,13 @@ static uint32_t untold(const struct flux_node *node)
 	       f->told[node->index].n;
 }
 
-/* Returns true if the peer has consumed posts, or never will. */
+/* Returns true if the peer has consumed posts, or never will because it has left. */
 static bool out_has_room(const struct flux_out *o)
 {
 	return posts_news(o) || has_left(o->peer);
 }
 
-/* Returns true if there is room at a peer for which this node has asked. */
+/* Returns true if a peer at which this node waits for room has room. */
 static bool room_ready(const struct flux_node *node)
 {
 	const uint64_t *asked = node->room_asked;
@@ -365,7 +365,7 @@ static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns
 		spent = clock_ns() - start;
 	}
 	live_wake(node->flux->live[node->index]);
-	if (r) /* otherwise room may have come since the last check */
+	if (r) /* if r is 0, room that came after the last check is not reported */
 		room_told(node);
 	state_set(node, SLEEP_RUNNING);
 	node->yielded_ns = start + spent;

@@ -5,7 +5,10 @@
 
 #include "base/live.h"
 
-/* The messages of all peers' rings: published and arrived ones. Posts count as calls and requests. */
+/*
+ * Sums over the rings of all peers: messages published or arrived. Posts count as calls and
+ * requests.
+ */
 #define LIVE_RINGS(array, element, counter)                                                        \
 	LIVE_AT(struct element, counter), LIVE_SUM(struct flux_node, array, nodes, struct element)
 

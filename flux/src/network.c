@@ -13,19 +13,19 @@
 
 #define PAGE 4096u
 #define INFLIGHT 256u
-/* Slots per call in flight, and the minimum. More slots do not fit into the first-level cache. */
+/* Default slots per call in flight, and per ring. More do not fit into the first-level cache. */
 #define TIMES 4u
 #define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
-static_assert(FLUX_MAX_CAPACITY <= FLUX_ONE_WAY, "an id is a message's");
-static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
+static_assert(FLUX_MAX_CAPACITY <= FLUX_ONE_WAY, "an id fits into a head");
+static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length fits into a head");
 
 /* The offsets of all parts of the mapping. The data of a node has pages of its own. */
 struct layout {
 	/* Offsets in a node's block; struct flux_shared is at 0. */
 	size_t node, out, in, tokens, ids, ended, held, bursts, consumed;
-	size_t block; /* bytes */
+	size_t block; /* bytes of a node's block */
 	size_t blocks, rings; /* offsets in the mapping */
 	struct cellring_plan req, resp;
 	size_t pitch; /* bytes from one ring to the next */
@@ -87,7 +87,10 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	return 0;
 }
 
-/* A cursor of the ring for requests (which = 0) or responses (1) of one node's calls to another. */
+/*
+ * Returns a cursor of the ring for requests (which = 0) or responses (1) of one node's calls to
+ * another.
+ */
 static struct cellring_cursor cursor_at(char *map, const struct layout *l,
 	const struct flux_attr *a, uint32_t from, uint32_t to, uint32_t which)
 {
@@ -175,7 +178,7 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	r = layout_plan(&a, &l);
 	if (r < 0)
 		return r;
-	/* A slot of zeros has never been written. A page is allocated when it is first touched. */
+	/* Zeros mark a slot as never written. A page is allocated when it is first touched. */
 	f = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		-1, 0);
 	if (f == MAP_FAILED)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A network as its own source files see it. */
+/* The network, for the library's own source files. */
 #ifndef FLUX_NETWORK_H
 #define FLUX_NETWORK_H
 
@@ -12,9 +12,9 @@
 #include "base/live.h"
 #include "base/wakefd.h"
 
-/* The nodes that have left and that a node has been told of. Private to the node's thread. */
+/* The nodes that flux_left() has returned to a node. Private to the node's thread. */
 struct told {
-	bool asks; /* it has called flux_left() */
+	bool asks; /* the node has called flux_left() */
 	uint32_t n;
 	uint64_t nodes[FLUX_WORDS]; /* bitmap */
 };
@@ -24,11 +24,11 @@ struct flux {
 	struct flux_attr attr;
 	size_t bytes;
 	struct flux_node *node[FLUX_MAX_NODES];
-	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
-	struct wakefd wake[FLUX_MAX_NODES]; /* of the nodes */
-	struct told told[FLUX_MAX_NODES]; /* of the nodes */
-	struct live_record *live[FLUX_MAX_NODES]; /* of the nodes */
-	FLUX_LINE uint32_t departures; /* nodes that have left; calls and searches read it */
+	struct flux_shared *shared[FLUX_MAX_NODES]; /* by node; so are the next three */
+	struct wakefd wake[FLUX_MAX_NODES];
+	struct told told[FLUX_MAX_NODES];
+	struct live_record *live[FLUX_MAX_NODES];
+	FLUX_LINE uint32_t departures; /* number of nodes that have left */
 };
 
 /*

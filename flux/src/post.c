@@ -45,7 +45,10 @@ uint32_t flux_posts(struct flux_node *node, uint32_t to)
 	if (to >= node->nodes)
 		return 0;
 	o = &node->out[to];
-	/* Pairs with the store in flux_leave(), which a wait after this call sees if this load misses it. */
+	/*
+	 * Pairs with the store in flux_leave(). If this load misses the store, a later wait sees
+	 * it.
+	 */
 	if (__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED))
 		return 0;
 	posts_look(o);
@@ -53,7 +56,9 @@ uint32_t flux_posts(struct flux_node *node, uint32_t to)
 	return o->posts_open;
 }
 
-/* The next message of this burst, if there is one and it is a post, publishes the count. */
+/*
+ * Counts a consumed post. Publishes the count, unless the next message of the burst is a post, too.
+ */
 void flux_priv_consumed(struct flux_node *node, struct flux_in *in)
 {
 	const struct cellring_cursor *at = &in->req;
@@ -63,7 +68,7 @@ void flux_priv_consumed(struct flux_node *node, struct flux_in *in)
 		return;
 	/* Release: pairs with the acquire in posts_news(), after the payload was read. */
 	__atomic_store_n(in->consumed, (uint32_t)in->posts, __ATOMIC_RELEASE);
-	/* The next flush looks whether the sender waits for room, as after a burst. */
+	/* The next flush checks whether the sender sleeps, as after a burst. */
 	flux_priv_mark_unfenced(node, in->from);
 	node->unfenced++;
 	node->vain = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posts: messages without a response. They pass through the ring of the calls, in order with them,
- * with an id that no call has. No answer proves that a post was read, so the receiver counts them
- * and publishes the count, once per run of them in a burst. The sender looks at that count only when
- * it has no room left, or is asked for the posts in flight.
+ * Posts: messages without a response. They pass through the ring of the calls, in order with the
+ * calls, with an id that no call has. No answer proves that a post was read, so the receiver counts
+ * the posts. It publishes the count once for each series of successive posts in a burst. The sender
+ * reads the count only when it has no room left or waits for room, and in flux_posts().
  */
 #ifndef FLUX_POST_H
 #define FLUX_POST_H
@@ -21,7 +21,7 @@ static inline uint32_t posts_news(const struct flux_out *o)
 	return consumed - ((uint32_t)o->posts - o->posts_open);
 }
 
-/* Gives the ids of the posts that the peer has consumed back. Returns how many. */
+/* Gives the ids of the posts that the peer has consumed back. Returns their number. */
 static inline uint32_t posts_look(struct flux_out *o)
 {
 	uint32_t n = posts_news(o);

@@ -49,7 +49,7 @@ static inline struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_
 	return make_of(nodes, capacity, max_inflight, sizeof(uint64_t), 0);
 }
 
-/* FLUX *f = ...; destroys the network where its block ends. */
+/* FLUX *f = ...; destroys the network at the end of the variable's block. */
 static inline void flux_end(struct flux **f)
 {
 	flux_destroy(*f);
@@ -62,14 +62,14 @@ static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_
 	return flux_call(n, to, &value, sizeof(value), token);
 }
 
-/* Makes @n calls with the values and tokens 0, 1, ... */
+/* Makes @number calls with the values and tokens 0, 1, ... */
 static inline void calls(struct flux_node *n, uint32_t to, uint32_t number)
 {
 	for (uint32_t i = 0; i < number; i++)
 		CHECK_EQ(call(n, to, i, i), 0);
 }
 
-/* Receives one call: its node, its handle and its value. */
+/* Receives one call: its sender, its token and its value. */
 static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token,
 	uint64_t *value)
 {
@@ -81,7 +81,7 @@ struct got {
 	uint64_t token, value;
 };
 
-/* Receives a call or a post, which must be there. */
+/* Receives a call or a post, which must have arrived. */
 static inline struct got take(struct flux_node *n)
 {
 	struct got g = {0};
@@ -96,7 +96,7 @@ static inline void answer(struct flux_node *n, struct got g)
 	CHECK_EQ(flux_reply(n, g.token, &g.value, sizeof(g.value)), 0);
 }
 
-/* Answers every waiting call with its value + 1. Returns how many. */
+/* Answers every call that has arrived with its value + 1. Returns their number. */
 static inline uint32_t serve(struct flux_node *n)
 {
 	uint64_t flux_token, value = 0;

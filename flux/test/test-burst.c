@@ -129,7 +129,7 @@ TEST(every_burst_is_published)
 
 /*
  * Calls are collected if the node had many in flight at its last poll that came after a call, even
- * if it has none in flight now. After a poll with few in flight they are not.
+ * if it has none in flight now. They are not collected after a poll with few calls in flight.
  */
 TEST(calls_in_flight_are_remembered)
 {
@@ -148,11 +148,11 @@ TEST(calls_in_flight_are_remembered)
 			CHECK_EQ(held(a), i);
 		}
 		CHECK_EQ(serve(b), 0);
-		/* This is all that a burst holds, because 31 came in a row. */
+		/* The eighth call completes the burst, because 31 calls were made in a row. */
 		CHECK_EQ(call(a, 1, 0, 0), 0);
 		CHECK_EQ(held(a), 0);
 		CHECK_EQ(serve(b), 8);
-		if (round < 2) { /* in flight at the next poll are many again */
+		if (round < 2) { /* the next poll finds many calls in flight again */
 			for (uint32_t i = 8; i < 31; i++)
 				CHECK_EQ(call(a, 1, i, 0), 0);
 			flux_flush(a);
@@ -188,7 +188,7 @@ TEST(calls_in_a_row_go_together)
 	for (uint32_t round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < 16; i++) {
 			CHECK_EQ(call(a, 1, i, i), 0);
-			if (round == 2) /* the node has recorded sixteen in succession */
+			if (round == 2) /* the node has recorded sixteen calls in succession */
 				CHECK_EQ(held(a), (i + 1) % 8);
 		}
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
@@ -214,7 +214,7 @@ TEST(few_calls_close_an_empty_burst)
 
 	for (uint32_t i = 0; i < 16; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
-		if (i % 8 == 7) /* sixteen in a row would be remembered */
+		if (i % 8 == 7) /* not sixteen in a row, which would be remembered */
 			CHECK_EQ(flux_poll(a, on_response, &s), 0);
 	}
 	for (uint32_t turn = 0; turn < 4; turn++) {
@@ -227,7 +227,7 @@ TEST(few_calls_close_an_empty_burst)
 	poll_all(a, &s);
 	CHECK_EQ(flux_pending(a), 1);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
-	flux_flush(a); /* the next burst has four */
+	flux_flush(a); /* the next burst has four calls */
 	for (uint32_t i = 1; i <= 4; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
 		CHECK_EQ(held(a), i % 4);
@@ -237,7 +237,10 @@ TEST(few_calls_close_an_empty_burst)
 	CHECK_EQ(held(a), 0);
 }
 
-/* If a node answers one call, then polls, its answer waits for the next ones to join the burst. */
+/*
+ * If a node answers one call and then polls, its answer stays collected until the next answers fill
+ * the burst.
+ */
 TEST(answers_wait_for_the_next)
 {
 	FLUX *f = make(2, 64, 32);
@@ -248,7 +251,7 @@ TEST(answers_wait_for_the_next)
 		poll_all(a, &s);
 		calls(a, 1, 32);
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
-		if (!round) /* from now on bursts have eight */
+		if (!round) /* from now on bursts have eight messages */
 			CHECK_EQ(serve(b), 32);
 	}
 	for (uint32_t i = 0; i < 32; i++) {
@@ -257,7 +260,10 @@ TEST(answers_wait_for_the_next)
 		CHECK_EQ(flux_poll(b, on_response, &s), 0);
 		CHECK_EQ(held(b), i < 21 ? i % 8 : (i - 20) % 8);
 		g = take(b);
-		/* A poll without an answer: the caller may wait for something else. */
+		/*
+		 * A second poll without an answer publishes: the caller may wait for something
+		 * else.
+		 */
 		if (i == 20) {
 			flux_poll(b, on_response, &s);
 			CHECK_EQ(held(b), 0);
@@ -296,12 +302,12 @@ TEST(peers_are_collected_apart)
 	CHECK_EQ(held(a), 21);
 	for (uint32_t p = 1; p < 4; p++)
 		CHECK_EQ(serve(flux_get_node(f, p)), 0);
-	CHECK_EQ(call(a, 2, 7, 7), 0); /* full: the others stay */
+	CHECK_EQ(call(a, 2, 7, 7), 0); /* fills a burst; the others stay open */
 	CHECK_EQ(held(a), 14);
 	CHECK_EQ(serve(flux_get_node(f, 2)), 8);
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
 	CHECK_EQ(held(a), 0);
-	CHECK_EQ(a->n_open, 3); /* few: they stay open */
+	CHECK_EQ(a->n_open, 3); /* so few bursts stay open */
 	CHECK_EQ(serve(flux_get_node(f, 1)) + serve(flux_get_node(f, 3)), 14);
 	poll_all(a, &s);
 	/* Answers: the node takes four calls of each, then answers the callers in turn. */
@@ -327,8 +333,9 @@ TEST(peers_are_collected_apart)
 }
 
 /*
- * A poll between two answers to a peer publishes what is collected for the others. If the burst of
- * answers is long, it closes them, so that the next such polls need not look at them.
+ * A poll between two answers to a peer publishes the messages that are collected for others. If the
+ * burst of answers is long, the poll closes the other bursts, so that the next such polls need not
+ * check them.
  */
 static void answers_stay(uint32_t row, uint32_t open)
 {
@@ -421,7 +428,7 @@ TEST(more_peers_than_bursts)
 		}
 	CHECK_EQ(most, 32);
 	flux_flush(a);
-	CHECK_EQ(a->n_open, 4); /* so that a poll need not look at many */
+	CHECK_EQ(a->n_open, 4); /* so that a poll need not check many bursts */
 	for (uint32_t p = 1; p < FLUX_MAX_NODES; p++)
 		CHECK_EQ(serve(flux_get_node(f, p)), 16);
 	for (struct seen s = {0}; flux_pending(a); s.n = 0)
@@ -429,8 +436,8 @@ TEST(more_peers_than_bursts)
 }
 
 /*
- * A collected call is published by the 512th call or answer after it, whichever peers these are for
- * and however they are published.
+ * A collected call is published by the 512th call or answer after it, whatever the peers of these
+ * are and however they are published.
  */
 TEST(collected_calls_are_published_in_time)
 {
@@ -450,7 +457,10 @@ TEST(collected_calls_are_published_in_time)
 	}
 }
 
-/* The same for a node that does not collect for all peers, so that calls to the others are single. */
+/*
+ * The same for a node that does not collect for all peers, so that calls to the others are
+ * published alone.
+ */
 TEST(single_calls_are_counted)
 {
 	FLUX *f = make(9, 64, 32);
@@ -486,7 +496,7 @@ TEST(events_are_counted)
 	CHECK_EQ(n, 31);
 	flux_flush(a);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
-	for (n = 0; !serve(b); n++) { /* and so are the answers to node 3 */
+	for (n = 0; !serve(b); n++) { /* the answers to node 3 are published alone, too */
 		CHECK_EQ(call(c, 0, 0, 0), 0);
 		answer(a, take(a));
 		CHECK_EQ(flux_poll(c, on_response, &s), 1);
@@ -513,8 +523,8 @@ static uint32_t calls_in_turn(struct flux *f, uint32_t peers, uint32_t n)
 }
 
 /*
- * If few calls are in flight to a peer, they go together if there were at least sixteen in a row to
- * all peers, and two for each peer.
+ * Even if few calls are in flight to each peer, calls to a peer are published together if at least
+ * sixteen calls in a row were made to all peers, and at least two for each peer.
  */
 static void few_calls(uint32_t peers, uint32_t all, bool together)
 {
@@ -621,7 +631,10 @@ static void on_forged(void *arg, uint64_t token, const void *payload, uint32_t l
 	g->taken++;
 }
 
-/* Bursts begin where payload of others was one lap ago. The reader takes no payload for a head. */
+/*
+ * Bursts begin at places where other bursts had payload one lap ago. The reader does not mistake
+ * payload for a head.
+ */
 TEST(payload_is_no_head)
 {
 	FLUX *f = make_of(2, 64, 40, FORGED_WORDS * 8, FORGED_WORDS * 8);

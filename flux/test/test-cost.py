@@ -15,7 +15,7 @@ LOCKED = re.compile(r"\b(lock|mfence|sfence|lfence|xchg\s.*\()")
 
 
 def per_call(nodes):
-    """Returns the instructions per call, without those of flux_create() and of the rings' first lap."""
+    """Returns the instructions per call, not counting those of flux_create() and of the rings' first lap."""
     return (collected(program, nodes, 12800)[1] - collected(program, nodes, 6400)[1]) / 6400
 
 

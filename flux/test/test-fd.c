@@ -82,7 +82,7 @@ TEST(peer_that_leaves_wakes)
 	sleeps(a);
 }
 
-/* A node without calls is woken as well, if it asks who has left. */
+/* A node without calls is woken as well, if it has called flux_left(). */
 TEST(peer_that_leaves_wakes_who_asks)
 {
 	FLUX *f = make(3, 64, 16);
@@ -92,7 +92,7 @@ TEST(peer_that_leaves_wakes_who_asks)
 	CHECK(flux_fd(a) >= 0);
 	sleeps(a);
 	flux_leave(flux_get_node(f, 2));
-	CHECK_EQ(flux_arm(a), 0); /* it has not asked */
+	CHECK_EQ(flux_arm(a), 0); /* a has not called flux_left() */
 	CHECK_EQ(flux_left(a, &left), 1);
 	sleeps(a);
 	flux_leave(flux_get_node(f, 1));

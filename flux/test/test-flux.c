@@ -318,7 +318,7 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
 		g->left--;
 		CHECK_EQ(call(g->node, 1, token + 10, token + 10), 0);
 	}
-	/* The call has not caused the slot to be overwritten. */
+	/* The new call has not overwritten the slot of the response. */
 	CHECK_EQ(*(const uint64_t *)payload, token + 1);
 	g->ended++;
 }
@@ -465,7 +465,7 @@ TEST(serve_answers_now_or_later)
 			n = flux_serve(b, serve_or_keep, &k, 7);
 			CHECK(n > 0 && n <= 7);
 			CHECK_EQ(k.served - before, n);
-			CHECK_EQ(b->unfenced, 0); /* it has looked whether the caller sleeps */
+			CHECK_EQ(b->unfenced, 0); /* it has checked whether the caller sleeps */
 			CHECK_EQ(flux_poll(a, on_response, &s), n - (int)(k.n - kept));
 		}
 		CHECK_EQ(s.n, 25);
@@ -555,7 +555,10 @@ TEST(sleep_and_wake)
 
 	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
 	for (uint64_t i = 0; i < 500; i++) {
-		/* Its state is not enough: it sleeps only after its second check for calls. */
+		/*
+		 * The state alone does not show that it sleeps: it sets the state before its second
+		 * check for calls.
+		 */
 		while (!(
 			asleep(b) && test_blocked(__atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE))))
 			sched_yield();

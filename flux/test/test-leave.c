@@ -51,20 +51,20 @@ TEST(leavers_are_told_once)
 	CHECK_EQ(call(b, 0, 2, 2), 0);
 	CHECK_EQ(call(a, 1, 3, 3), 0);
 	flux_leave(b);
-	CHECK_EQ(flux_left(a, &left), 0); /* its calls, and the call to it, are open */
+	CHECK_EQ(flux_left(a, &left), 0); /* calls from b, and a call to b, are open */
 	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	take(a);
 	take(a);
-	CHECK_EQ(flux_left(a, &left), 0); /* the call to it is open */
+	CHECK_EQ(flux_left(a, &left), 0); /* the call to b is open */
 	CHECK_EQ(call(last, 0, 4, 4), 0);
 	flux_leave(last);
-	CHECK_EQ(flux_left(a, &left), 0); /* one of its calls has not been received */
+	CHECK_EQ(flux_left(a, &left), 0); /* a call of the last node has not been received */
 	take(a);
 	CHECK_EQ(flux_left(a, &left), 1);
 	CHECK_EQ(left, 129);
 	CHECK_EQ(flux_left(a, &left), 0);
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
-	CHECK_EQ(flux_wait(a, UINT64_MAX), 1); /* not reported yet */
+	CHECK_EQ(flux_wait(a, UINT64_MAX), 1); /* flux_left() has not returned b yet */
 	CHECK_EQ(flux_left(a, &left), 1);
 	CHECK_EQ(left, 1);
 	CHECK_EQ(flux_left(a, &left), 0);
@@ -138,9 +138,9 @@ TEST(leave_of_a_caller)
 	flux_leave(a);
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
 	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EPIPE);
-	/* The call counts as answered. */
+	/* After -EPIPE the call counts as answered. */
 	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EINVAL);
-	held = take(b); /* a call published before a left */
+	held = take(b); /* a call that node a published before it left */
 	CHECK_EQ(held.value, 2);
 	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EPIPE);
 	CHECK_EQ(serve(b), 0);
@@ -183,7 +183,7 @@ static void *answer_and_leave(void *arg)
 	return NULL;
 }
 
-#ifdef __SANITIZE_THREAD__ /* slow */
+#ifdef __SANITIZE_THREAD__ /* this build is slow */
 #define LEAVES 5
 #else
 #define LEAVES 40

@@ -30,7 +30,9 @@ static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 	flux_flush(b);
 }
 
-/* Messages alone and in bursts, in both directions, into buffers long enough and too short. */
+/*
+ * Messages alone and in bursts, in both directions, into buffers that are long enough or too short.
+ */
 TEST(lengths_travel)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;

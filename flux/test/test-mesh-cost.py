@@ -10,7 +10,8 @@ import sys
 sys.path.insert(0, sys.path[0] + "/../../test/support")
 from callgrind import collected  # noqa: E402
 
-# Nodes, calls in flight of each, pattern; at least this many messages per burst, at most this many instructions.
+# Each row: number of nodes, calls in flight of each, pattern, least messages per burst, most instructions per
+# call.
 CELLS = [
     (4, 1, "turn", 1, 970),
     (8, 8, "turn", 1, 560),

@@ -45,7 +45,7 @@ static void pair_take(struct pair *p, uint64_t token, uint64_t value)
 		p->tokens[p->n_held++] = token;
 }
 
-/* Receives at most max messages. Returns how many. */
+/* Receives at most max messages. Returns their number. */
 static uint32_t pair_receive(struct pair *p, uint32_t max)
 {
 	uint64_t token = 0, value = 0;
@@ -97,7 +97,7 @@ static void pair_turn(struct pair *p, uint32_t depth)
 		pair_answer(p);
 	CHECK(flux_poll(p->a, pair_ended, p) >= 0);
 	CHECK_EQ(flux_pending(p->a), p->calls - p->ended);
-	if (test_rand(&p->rng) % 4 == 0) /* otherwise a post or a call looks at the count */
+	if (test_rand(&p->rng) % 4 == 0) /* otherwise a post or a call reads the count */
 		CHECK(flux_posts(p->a, 1) + flux_pending(p->a) <= depth);
 }
 
@@ -144,7 +144,7 @@ TEST(wrong_arguments)
 	CHECK_EQ(flux_wait(a, 0), 0);
 }
 
-/* Posts count against the calls in flight until they are consumed; a wait ends once for the room. */
+/* Posts count against the calls in flight until they are consumed. Then one wait ends. */
 TEST(room_can_be_waited_for)
 {
 	struct pair p;
@@ -157,7 +157,7 @@ TEST(room_can_be_waited_for)
 		CHECK_EQ(flux_wait(p.a, 0), 0);
 		CHECK_EQ(pair_receive(&p, 64), 8);
 		CHECK_EQ(flux_wait(p.a, FLUX_FOREVER), 1);
-		CHECK_EQ(flux_wait(p.a, 0), 0); /* it has been told once */
+		CHECK_EQ(flux_wait(p.a, 0), 0); /* room is reported once */
 		CHECK_EQ(pair_send(&p, round % 3), 0); /* a call finds the room, too */
 		flux_flush(p.a);
 		CHECK_EQ(pair_receive(&p, 64), 1);
@@ -197,7 +197,7 @@ TEST(room_wakes)
 	}
 }
 
-/* The count is published after the last of the posts of a burst that follow each other. */
+/* The count is published after the last of successive posts in a burst. */
 TEST(count_is_published_once_per_run)
 {
 	FLUX *f = make(2, 0, 256);
@@ -213,7 +213,7 @@ TEST(count_is_published_once_per_run)
 	for (uint32_t i = 0; i < 7; i++) {
 		take(b);
 		CHECK_EQ(flux_posts(a, 1), 8);
-		CHECK_EQ(b->unfenced, 0); /* there is nobody to wake yet */
+		CHECK_EQ(b->unfenced, 0); /* no count published, so nobody to wake */
 	}
 	take(b);
 	CHECK_EQ(b->unfenced, 1);
@@ -281,7 +281,7 @@ static void only_calls_end(void *arg, uint64_t token, const void *payload, uint3
 	++*(uint32_t *)arg;
 }
 
-/* If the receiver leaves, the calls end, each once; posts are dropped, and waits for room end. */
+/* If the receiver leaves, each call ends once, posts are dropped, and waits for room end. */
 TEST(receiver_leaves)
 {
 	for (uint32_t received = 0; received < 8; received++) {
@@ -295,7 +295,7 @@ TEST(receiver_leaves)
 		for (uint32_t i = 0; i < received; i++)
 			take(b);
 		if (received % 2)
-			flux_posts(a, 1); /* some ids are free */
+			flux_posts(a, 1); /* frees the ids of consumed posts */
 		CHECK_EQ(flux_wait(a, 0), received == 2 || received == 4 || received == 6);
 		flux_leave(b);
 		CHECK_EQ(flux_wait(a, FLUX_FOREVER), 1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms over flux: threads call each other at random, post, keep requests, answer them in any
- * order, poll, sleep on futexes and descriptors, and leave with calls in flight. Each call ends
- * exactly once, with its answer, or without one if its callee or its caller has left. Each request
- * arrives at most once, complete, from the right caller; posts also in order. No node sleeps for ever.
+ * Random schedules (storms) for flux: threads call each other at random, post, keep requests,
+ * answer them in any order, poll, sleep on futexes and descriptors, and leave with calls in flight.
+ * Each call ends exactly once, with its answer, or without one if its callee or its caller has
+ * left. Each request arrives at most once, complete, from the right caller; posts also in order. No
+ * node sleeps for ever.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include "flux.h"
 
 #define NODES 16
-#define FEW_NODES 6 /* of most networks */
+#define FEW_NODES 6 /* most networks have at most this many nodes */
 #define CALLS 2000 /* maximum per node */
 #define HELD 64
 
@@ -32,15 +33,15 @@ struct node {
 	pthread_t thread;
 	uint32_t index;
 	uint64_t rng;
-	/* Drawn from the seed. */
+	/* Drawn from the seed: */
 	uint32_t quota, burst, hold;
 	bool chains, sleeps_on_fd, never_sleeps, leaves_early, leaves_debts, asks;
 	bool takes_turns; /* calls the others in turn, not at random */
 	bool posts;
-	uint32_t favourite; /* half of its other calls go there, if there is such a node */
-	/* Counted. */
+	uint32_t favourite; /* half of its other calls are made to this node, if it exists */
+	/* Counters: */
 	uint32_t tried, made, ended, aborted, received, answered, n_held;
-	uint32_t posted[NODES], posts_from[NODES]; /* by the other node */
+	uint32_t posted[NODES], posts_from[NODES]; /* by index of the other node */
 	bool left, told[NODES]; /* told: flux_left() has returned that node */
 	struct request held[HELD];
 	uint8_t state[CALLS];
@@ -62,7 +63,7 @@ static uint64_t number_of(uint32_t caller, uint32_t call)
 	return (uint64_t)caller << 32 | call;
 }
 
-/* The number of a post is its place among those from this node to that one. */
+/* The number of a post counts the posts from this node to that node. */
 static uint64_t number_of_post(uint32_t from, uint32_t to, uint32_t n)
 {
 	return 1ull << 63 | (uint64_t)to << 48 | number_of(from, n);
@@ -246,7 +247,10 @@ static bool receive(struct node *n)
 	CHECK(caller < s->attr.nodes && id < CALLS);
 	CHECK_EQ(len, storm_length(r.number, 0, 8, s->attr.payload_size));
 	storm_check(n->buf + 8, len - 8, r.number, 0);
-	/* Relaxed: the call itself orders those of its caller; no two nodes get the same one. */
+	/*
+	 * Relaxed: the call itself orders the additions for its caller, and no two nodes get the
+	 * same call.
+	 */
 	CHECK_EQ(__atomic_fetch_add(&s->received[caller][id], 1, __ATOMIC_RELAXED), 0);
 	n->received++;
 	if (n->n_held == HELD)
@@ -266,7 +270,7 @@ static void nap(struct node *n)
 
 	if (ns == FLUX_FOREVER) {
 		answer_all(n);
-		if (!flux_pending(n->flux)) /* perhaps no node will call this one */
+		if (!flux_pending(n->flux)) /* perhaps no other node will call this node again */
 			return;
 	}
 	if (!n->sleeps_on_fd) {
@@ -306,7 +310,7 @@ static void leave(struct node *n)
 		flux_leave(n->flux);
 }
 
-/* Takes the nodes that have left: each once. Nothing comes from them any more. */
+/* Checks that flux_left() returns each node once, after which nothing comes from that node. */
 static void take_left(struct node *n)
 {
 	uint32_t left;

@@ -38,7 +38,7 @@ struct held {
 struct worker {
 	struct flux_node *node;
 	uint32_t index;
-	uint32_t to; /* index of the node that it calls at present */
+	uint32_t to; /* index of the node that this worker calls at present */
 	uint64_t seed;
 	uint64_t calls; /* number of calls to make */
 	uint64_t made, ended, aborted;
@@ -147,7 +147,7 @@ static void step(struct worker *w)
 	for (uint32_t i = 0; i < burst && i < left; i++)
 		call_one(w);
 	receive(w);
-	/* Half of the requests stay unanswered while this worker still waits for other events. */
+	/* While this worker has calls left to make, half of the requests stay unanswered. */
 	answer(w, left ? w->n_held / 2 : 0);
 	if (!flux_poll(w->node, ended, w) && !w->n_held)
 		flux_wait(w->node, 100 * NSEC_PER_USEC);

@@ -6,7 +6,7 @@
 
 static void burst(struct flux *f)
 {
-	static struct seen s; /* ThreadSanitizer takes long to clear it */
+	static struct seen s; /* static, because ThreadSanitizer takes long to clear it */
 
 	s.n = 0;
 	CHECK_EQ(call(flux_get_node(f, 0), 1, 0, 0), 0);
@@ -40,7 +40,7 @@ TEST(busy_node_yields)
 	CHECK_EQ(s.yields, fake.yields);
 }
 
-/* A wait ends at the first reading of the clock at which the timeout has passed. */
+/* A wait ends when it first reads from the clock that the timeout has passed. */
 TEST(wait_lasts_its_timeout)
 {
 	FLUX *f = make(2, 0, 0);
