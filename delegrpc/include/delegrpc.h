@@ -35,9 +35,9 @@
  * of one client are received in the order in which they were made. A post is in flight until the
  * server has given its slot back (delegrpc_server_advance_tail()), and counts against resp_depth as
  * a call does. A post whose client dies is received if it was published. If the server dies, the
- * posts whose slots it had given back have been received. The server may have received others after
- * its last delegrpc_server_advance_tail(). The rest are lost. delegrpc_client_posts() returns the
- * number of posts that are not known to have been received.
+ * posts whose slots it had given back have been received. The server may have received more posts
+ * after its last delegrpc_server_advance_tail(). The others are lost. delegrpc_client_posts()
+ * returns the number of posts that are not known to have been received.
  *
  * Visibility: calls are staged in private memory and published eight at a time, with one atomic
  * addition. A call or a post becomes visible to the server at the client's next poll, flush or wait
@@ -105,7 +105,7 @@
  * armed until the next function call with it, so delegrpc_server_arm() must be the last call before
  * poll(2). If any of several calls to arm returned 1, the timeout must be 0. After a wake-up, poll
  * the object as usual; its descriptor stays readable until the object is armed again. Spurious
- * wake-ups are possible. It does not matter whether the peer uses a descriptor, too.
+ * wake-ups are possible. It does not matter whether the peer also uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
  * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
@@ -197,7 +197,7 @@ struct delegrpc_attr {
 	 * another user must be a member of the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
-	uint32_t gid; /* only with mode 0660; if it is not 0, `set` must have its bit */
+	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain DELEGRPC_SET_GID */
 	uint32_t set; /* DELEGRPC_SET_*; DELEGRPC_SET_GID only with mode 0660 */
 	/*
 	 * Connect only: for this many milliseconds, connect retries after -ENOENT, -ECONNREFUSED,
@@ -577,8 +577,8 @@ void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn
  *	-EBUSY		other calls are pending: delegrpc_client_others(), or poll until there are none
  *	-ETIMEDOUT	no response within timeout_ns; the server may have carried out the call, or
  *			may do so later, and a late response is dropped
- *	-EAGAIN		resp_depth posts, and calls that timed out and are still unanswered, are in
- *			flight, or the ring is full: poll, or wait, and retry
+ *	-EAGAIN		resp_depth calls and posts are in flight, including calls that timed out and
+ *			are still unanswered, or the ring is full: poll, or wait, and retry
  *	-EMSGSIZE, -EPIPE	as for delegrpc_client_call()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of delegrpc_client_poll(), without
  *			waiting; the call and its response are treated as after -ETIMEDOUT

@@ -162,8 +162,8 @@ enum delegrpc_state {
 
 /* Claims: the slots that a client may be about to fill; see delegrpc_priv_publish(). */
 #define DELEGRPC_CLAIM_NONE 0ull
-#define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
-#define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
+#define DELEGRPC_CLAIM_INTENT 1ull /* about to reserve: any position from now on */
+#define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* n from pos */
 
 #define DELEGRPC_TAKEN 1u
 #define DELEGRPC_LEFT 2u
@@ -176,7 +176,7 @@ enum delegrpc_state {
  */
 struct delegrpc_line {
 	uint64_t claim;
-	uint64_t generation; /* 1 or more; of the present or last holder of the id */
+	uint64_t generation; /* of the present or last holder of the id; at least 1 */
 	uint64_t published; /* generation of the last holder that has published a request */
 	/*
 	 * DELEGRPC_TAKEN: a client has the id, or had it when it died. Without events this is a
@@ -435,7 +435,7 @@ struct delegrpc_server {
 	uint32_t n_unfenced_peers;
 	uint32_t unfenced; /* polls since unfenced_peers ceased to be empty */
 	uint32_t empty; /* empty polls */
-	uint32_t busy; /* polls with requests that are left until the clock is read */
+	uint32_t busy; /* polls with requests left before the clock is read next */
 	int broken; /* 0 or -EPROTO */
 	uint32_t tells; /* 1 if the server takes events */
 	uint32_t max_clients;

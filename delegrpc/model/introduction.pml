@@ -19,7 +19,7 @@
  * Wrong variants, which must fail:
  *	NO_LOCK_TEST	the server believes introductions of processes that do not have the lock
  *	NO_MARK		a client introduces itself before it marks the index, so that its death
- *			leaves no trace and its introduction is taken for the next one's
+ *			leaves no trace and its introduction is taken for the next client's
  *	KEEPS_CLAIM	the server does not forget the introduction of a client that died before it was
  *			SHOWN
  *	LATE		a client sets the mark to SHOWN before it introduces itself
@@ -67,7 +67,7 @@ inline mark_it()
 inline introduce()
 {
 	if
-	:: skip /* it cannot send */
+	:: skip /* this client cannot send */
 	:: atomic {
 			nfull(door) -> door!me, true;
 			waiting = me;

@@ -13,7 +13,7 @@
  * tail that is greater than the post's position.
  *
  * The model shows: a slot is never reserved again before the server has taken its request, and
- * every successor begins.
+ * every successor can make calls.
  *
  * Wrong variants, which must fail:
  *	NO_WAIT		the successor does not wait
@@ -37,7 +37,7 @@ byte head, tail, cursor;
 bool filled[DEPTH]; /* by slot */
 bool is_post[DEPTH];
 byte asker[DEPTH]; /* the client of the request: life * CLIENTS + id */
-byte answers[CLIENTS]; /* to the present client of each id, not yet read */
+byte answers[CLIENTS]; /* answers to the present client of each id, not yet read */
 byte life[CLIENTS];
 bool dying[CLIENTS], ended[CLIENTS];
 

@@ -114,7 +114,7 @@ proctype client(byte me)
 					owner[(pos + i) % DEPTH] = me
 				}
 			};
-			atomic { claim_pos[me] = pos; claim[me] = AT; i = 0 }; /* one word */
+			atomic { claim_pos[me] = pos; claim[me] = AT; i = 0 }; /* the claim is one word */
 #ifdef LATE_FILL
 			if
 			:: is_late -> fill(late); is_late = false

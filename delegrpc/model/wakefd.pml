@@ -22,7 +22,7 @@
  *	NO_SLEEPER_FENCE
  *	NO_SECOND_LOOK	the sleeper does not check for messages again after it has set its word
  *	DRAINS_LATE	the sleeper empties its descriptor after the second check
- *	SET_FIRST	the sleeper sets its word, checks, and sets it again after it has emptied
+ *	SET_FIRST	the sleeper sets its word, checks, empties its descriptor, and sets the word again
  *	KEEPS_WORD	a publisher that could not send does not put the word back
  *	FORGETS		a publisher that could not send puts the word back but does not try again
  *	TRUSTS_WORD	(DEATHS=1) a publisher that waits wakes the sleeper only if the word says so

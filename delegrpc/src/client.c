@@ -151,14 +151,15 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	}
 	prefetch_slots(c, n);
 	if (unlikely(client->unfenced >=
-		     DELEGRPC_UNFENCED)) /* the atomic addition waits as a fence does */
+		     DELEGRPC_UNFENCED)) /* now, because the addition below waits like a fence */
 		delegrpc_priv_client_wake_test(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
 	/*
 	 * Release: if skip_holes() sees the reservation, it sees the intent.
 	 * Acquire: the server has read the former contents of the slots. Clients with earlier
-	 * reservations have acquired its reads by responses (delegrpc_client_poll()) or by tail
-	 * (has_room(), oldest_is_consumed()), and have released them by their additions to head.
+	 * reservations have acquired the server's reads by responses (delegrpc_client_poll()) or by
+	 * tail (has_room(), oldest_is_consumed()), and have released them by their additions to
+	 * head.
 	 */
 	pos = __atomic_fetch_add(&c->control->head, n, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);
@@ -298,7 +299,7 @@ static bool server_ended(const struct client *c)
 /* Tells the other clients. */
 static void server_died(struct client *c)
 {
-	/* Release, as in announce_end(). Only the dead server has written responses. */
+	/* Release, as in announce_end(): pairs with the acquire in delegrpc_priv_alive(). */
 	__atomic_store_n(&c->hot.header->server_alive, 0, __ATOMIC_RELEASE);
 }
 

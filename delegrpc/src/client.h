@@ -17,7 +17,7 @@ struct client {
 	bool watched; /* the server takes events */
 	bool admitted; /* our predecessor's requests have been given back */
 	uint64_t start; /* value of head when we connected */
-	uint64_t limit; /* a batch may be reserved if at most so many positions are in use */
+	uint64_t limit; /* a batch may be reserved if at most this many positions are in use */
 	uint64_t tail; /* last value read from the region */
 	uint64_t last; /* the position after our last reservation */
 	uint64_t late, bad, flushes, full;

@@ -237,7 +237,7 @@ static void place_leave(struct client *c)
 	__atomic_store_n(&c->hot.line->taken, c->watched ? DELEGRPC_LEFT : 0, __ATOMIC_RELEASE);
 	if (!c->watched)
 		return;
-	shm_release(&c->w.region); /* closing would not do: an unread introduction keeps the lock */
+	shm_release(&c->w.region); /* explicitly, because an unread introduction keeps the lock */
 	tell_server(c);
 }
 

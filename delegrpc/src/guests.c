@@ -3,9 +3,9 @@
  * Finds the clients that came, left or died, for a server that takes events.
  *
  * A client that takes an id finds `taken` 0 and sets it. Only the server writes 0 again, when the
- * end of this client has been taken, or if the client died while it connected. So no client is
- * missed, however briefly it was connected. A client has ended if its lock is free. Requests that
- * it had published may still be in the ring, at positions below the value of head that is read
+ * event of this client's end has been taken, or if the client died while it connected. So no client
+ * is missed, however briefly it was connected. A client has ended if its lock is free. Requests
+ * that it had published may still be in the ring, at positions below the value of head that is read
  * after the lock was found free. The end is reported when all these requests have been received.
  */
 #include <errno.h>

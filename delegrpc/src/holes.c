@@ -45,7 +45,7 @@ static bool sweep_clients(struct server *s)
 	struct sweep *sweep = &s->sweep;
 	uint32_t looks = 0;
 
-	/* If the limit is the cursor, the next position may still be filled and is no hole. */
+	/* If the limit is the cursor, the next position may still be filled and is not a hole. */
 	for (; sweep->next < s->attr.max_clients && sweep->limit > s->hot.cursor; sweep->next++) {
 		uint64_t from = claimed_from(s, sweep->next);
 

@@ -34,7 +34,10 @@ int attr_complete(struct delegrpc_attr *attr)
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)
 {
-	/* Slots are packed, so that a burst takes few cache lines. Response rings share none. */
+	/*
+	 * Slots are packed, so that a burst takes few cache lines. Response rings share no cache
+	 * line.
+	 */
 	l->req_stride = (uint32_t)align_up(DELEGRPC_REQ_HEADER + attr->req_size, 16);
 	l->resp_stride = (uint32_t)align_up(DELEGRPC_RESP_HEADER + attr->resp_size, 8);
 	l->resp_pitch = align_up(attr->resp_depth * (size_t)l->resp_stride, CACHE_LINE);

@@ -344,7 +344,7 @@ bool delegrpc_priv_take_post(struct delegrpc_server *server, uint32_t client, ui
 	return true;
 }
 
-/* Returns the errno for a reply that was not written. */
+/* Returns the error of a reply that was not written. */
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint64_t id, uint32_t len)
 {
 	uint64_t generation = id >> DELEGRPC_ID_SHIFT;
@@ -400,9 +400,10 @@ static bool anybody_waits(const struct server *s)
 }
 
 /*
- * A server that always finds work would never yield its core, and a client on that core would run
- * only when the scheduler preempts the server, every few milliseconds. The number of polls between
- * two readings of the clock is adapted, so that they are 75 to 300 us apart.
+ * Yields the core at intervals if a client waits. A server that always finds work would otherwise
+ * never yield its core, and a client on that core would run only when the scheduler preempts the
+ * server, every few milliseconds. The number of polls between two readings of the clock is adapted,
+ * so that they are 75 to 300 us apart.
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {

@@ -54,7 +54,7 @@ static inline struct server *server_of(struct delegrpc_server *server)
  */
 int skip_holes(struct server *s);
 
-/* Allocates what a server that takes events needs. Returns 0 or -ENOMEM. */
+/* Allocates the memory that a server needs for events. Returns 0 or -ENOMEM. */
 int guests_init(struct server *s);
 
 /*

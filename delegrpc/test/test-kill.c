@@ -22,7 +22,7 @@
 
 static uint64_t rng;
 static uint32_t kills = 1000;
-static uint64_t patience; /* timeout of a victim's wait; if it is single-stepped, it sleeps */
+static uint64_t patience; /* timeout of a victim's wait; single steps reach its sleep */
 
 static uint32_t pick(uint32_t n)
 {
@@ -88,7 +88,7 @@ static void survivor_response(void *arg, uint64_t token, const void *resp, uint3
 
 	memcpy(&word, resp, sizeof(word));
 	CHECK(word == ~request_word(0, (uint32_t)token));
-	CHECK_EQ(token, got); /* replies come in order here, so this also finds a second one */
+	CHECK_EQ(token, got); /* replies come in order here, so this also finds repeated ones */
 	got++;
 	got += is_post(got);
 }

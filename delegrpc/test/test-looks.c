@@ -19,7 +19,7 @@ TEST(connect_looks)
 	raw = raw_open(test_name);
 	raw->lines[CLIENTS - 1].taken = 1;
 	looks_of_connect(CLIENTS - 1);
-	/* The mark in a line is only a hint: no client gets the id of a living one. */
+	/* The mark in a line is only a hint: no client gets the id of a living client. */
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		raw->lines[i].taken = 0;
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -EUSERS);

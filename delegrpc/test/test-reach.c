@@ -12,8 +12,8 @@ uint64_t __real_wakefd_netns(void);
 uint64_t __wrap_wakefd_netns(void);
 
 /*
- * Checks, whenever a client asks for its network namespace, that a line with the mark already has
- * it.
+ * Checks, whenever a client asks for its network namespace, that a line has no mark before it has
+ * the client's namespace.
  */
 uint64_t __wrap_wakefd_netns(void)
 {

@@ -88,7 +88,7 @@ struct flux_out {
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t polled_head; /* value of ids_head at the poll that set `window` */
 	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
-	uint32_t in_a_row; /* calls made between the last two polls with calls in between */
+	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
 	uint32_t alone_end; /* calls are published alone while ids_head is before this */
 	/* A post occupies an id, so posts and calls together are at most max_inflight. */
 	uint32_t posts_open; /* posts that are not known to be consumed */

@@ -307,7 +307,7 @@ TEST(peers_are_collected_apart)
 	CHECK_EQ(serve(flux_get_node(f, 2)), 8);
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
 	CHECK_EQ(held(a), 0);
-	CHECK_EQ(a->n_open, 3); /* so few bursts stay open */
+	CHECK_EQ(a->n_open, 3); /* so few bursts are not closed */
 	CHECK_EQ(serve(flux_get_node(f, 1)) + serve(flux_get_node(f, 3)), 14);
 	poll_all(a, &s);
 	/* Answers: the node takes four calls of each, then answers the callers in turn. */
@@ -436,8 +436,8 @@ TEST(more_peers_than_bursts)
 }
 
 /*
- * A collected call is published by the 512th call or answer after it, whatever the peers of these
- * are and however they are published.
+ * A collected call is published at the latest by the 512th call or answer after it, whichever peers
+ * these go to and however they are published.
  */
 TEST(collected_calls_are_published_in_time)
 {

@@ -64,7 +64,7 @@
  * armed until the next function call with it, so shmipc_server_arm() must be the last call before
  * poll(2). If any of several calls to arm returned 1, the timeout must be 0. After a wake-up, poll
  * the handle as usual; its descriptor stays readable until the handle is armed again. Spurious
- * wake-ups are possible. It does not matter whether the peer uses a descriptor, too.
+ * wake-ups are possible. It does not matter whether the peer also uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
  * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
@@ -177,7 +177,7 @@ struct shmipc_attr {
 	 * another user must be a member of the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
-	uint32_t gid; /* only with mode 0660; if it is not 0, `set` must have its bit */
+	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain SHMIPC_SET_GID */
 	uint32_t set; /* SHMIPC_SET_*; SHMIPC_SET_GID only with mode 0660 */
 	/*
 	 * Connect only: for this many milliseconds, connect retries after -ENOENT, -ECONNREFUSED,

@@ -28,7 +28,7 @@
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 9u /* version of the region's layout */
 
-#define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
+#define SHMIPC_VISIT_MAX 8 /* most requests of one client per server poll */
 #define SHMIPC_IDLE_POLLS 16 /* consecutive empty polls of a client before the slow path */
 #define SHMIPC_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
 #define SHMIPC_VAIN 8 /* or after this many polls that find nothing after the last burst */
@@ -64,14 +64,14 @@ struct shmipc_client {
 	struct shmipc_call *calls; /* by id; their number is a power of two */
 	uint32_t calls_mask;
 	uint32_t depth;
-	uint32_t open_max; /* most calls in flight: depth - posts_open, or 0 after the end */
+	uint32_t open_max; /* most calls in flight: depth - posts_open; 0 if the connection ended */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
 	uint64_t polled; /* value of `called` at the poll that set `window` */
 	uint64_t returned; /* value of `called` when the last poll with responses ended */
-	uint32_t in_a_row; /* calls made between two polls, the last time that any were made */
+	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* polls that found nothing since the last burst */
@@ -99,7 +99,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	uint32_t posts; /* posts consumed since the client came; a private copy */
 	uint64_t epoch; /* private copy of server_epoch */
 	struct shmipc_place *place; /* in the region */
-	uint32_t pushes, pushes_seen; /* pushes sent since the client came; consumed ones */
+	uint32_t pushes, pushes_seen; /* sent since the client came; last count of consumed ones */
 };
 
 struct shmipc_visit {
@@ -111,7 +111,7 @@ struct shmipc_visit {
 struct shmipc_server {
 	struct shmipc_peer *peers; /* by index */
 	struct shmipc_peer **active; /* the connected peers */
-	struct shmipc_visit *visits; /* the clients of which the last poll found requests */
+	struct shmipc_visit *visits; /* the clients whose requests the last poll found */
 	struct shmipc_peer **unfenced_peers; /* got messages since the last wake test */
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint64_t requests, replies; /* since create */
@@ -424,8 +424,8 @@ CELLRING_INLINE int shmipc_priv_server_visit(struct shmipc_server *server,
 
 /*
  * Returns the visit whose client has the next request, or NULL if the clients that the last poll
- * found have no requests left. Inlined, because the call would take a tenth of the instructions of
- * a round trip.
+ * found have no requests left. Inlined, because a function call would take a tenth of the
+ * instructions of a round trip.
  */
 CELLRING_INLINE struct shmipc_visit *shmipc_priv_server_left(struct shmipc_server *server)
 {

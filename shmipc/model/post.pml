@@ -27,7 +27,7 @@
 
 chan ring = [DEPTH] of { bit, bool }; /* kind; whether the message ends a burst */
 byte count; /* in the place */
-byte answers; /* to the client's calls, not taken yet */
+byte answers; /* answers to the client's calls, not taken yet */
 byte written, done; /* number of messages that the client has written; that the server has read */
 bool clean = true, alive;
 byte lives;

@@ -88,8 +88,8 @@ static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length fits into a h
 
 /*
  * A place is clean if its bit is clear and the client's epoch differs from the server's. A client
- * that gets the lock of a clean place may take it, and makes the epochs equal. Only the server
- * cleans a place; to do so it increments its own epoch.
+ * that gets the lock of a clean place may take the place, and makes the epochs equal. Only the
+ * server cleans a place; to do so it increments its own epoch.
  */
 struct shmipc_place {
 	/* Written by the client. The server clears the state when it wakes the client. */

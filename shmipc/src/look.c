@@ -2,7 +2,7 @@
 /*
  * Reads a region without connecting. Everything in it is untrusted: the sizes are checked as a
  * client checks them, and the file is read with pread(2), so that shortening the file meanwhile
- * causes an error and no SIGBUS.
+ * causes an error, not SIGBUS.
  */
 
 #include "layout.h"

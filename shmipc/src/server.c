@@ -136,7 +136,9 @@ static void place_end(struct server *s, uint32_t index)
 		place_clean(s, index);
 }
 
-/* Admits the client that set the bit of a place. It holds the lock, unless it is hostile. */
+/*
+ * Admits the client that set the bit of a place. The client holds the lock, unless it is hostile.
+ */
 static void peer_admit(struct server *s, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
@@ -162,13 +164,15 @@ static void active_rebuild(struct server *s)
 	s->stats.clients = hot->n_active;
 }
 
-/* Must be called if a client has connected, disconnected, or requested a search for dead ones. */
+/*
+ * Must be called if a client has connected, disconnected, or requested a search for dead clients.
+ */
 COLD void shmipc_priv_server_rescan(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
 	struct shmipc_header *h = s->header;
 
-	shmipc_priv_server_end_burst(hot); /* so that its replies cannot reach the next client */
+	shmipc_priv_server_end_burst(hot); /* its replies must not reach the next client */
 	/* Acquire: pairs with the release in server_notify(). */
 	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
 	members_meet(&s->members, &s->w);
@@ -227,7 +231,7 @@ COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 	uint64_t now = clock_ns();
 
 	hot->budget = BUDGET;
-	shmipc_priv_server_end_burst(hot); /* so that its replies cannot reach the next client */
+	shmipc_priv_server_end_burst(hot); /* its replies must not reach the next client */
 	if (s->peers_wait && now - s->yielded >= YIELD_NS) {
 		s->peers_wait = false;
 		sched_yield();
@@ -605,7 +609,7 @@ static void announce_end(struct server *s)
 	shmipc_priv_server_publish(&s->hot);
 	/* Release: pairs with the acquire in server_ended(), after the last reply. */
 	__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
-	sleep_fence(); /* pairs with the one in sleep_prepare() */
+	sleep_fence(); /* pairs with the fence in sleep_prepare() */
 	for (uint32_t i = 0; i < s->hot.n_active; i++)
 		peer_wake(s, s->hot.active[i]);
 }

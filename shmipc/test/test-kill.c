@@ -177,7 +177,9 @@ static void serve_turn(void *arg)
 	hold_turn(t->s, t->h);
 }
 
-/* Runs the victim for one instruction or to a system call. Returns false if it has ended. */
+/*
+ * Runs the victim for one instruction or up to the next system call. Returns false if it has ended.
+ */
 static bool trace_step(pid_t pid, bool syscalls, struct turn *t)
 {
 	return step_next(pid, syscalls ? PTRACE_SYSCALL : PTRACE_SINGLESTEP, serve_turn, t) != 0;
@@ -522,7 +524,7 @@ int main(int argc, char **argv)
 	attr = msg_attr;
 	attr.size = sizeof(attr);
 	attr.events = test_number(&argc, argv, 1) != 0;
-	attr.connect_ms = 60000; /* the server may not be scheduled for long */
+	attr.connect_ms = 60000; /* it may take long until the server is scheduled */
 	attr.pushes = 4;
 	attr.loans = VICTIM_FLIGHT;
 	attr.loan_req_size = attr.loan_resp_size = sizeof(struct msg);

@@ -256,7 +256,7 @@ TEST(skipped_clients_keep_their_requests)
 		shmipc_client_disconnect(c[i]);
 }
 
-/* Both rings cross the wrap of the lap, because laps are compared for equality only. */
+/* Both rings work while their laps wrap, because laps are compared for equality only. */
 TEST(laps_may_wrap)
 {
 	SERVER *s = test_serve(&msg_attr);
