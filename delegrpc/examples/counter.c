@@ -95,7 +95,7 @@ static uint64_t serve(struct delegrpc_server *s, uint64_t expected)
 			delegrpc_server_wait(s, 100000000) == 0 && client_failed())
 			break;
 		if (k.connected == (1u << CLIENTS) - 1)
-			delegrpc_server_unlink(s); /* so that nothing can be left behind */
+			delegrpc_server_unlink(s); /* now a crash leaves nothing behind */
 	}
 	return k.sum;
 }

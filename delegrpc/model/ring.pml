@@ -32,7 +32,7 @@
  */
 #define CLIENTS 2
 #define BATCH 2
-#ifdef FLUSHES /* of each client; more than DEPTH positions in all */
+#ifdef FLUSHES /* flushes of each client; more than DEPTH positions in all */
 #define FLUSHES_OF(client) FLUSHES
 #else
 #define FLUSHES_OF(client) (2 - client)
@@ -61,7 +61,7 @@ byte owner[DEPTH];
 byte copied[DEPTH]; /* position whose request was copied to the slot, plus 1 */
 bool filled[DEPTH];
 bool gap[CLIENTS]; /* a position of this client was skipped */
-bool held[DEPTH]; /* by the server's user */
+bool held[DEPTH]; /* held by the server's user */
 
 inline copy(p)
 {

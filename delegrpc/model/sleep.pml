@@ -21,13 +21,13 @@
  *	PLAIN_SLEEP		the kernel does not compare the word before the sleep
  */
 #define PUBLISHERS 2
-#define MESSAGES 2 /* of each publisher */
+#define MESSAGES 2 /* messages of each publisher */
 
 #define RUNNING 0
 #define ASLEEP 2
 
 byte word = RUNNING;
-byte message[PUBLISHERS]; /* how many are visible */
+byte message[PUBLISHERS]; /* number of visible messages, by publisher */
 chan message_buffer[PUBLISHERS] = [2] of { byte };
 chan word_buffer = [4] of { byte };
 bool in_kernel; /* the sleeper waits in futex_wait() */

@@ -28,7 +28,7 @@
  *	TRUSTS_WORD	(DEATHS=1) a publisher that waits wakes the sleeper only if the word says so
  */
 #define PUBLISHERS 2
-#define MESSAGES 1 /* of each publisher */
+#define MESSAGES 1 /* messages of each publisher */
 #ifdef DEATHS
 #define OTHERS 0
 #define FAILURES 0
@@ -44,12 +44,12 @@
 #define ON_FD 3
 
 byte word = RUNNING;
-byte message[PUBLISHERS]; /* how many are visible */
+byte message[PUBLISHERS]; /* number of visible messages, by publisher */
 chan message_buffer[PUBLISHERS] = [MESSAGES] of { byte };
 chan word_buffer = [2] of { byte };
 bool readable; /* the sleeper's descriptor */
 byte others = OTHERS, failures = FAILURES, deaths = DEATHS;
-bool answered; /* the first publisher */
+bool answered; /* the first publisher has its answer */
 
 proctype drain_message(byte who)
 {

@@ -6,7 +6,7 @@
 #include "internal.h"
 
 struct client {
-	struct delegrpc_client hot; /* first */
+	struct delegrpc_client hot; /* the first member */
 	struct waiter w;
 	struct delegrpc_attr attr;
 	struct delegrpc_control *control;

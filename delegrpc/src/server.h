@@ -26,14 +26,14 @@ struct guests {
 };
 
 struct server {
-	struct delegrpc_server hot; /* first */
+	struct delegrpc_server hot; /* the first member */
 	struct waiter w;
 	struct delegrpc_attr attr;
 	struct delegrpc_header *header;
 	struct delegrpc_line *lines;
 	struct sweep sweep;
 	uint64_t void_end; /* positions less than this that are not filled are holes */
-	uint32_t met; /* clients with a smaller index have sent requests */
+	uint32_t met; /* greatest index of a client that has sent requests, plus 1 */
 	uint32_t busy_polls; /* value that hot.busy starts from */
 	uint64_t looked_ns, yielded_ns;
 	uint64_t stale, holes, looks, yields;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scale.py counts the instructions of measure(). It polls a client with calls in flight that have
- * no reply yet, or makes round trips, eight calls at a time.
+ * scale.py counts the instructions of measure(), which polls a client with calls in flight that
+ * have no reply yet, or makes round trips, eight calls at a time.
  *
  *	scale empty|calls RESP_DEPTH
  */

@@ -26,7 +26,7 @@ struct worker {
 	uint32_t words; /* number of words to count */
 	uint32_t sent;
 	uint32_t acknowledged;
-	uint64_t total[NAMES]; /* of the names that this thread owns */
+	uint64_t total[NAMES]; /* counts of the names that this thread owns */
 };
 
 static uint32_t finished; /* threads whose words have all been counted */

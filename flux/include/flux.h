@@ -321,11 +321,11 @@ int flux_arm(struct flux_node *node);
 void flux_leave(struct flux_node *node);
 
 /*
- * Returns 1 and the index of another node that has left, once for each, or 0 if there is none now.
- * The index of a node is returned when nothing will come from that node any more: its calls have
- * been received, and the calls to it have ended. So a thread can then free the data that it keeps
- * for the node. From the first call of this function on, flux_wait() and flux_arm() also return 1
- * as long as the index of such a node has not been returned.
+ * Returns 1 and the index of another node that has left and has not been returned yet, or 0 if
+ * there is none now. The index of a node is returned when nothing will come from that node any
+ * more: its calls have been received, and the calls to it have ended. So a thread can then free the
+ * data that it keeps for the node. From the first call of this function on, flux_wait() and
+ * flux_arm() also return 1 as long as the index of such a node has not been returned.
  */
 int flux_left(struct flux_node *node, uint32_t *peer_p);
 

@@ -19,16 +19,16 @@
  */
 #define DEPTH 2
 #define POSTS 6
-#define CELLS DEPTH /* each of one burst; the library has more */
+#define CELLS DEPTH /* each holds one burst; the library has more */
 
 #define RUNNING 0
 #define ASLEEP 2
 
-byte bursts; /* published */
+byte bursts; /* number of published bursts */
 byte size[CELLS];
-byte unread[CELLS]; /* posts in the cell */
+byte unread[CELLS]; /* unread posts in each cell */
 byte consumed; /* the published count */
-byte state = RUNNING; /* of the sender */
+byte state = RUNNING; /* the sender's state */
 bool in_kernel; /* the sender waits in futex_wait() */
 chan count_buffer = [2] of { byte };
 chan state_buffer = [4] of { byte };

@@ -34,7 +34,7 @@ bool over;
 /* Private to the node. */
 byte held[PEERS]; /* collected calls */
 bool open[PEERS];
-byte age[PEERS]; /* calls since the oldest one in held */
+byte age[PEERS]; /* calls made since the oldest call in held[] */
 byte n_open, gathered, last = NOBODY;
 
 inline publish(p)

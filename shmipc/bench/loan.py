@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""shmipc-loan-bench prints a line per size and direction, and has checked every payload if it ends with 0. It fails with
-one line if an option is bad, or if its output cannot be written.
+"""shmipc-loan-bench prints a line per size and direction. If its exit status is 0, it has checked every
+payload. It fails with one line if an option is bad, or if its output cannot be written.
 
     loan.py BENCH
 """

@@ -73,7 +73,7 @@ static int serve(struct shmipc_server *s)
 		shmipc_server_wait(s, 10000000); /* at most 10 ms: some client may have ended */
 		shmipc_server_get_stats(s, &st, sizeof(st));
 		if (st.connects == CLIENTS)
-			shmipc_server_unlink(s); /* so that nothing can be left behind */
+			shmipc_server_unlink(s); /* now a crash leaves nothing behind */
 		if (book.failed || (waitpid(-1, &status, WNOHANG) > 0 && status))
 			return 1;
 	} while (st.connects < CLIENTS || st.clients);

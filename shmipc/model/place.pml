@@ -14,7 +14,7 @@
  *	NO_LOCK_TEST	the server assumes that a client is dead without testing its lock
  */
 #define CLIENTS 2
-#define LIVES 2 /* of each client */
+#define LIVES 2 /* connections of each client */
 
 bool mark; /* the bit of the place in the bitmap */
 byte client_epoch = 0, server_epoch = 1;

@@ -20,7 +20,7 @@
  */
 #define DEPTH 2
 #define LIVES 2
-#define MESSAGES 4 /* of each client */
+#define MESSAGES 4 /* messages of each client */
 
 #define IS_CALL 0
 #define IS_POST 1
