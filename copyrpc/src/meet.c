@@ -512,9 +512,7 @@ static int complete(struct meeting *m)
 {
 	struct copyrpc_ep *ep = m->ep;
 
-	if (ep->ch.status)
-		return ep->ch.status == -ENOTCONN ? -EPROTO : -ECONNRESET;
-	if (m->again && ep->stopped)
+	if (ep->ch.status || (m->again && ep->stopped))
 		return -ECONNRESET;
 	meet_up(m);
 	if (m->again)

@@ -146,8 +146,8 @@ TEST(several_connections)
  * side makes a new connection, and the other side's old endpoint fails. */
 TEST(single_again)
 {
-	for (int i = 0; i < 4; i++) {
-		const int who = i % 2, calls = i / 2;
+	for (int i = 0; i < 8; i++) {
+		const int who = i % 2, calls = i / 2 % 2;
 		struct copyrpc_ep *first;
 		NODES n[2];
 
@@ -160,6 +160,7 @@ TEST(single_again)
 		while (n[who].up.token != 8)
 			turn_both(n);
 		CHECK(n[who].up.ep == first && n[who].up.status == -EISCONN);
+		n[calls].up.ep->left = i >= 4; /* its goodbye is lost */
 		copyrpc_ep_destroy(n[calls].up.ep);
 		n[calls].up.ep = NULL;
 		dial(&n[calls], n[!calls].port, true, 9);
@@ -271,6 +272,36 @@ TEST(answers_are_checked)
 	answer_raw(&n[0], listener, bytes, sizeof(bytes));
 	CHECK_EQ(n[0].gone.status, -EPROTO);
 	CHECK_EQ(n[0].ups, 0);
+}
+
+/* An endpoint that fails before the peer's result arrives does not come up. */
+TEST(failed_in_the_handshake)
+{
+	uint8_t answer[144];
+	NODES n[2];
+	AT_END(end_close_fd) int listener;
+	uint32_t gones;
+	int fd;
+
+	open_nodes(n);
+	take_greeting(n, answer);
+	answer[120] ^= 1; /* another context */
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
+	dial(&n[0], (uint16_t)copyrpc_tcp_port(listener), false, 3);
+	gones = n[0].gones;
+	fd = accept_raw(&n[0], listener);
+	CHECK_EQ(send(fd, answer, 128, MSG_NOSIGNAL), 128);
+	while (!n[0].ctx->eps || n[0].ctx->eps->ch.status)
+		turn(&n[0]);
+	ep_break(n[0].ctx->eps, -EIO);
+	CHECK_EQ(send(fd, answer + 128, 16, MSG_NOSIGNAL), 16);
+	while (!n[0].ups && n[0].gones == gones) {
+		turn(&n[0]);
+		now += FAR_MS / 60 * NSEC_PER_MSEC;
+	}
+	CHECK_EQ(n[0].ups, 0);
+	CHECK_EQ(alive(&n[0]), 0);
+	close(fd);
 }
 
 /* An accepting side that refuses the version of the blob sends its own version. */
