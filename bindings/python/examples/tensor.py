@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Moves a tensor between two processes of one host, without a copy in Python.
 
-The memory is from alloc() on both sides, which copying threads move much faster than other memory. The view of it is a tensor
-here: a memoryview of two dimensions. With numpy that is `numpy.frombuffer(memory.view).reshape(SHAPE)`, with torch
-`torch.frombuffer(memory.view, dtype=torch.float64).reshape(SHAPE)`. A view must end before its memory does.
+Both sides use memory from alloc(), which copying threads copy much faster than other memory. The tensor is a memoryview of
+two dimensions on this memory. With numpy write `numpy.frombuffer(memory.view).reshape(SHAPE)`, with torch
+`torch.frombuffer(memory.view, dtype=torch.float64).reshape(SHAPE)`. Views must be released before the memory is freed.
 """
 import multiprocessing
 
@@ -16,7 +16,7 @@ NBYTES = 8 * SHAPE[0] * SHAPE[1]
 def lend(pipe):
     with tent.Engine(shm_rails=1) as engine:
         memory = engine.alloc(NBYTES)
-        pipe.send(engine.export())  # who has this text can read and write the memory
+        pipe.send(engine.export())  # whoever has this text can read and write the memory
         engine.wait_notice()
         with memory.view.cast("d", SHAPE) as tensor:
             print(f"shape {tensor.shape}, last element {tensor[499, 999]}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Moves a tensor between the memory of GPUs of two processes of one host.
 
-The engine takes any object with `__dlpack__`, or with `data_ptr` as below. So with torch a tensor itself is registered, written
-and read: `torch.zeros(1000, device="cuda")` in place of Floats(1000). Between hosts the rails are adapters or TCP.
+The engine accepts any object with `__dlpack__`, or with `data_ptr` as below. With torch, pass a tensor itself to register(),
+write() and read(): `torch.zeros(1000, device="cuda")` in place of Floats(1000). Between hosts the rails are adapters or TCP.
 """
 import array
 import ctypes
@@ -60,7 +60,7 @@ def lend(pipe):
     tensor = Floats(driver(), COUNT)
     with tent.Engine(gpu_rails=1) as engine:
         engine.register(tensor)
-        pipe.send(engine.export())  # who has this text can read and write the memory
+        pipe.send(engine.export())  # whoever has this text can read and write the memory
         engine.wait_notice()
         numbers = tensor.get()
         print("last element", numbers[-1])
@@ -70,7 +70,7 @@ def lend(pipe):
 def main():
     here, there = multiprocessing.Pipe()
     lender = multiprocessing.Process(target=lend, args=(there,))
-    lender.start()  # before the driver is loaded, which a child cannot inherit
+    lender.start()  # before this process loads the driver, which a forked child cannot use
     tensor = Floats(driver(), COUNT)
     tensor.set(array.array("f", range(COUNT)))
     with tent.Engine(gpu_rails=1) as engine:

@@ -8,7 +8,7 @@ import weakref
 
 try:
     from ._where import LIBDIR
-except ImportError:  # in the source tree, which has no libraries
+except ImportError:  # in the source tree, which contains no built libraries
     LIBDIR = None
 
 FOREVER_NS = 2**64 - 1
@@ -29,7 +29,7 @@ def _checked(result, _function, _arguments):
 
 
 def _beside(soname):
-    """Returns the path of the library in the prefix of this module, or else its name, which ld.so searches."""
+    """Returns the path of the library in this module's prefix if it exists there, else its name, which ld.so looks up."""
     for prefix in pathlib.Path(__file__).absolute().parents:
         if LIBDIR and (prefix / LIBDIR / soname).exists():
             return str(prefix / LIBDIR / soname)
@@ -37,7 +37,7 @@ def _beside(soname):
 
 
 def library(soname, functions, needs=()):
-    """Loads the libraries that a library needs, which it then finds by their names, and the library itself.
+    """Loads the libraries that a library needs, so that it finds them by their names, then the library itself.
     `functions`: {name: (type of the result, or STATUS; types of the arguments)}."""
     for needed in needs:
         ctypes.CDLL(_beside(needed))
@@ -52,7 +52,7 @@ def library(soname, functions, needs=()):
 
 
 def fits(ctype, value):
-    """Returns the value after a check of its range: ctypes would truncate it silently."""
+    """Checks that the value fits the type, and returns it: ctypes would truncate it silently."""
     if ctype(value).value != value:
         raise OverflowError(f"{value} does not fit into {ctype.__name__}")
     return value
@@ -64,7 +64,7 @@ def payload(data):
 
 
 def name_of(text):
-    """Encodes a string for C, in which a zero byte would end it."""
+    """Encodes a string for C, and refuses a zero byte, which would end it."""
     if "\0" in text:
         raise ValueError("a name with a zero byte")
     return text.encode()
@@ -100,7 +100,7 @@ def as_dict(struct):
 
 
 def counters(read, pointer, kind):
-    """Returns the fields of a struct, which the function reads, as a dict."""
+    """Returns the fields of a struct, which the C function fills in, as a dict."""
     struct = kind()
     read(pointer, ctypes.byref(struct), ctypes.sizeof(struct))
     return as_dict(struct)

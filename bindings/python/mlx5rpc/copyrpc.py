@@ -10,12 +10,12 @@
             for request in ctx.requests():              for response in ctx.poll():
                 request.reply(b"pong")                      use(response.token, response.result())
 
-copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Progress is made only inside
-poll(), which also sends the messages collected since the last poll(), in one WRITE to each peer. Times are
+copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Messages are sent and received only
+inside poll(); it sends the messages collected since the last poll(), in one WRITE to each peer. Times are
 in seconds, None means for ever. The errno determines the type of an exception: BlockingIOError from call()
 if there is no room or credit (poll, then call again), TimeoutError or ConnectionResetError from result() if
 the peer has ended. Only one thread at a time may use a context and its objects.
-accept() and connect() wait. A program that has other work connects inside poll():
+accept() and connect() block. A program that must not block lets poll() make the connections:
 
     ctx.listen(s, token="a client")             ctx.dial("server", 4711, token="the server")
     while True:                                 while True:
@@ -23,7 +23,7 @@ accept() and connect() wait. A program that has other work connects inside poll(
         for event in ctx.events():                  for event in ctx.events():
             handle(event.kind, event.endpoint)          handle(event.kind, event.endpoint)
 
-Messages can describe memory instead of containing it: the owner exports it, the other side moves the bytes.
+Messages can describe memory instead of containing it: its owner exports the memory, the other side moves the bytes.
 
     bulk = ctx.bulk(bytearray(1 << 26))         remote = request.endpoint.remote(request.data)
     ep.call(bulk.export(ep), 0)                 request.endpoint.pull(remote, ctx.bulk(mine), token=request)
@@ -44,7 +44,7 @@ from ._clib import STATUS, Attributes, Handle, counters, error, fits, library, m
 INFO_SIZE = 96  # bytes of Endpoint.info()
 AGAIN_SIZE = 144  # bytes of Endpoint.again_info()
 UP, DOWN, GONE, BACK = 1, 2, 3, 4  # kinds of Event
-READ, WRITE = 1, 2  # what peers may do with memory
+READ, WRITE = 1, 2  # accesses that peers are permitted
 _BULK_SIZE = 32  # bytes of Bulk.export()
 
 _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64, c_int, c_void_p, c_uint32)
@@ -150,7 +150,7 @@ _lib = library("libcopyrpc.so.1", {
 
 
 class Response(NamedTuple):
-    """The end of a call, or of a pull or push, whose data is empty."""
+    """The end of a call, pull or push. The data of a pull or push is empty."""
 
     endpoint: "Endpoint"
     token: Any
@@ -166,9 +166,9 @@ class Response(NamedTuple):
 
 class Event(NamedTuple):
     """UP: listen() or dial() has connected the endpoint. DOWN: the endpoint has failed; close() it. GONE: a dial has
-    ended without an endpoint. With reconnect_ms, DOWN with the status -EAGAIN reports a lost connection, and BACK its
-    return. If the peer refuses a dial with `single` because they have another connection, the dial ends with UP,
-    the status -EISCONN and the endpoint of that connection, whose own UP came before."""
+    ended without an endpoint. With reconnect_ms, DOWN with the status -EAGAIN reports a lost connection, and BACK reports
+    that it is restored. If the peer refuses a dial with `single` because the two contexts have a connection already, the
+    dial ends with UP, the status -EISCONN and the endpoint of that connection, which had its own UP before."""
 
     kind: int
     endpoint: "Endpoint | None"  # None if GONE
@@ -183,7 +183,7 @@ class Event(NamedTuple):
 
 
 class Request:
-    """A request that has arrived. The program must answer it with reply(), once, at any later time, also after
+    """A request that has arrived. The program must call reply() once for it, at any later time, also after
     an error: until then the request uses its peer's credit, and room in the ring."""
 
     __slots__ = ("endpoint", "data", "allowance", "_pointer")
@@ -192,7 +192,7 @@ class Request:
         self._pointer = pointer
         self.endpoint = context._endpoint(_lib.copyrpc_req_ep(pointer))
         self.data = string_at(_lib.copyrpc_req_data(pointer), _lib.copyrpc_req_len(pointer))
-        self.allowance = _lib.copyrpc_req_allowance(pointer)  # bytes that the caller takes
+        self.allowance = _lib.copyrpc_req_allowance(pointer)  # most bytes that the caller accepts
 
     def reply(self, data=b""):
         """Answers. OSError with EMSGSIZE: @data is larger than the allowance; the request must still be answered.
@@ -209,8 +209,8 @@ class Request:
 
 
 class Bulk:
-    """Registered memory of an object with a writable buffer; Context.bulk() creates it. The object stays in use until
-    close(), the end of the pulls and pushes with it, and the end of the context."""
+    """Registered memory of an object with a writable buffer; Context.bulk() creates it. The object is kept alive until
+    close() has been called and the pulls and pushes with it have ended, or until the context ends."""
 
     def __init__(self, context, memory, access):
         view = memoryview(memory)
@@ -230,7 +230,7 @@ class Bulk:
         return self._pointer
 
     def export(self, endpoint, offset=0, length=None):
-        """Returns a descriptor of a part for the peer of the endpoint: bytes for a request or a response."""
+        """Describes a part of the memory for the peer of the endpoint. Returns bytes to send in a request or response."""
         descriptor = ctypes.create_string_buffer(_BULK_SIZE)
         length = self.nbytes - offset if length is None else length
         _lib.copyrpc_bulk_export(self._open, endpoint._open, fits(c_uint64, offset), fits(c_uint64, length), descriptor)
@@ -277,8 +277,9 @@ class Endpoint:
         return self._pointer
 
     def call(self, data, resp_max, token=None, timeout=None):
-        """Collects a request, which the next poll() or flush() sends. The response has at most resp_max bytes;
-        poll() returns it with the token, which may be any object. After a timeout result() raises TimeoutError."""
+        """Stores a request, which the next poll() or flush() sends. The response has at most resp_max bytes;
+        poll() returns it with the token, which may be any object. If no response comes within `timeout`, its result()
+        raises TimeoutError."""
         data, context = payload(data), self.context
         number = context._last + 1
         if timeout is None:
@@ -299,7 +300,7 @@ class Endpoint:
         context._memory[number] = data, response
 
     def remote(self, descriptor):
-        """Returns the memory that the peer has exported. OSError: it is no descriptor of this connection."""
+        """Returns the memory that the peer has exported. OSError: the bytes are not a descriptor of this connection."""
         struct, descriptor = _Remote(), payload(descriptor)
         _lib.copyrpc_bulk_import(self._open, descriptor, len(descriptor), byref(struct))
         return Remote(struct)
@@ -325,24 +326,24 @@ class Endpoint:
         self._move(_lib.copyrpc_bulk_push, (bulk._open, offset), (byref(remote._struct), remote_offset), length, bulk, token)
 
     def cancel(self, token):
-        """Cancels the pending calls with this token: they end with ECANCELED, large ones when the peer has finished
-        with their memory. Returns their number."""
+        """Cancels the pending calls with this token: they end with ECANCELED, large calls as soon as the peer no longer
+        uses their memory. Returns the number of calls."""
         count = 0
         for number, call in self.context._calls.items():
             if call == (self, token):
-                with contextlib.suppress(FileNotFoundError):  # canceled before
+                with contextlib.suppress(FileNotFoundError):  # the call was canceled before
                     _lib.copyrpc_cancel(self._open, number)
                     count += 1
         return count
 
     def info(self):
-        """Returns the bytes that the peer's join() needs. Any channel may carry them."""
+        """Returns the bytes that the peer's join() needs. Send them over any channel."""
         blob = ctypes.create_string_buffer(INFO_SIZE)
         _lib.copyrpc_ep_info(self._open, blob)
         return blob.raw
 
     def join(self, blob):
-        """Connects to the endpoint whose info() is @blob: copyrpc_ep_connect()."""
+        """Connects to the endpoint whose info() returned @blob: copyrpc_ep_connect()."""
         blob = payload(blob)
         _lib.copyrpc_ep_connect(self._open, blob, len(blob))
 
@@ -354,13 +355,13 @@ class Endpoint:
         return message.raw
 
     def again(self, message):
-        """Connects again to the endpoint whose again_info() is @message: copyrpc_ep_again(). BlockingIOError: send
+        """Connects again to the endpoint whose again_info() returned @message: copyrpc_ep_again(). BlockingIOError: send
         again_info(), then call this again. OSError with ESTALE: send again_info()."""
         message = payload(message)
         _lib.copyrpc_ep_again(self._open, message, len(message))
 
     def redial(self, host, port):
-        """Sets the address to which the endpoint of a dial() returns after a loss."""
+        """Sets the address that the endpoint of a dial() dials again after its connection is lost."""
         _lib.copyrpc_redial(self._open, name_of(host), fits(c_uint16, port))
 
     def status(self):
@@ -372,7 +373,7 @@ class Endpoint:
         return counters(_lib.copyrpc_ep_get_stats, self._open, _Stats)
 
     def describe(self):
-        """Returns a line of text: the peer, and why the endpoint has failed."""
+        """Returns a line of text that names the peer and, if the endpoint has failed, the reason."""
         text = ctypes.create_string_buffer(1024)
         _lib.copyrpc_ep_describe(self._open, text, len(text))
         return text.value.decode(errors="replace")
@@ -400,10 +401,10 @@ class Context(Handle):
         _lib.copyrpc_ctx_create(byref(self._attr(_CtxAttr, attributes)), byref(pointer))
         self._own(pointer, _lib.copyrpc_ctx_destroy)
         self._endpoints, self._calls, self._last = {}, {}, 0
-        self._memory = {}  # of large calls, pulls and pushes, until they end
+        self._memory = {}  # memory of large calls, pulls and pushes, until they end
         self._bulks = set()
-        self._listeners, self._dials, self._tokens = {}, {}, {}  # by descriptor; by number; by number of listen()
-        self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
+        self._listeners, self._dials, self._tokens = {}, {}, {}  # keys: descriptor; number of the dial; number of listen()
+        self._arrived = arrived = []  # the callback refers to this list; a reference to self would be a cycle
         self._on_response = _RESPONSE(lambda _arg, _ep, number, status, data, length: arrived.append(
             (number, status, None if status else string_at(data, length))))
         self._on_moved = _MOVED(lambda number, _ep, status: arrived.append((number, status, None if status else b"")))
@@ -431,11 +432,11 @@ class Context(Handle):
         return text.value.decode()
 
     def _endpoint(self, pointer):
-        """Returns the object; a request may arrive before accept() returns its endpoint."""
+        """Returns the object of an endpoint; a request may arrive before accept() returns the endpoint."""
         return self._endpoints.get(pointer) or Endpoint(self, pointer)
 
     def connect(self, host, port, timeout=5, **attributes):
-        """Returns an endpoint that is connected to a side that accepts; tries again until the time is over."""
+        """Returns an endpoint that is connected to a process that accepts; tries again until the time is over."""
         return self._new(_lib.copyrpc_connect, attributes, name_of(host), fits(c_uint16, port), milliseconds(timeout))
 
     def accept(self, listener, timeout=None, **attributes):
@@ -443,21 +444,22 @@ class Context(Handle):
         return self._new(_lib.copyrpc_accept, attributes, listener.fileno(), milliseconds(timeout))
 
     def listen(self, listener, token=None, max_guests=0, patience=0, **attributes):
-        """Lets others connect inside poll(), until unlisten(); listener is a listening socket. events() then yields
-        UP with the token. `max_guests` and `patience` (seconds) limit the connections in progress, 0: the default."""
+        """Lets poll() accept connections, until unlisten(); listener is a listening socket. For each connection events()
+        yields UP with the token. `max_guests` limits the number of connections in progress, `patience` their time in
+        seconds; 0: the default."""
         attr = _ListenAttr(ep=ctypes.pointer(self._attr(_EpAttr, attributes)), max_guests=max_guests, patience_ms=milliseconds(patience))
         self._last += 1
         _lib.copyrpc_listen(self._open, byref(attr), listener.fileno(), self._last)
-        self._listeners[listener.fileno()] = listener  # it must stay open
+        self._listeners[listener.fileno()] = listener  # keeps the socket open
         self._tokens[self._last] = token
 
     def unlisten(self, listener):
-        """Ends listen(). Connected endpoints stay."""
+        """Ends listen(). Endpoints that are connected already stay connected."""
         _lib.copyrpc_unlisten(self._open, listener.fileno())
         self._listeners.pop(listener.fileno(), None)
 
     def dial(self, host, port, token=None, timeout=5, single=False, **attributes):
-        """Connects inside poll() to a side that listens or accepts. events() then yields UP or GONE with the token,
+        """Lets poll() connect to a process that listens or accepts. events() yields either UP or GONE with the token,
         once. If two contexts dial each other with `single`, one connection results."""
         attr = _DialAttr(ep=ctypes.pointer(self._attr(_EpAttr, attributes)), single=single)
         self._last += 1
@@ -465,7 +467,7 @@ class Context(Handle):
         self._dials[self._last] = token
 
     def cancel(self, token):
-        """Ends the dials with this token that are in progress: GONE with ECANCELED. Returns their number."""
+        """Ends the dials in progress with this token: events() yields GONE with ECANCELED. Returns the number of dials."""
         return sum(_lib.copyrpc_dial_cancel(self._open, number)
                    for number, given in self._dials.items() if given == token)
 
@@ -481,8 +483,8 @@ class Context(Handle):
             yield Event(event.kind, endpoint, token, event.status)
 
     def endpoint(self, token=None, **attributes):
-        """Returns an endpoint that is not connected yet: see info() and join(). With by_hand=True the program connects
-        it again after a loss, see again(); the events DOWN and BACK have the token."""
+        """Returns an endpoint that is not connected yet: see info() and join(). With by_hand=True the program itself
+        connects it again when the connection is lost, see again(); the events DOWN and BACK have the token."""
         endpoint = self._new(_lib.copyrpc_ep_create, attributes)
         endpoint._token = token
         return endpoint
@@ -502,8 +504,8 @@ class Context(Handle):
         _lib.copyrpc_large_accept(self._open, byref(_LargeAttr(message_max=message_max, memory_max=memory_max)))
 
     def bulk(self, memory, access=READ | WRITE):
-        """Registers the memory of an object with a writable buffer, for pulls and pushes of this side and, with READ and
-        WRITE in @access, of the peers. Returns a Bulk."""
+        """Registers the memory of an object with a writable buffer for pulls and pushes of this side. READ and WRITE in
+        @access permit the same to the peers. Returns a Bulk."""
         return Bulk(self, memory, access)
 
     def requests(self):
@@ -518,7 +520,7 @@ class Context(Handle):
 
     @property
     def pending(self):
-        """The number of calls without a response, pulls and pushes."""
+        """The number of calls, pulls and pushes that have not ended."""
         return len(self._calls)
 
     def fileno(self):

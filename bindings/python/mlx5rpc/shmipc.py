@@ -35,8 +35,8 @@ class _Attr(Attributes):
 
 
 class Event(ctypes.Structure):
-    """The client with this index came, left or died (kind: CAME, LEFT, DIED), by the kernel's word. If it is not known
-    which process the client is, pid is 0, and uid and gid are 2**32 - 1."""
+    """The client with this index came, left or died (kind: CAME, LEFT, DIED). The kernel reports its process. If the
+    process is not known, pid is 0, and uid and gid are 2**32 - 1."""
     _fields_ = [(name, c_uint32) for name in ("kind", "index", "pid", "uid", "gid")]
 
 
@@ -111,7 +111,7 @@ class _Side(Handle):
         self.attr = counters(self._get_attr, pointer, _Attr)  # the sizes in use
 
     def flush(self):
-        """Publishes the messages, and wakes sleepers. Call it before work other than poll and wait."""
+        """Publishes the messages, and wakes peers that sleep. Call it before work other than poll and wait."""
         self._flush(self._open)
 
     def wait(self, timeout=None):
@@ -132,8 +132,8 @@ class _Side(Handle):
 
 
 class Request:
-    """A request that a server has received. The program must answer it with reply(), once, at any later time,
-    unless is_post is True: nobody waits for an answer then."""
+    """A request that a server has received. The program must call reply() once for it, at any later time,
+    unless is_post is True: then it gets no reply."""
 
     __slots__ = ("data", "client", "_server", "_id")
 
@@ -142,12 +142,12 @@ class Request:
 
     @property
     def index(self):
-        """The place of the client, as in its events."""
+        """The client's place in the region, which is `index` in the client's events."""
         return self.client & 4095
 
     @property
     def is_post(self):
-        """True if the client has posted it."""
+        """True if the client has sent it with post()."""
         return self._id == _POST
 
     def reply(self, data=b""):
@@ -158,21 +158,22 @@ class Request:
 
 class Server(_Side, side="server"):
     """The server of the region with that name. Sizes and access: max_clients, depth, req_size,
-    resp_size, extra_size, mode, gid; see struct shmipc_attr. events=1: the server takes events()."""
+    resp_size, extra_size, mode, gid; see struct shmipc_attr. With events=1 the server gets events()."""
 
     _begin, _destroy, _Stats = _lib.shmipc_server_create, _lib.shmipc_server_destroy, _ServerStats
 
     def __init__(self, name, **attributes):
         super().__init__(name, attributes)
         self._buffer = ctypes.create_string_buffer(self.attr["req_size"])
-        self._served = served = collections.deque()  # the callback does not refer to self: that would be a cycle
+        self._served = served = collections.deque()  # a reference of the callback to self would be a cycle
         self._on_request = _SERVE(lambda _arg, req, data: served.append(
             (req[0].client, req[0].id, string_at(data, req[0].len))))
 
     def serve(self, function, most=256):
         """Polls, passes at most `most` of the requests that have arrived to function(request), which may reply now or
-        later, and publishes the replies. Returns how many. While an event has not been taken it passes none: take the
-        events() before each call. If the function raises an exception, the next call continues with the next request."""
+        later, and publishes the replies. Returns the number of requests. It passes no requests while there is an event that
+        events() has not returned: call events() before each call. If the function raises an exception, the next call
+        continues with the next request."""
         if not self._served:
             _lib.shmipc_server_serve(self._open, self._on_request, None, most)
         n = 0
@@ -192,26 +193,26 @@ class Server(_Side, side="server"):
             yield Request(self, req.client, req.id, string_at(self._buffer, req.len))
 
     def push(self, index, data=b""):
-        """Sends to the client with this index. BlockingIOError: it has not taken `pushes` of them."""
+        """Sends a push to the client with this index. BlockingIOError: the client has not taken the last `pushes` ones."""
         data = payload(data)
         _lib.shmipc_server_push(self._open, index, data, len(data))
 
     def events(self):
-        """Takes the events of clients, if the server was made with events=1, and returns them as a list; see
-        shmipc_server_event(). OSError (EINVAL): it was not."""
+        """Returns the new events of clients as a list; see shmipc_server_event(). OSError (EINVAL): the server was
+        created without events=1."""
         taken = [Event()]
         while _lib.shmipc_server_event(self._open, byref(taken[-1]), ctypes.sizeof(Event)):
             taken.append(Event())
         return taken[:-1]
 
     def unlink(self):
-        """Removes the name: no client can connect any more, and no file is left if all processes are killed."""
+        """Removes the file in /dev/shm: no client can connect any more, and no file is left if all processes are killed."""
         _lib.shmipc_server_unlink(self._open)
 
 
 class Client(_Side, side="client"):
-    """A client of the server with this name. Sizes that are set must equal the server's. connect_ms: for so many
-    milliseconds the client waits for a server and a place."""
+    """A client of the server with this name. Sizes that are set must equal the server's. connect_ms: the longest time,
+    in milliseconds, to wait for a server and a free place."""
 
     _begin, _destroy, _Stats = _lib.shmipc_client_connect, _lib.shmipc_client_disconnect, _ClientStats
 
@@ -220,7 +221,7 @@ class Client(_Side, side="client"):
         self._tokens, self._last = {}, 0
         self._buffer = ctypes.create_string_buffer(self.attr["resp_size"])
         self._pushed, self._on_push = [], None
-        self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
+        self._arrived = arrived = []  # the callback refers to this list; a reference to self would be a cycle
         self._on_response = _RESPONSE(lambda _arg, number, data, length: arrived.append(
             (number, string_at(data, length) if data else None)))
         _lib.shmipc_client_others(self._open, self._on_response, None)
@@ -239,7 +240,8 @@ class Client(_Side, side="client"):
 
     @property
     def posts(self):
-        """The number of posts that the server is not known to have taken; wait() then waits for that."""
+        """The number of posts of which the client does not know yet that the server has taken them. While it is not 0,
+        wait() also ends when the server takes posts."""
         return _lib.shmipc_client_posts(self._open)
 
     def pushes(self):
@@ -253,8 +255,8 @@ class Client(_Side, side="client"):
         return taken
 
     def poll(self):
-        """Returns the responses that have arrived, those during a request() or else at most eight, as a list of
-        (token, bytes)."""
+        """Returns responses that have arrived, as a list of (token, bytes): those that came during a request() if there
+        are any, else at most eight."""
         if not self._arrived:
             _lib.shmipc_client_poll(self._open, self._on_response, None)
         taken = [(self._tokens.pop(number), data) for number, data in self._arrived]
@@ -268,24 +270,25 @@ class Client(_Side, side="client"):
         return not self._arrived and super().arm()
 
     def request(self, data=b"", timeout=None):
-        """Makes a call and waits for its response. Responses to other calls that come meanwhile are returned by the next
-        poll()."""
+        """Makes a call, waits for its response and returns it. The next poll() returns the responses of other calls that
+        come meanwhile."""
         data, length = payload(data), c_uint32()
         _lib.shmipc_client_call_wait(self._open, data, len(data), self._buffer, len(self._buffer),
                                      nanoseconds(timeout), byref(length))
         return string_at(self._buffer, length.value)
 
     def abort(self):
-        """After BrokenPipeError: ends the pending calls, and returns their tokens. It is not known whether the server has
-        carried these calls out."""
+        """To be called after BrokenPipeError: ends the pending calls, and returns their tokens. The server may or may not
+        have executed these calls."""
         _lib.shmipc_client_abort(self._open, self._on_response, None)
         ended = [number for number, data in self._arrived if data is None]
         self._arrived[:] = [answer for answer in self._arrived if answer[1] is not None]
         return [self._tokens.pop(number) for number in ended]
 
     def reconnect(self, timeout=None):
-        """After abort(): connects to the next server of the same name, sizes and access. The object and its descriptor
-        stay. FileNotFoundError, ConnectionRefusedError, ...: there was none in time; reconnect() may be called again."""
+        """To be called after abort(): connects to the next server of the same name, sizes and access. The object and its
+        descriptor stay valid. FileNotFoundError, ConnectionRefusedError, ...: no such server came in time; reconnect() may
+        be called again."""
         _lib.shmipc_client_reconnect(self._open, nanoseconds(timeout))
 
     @property

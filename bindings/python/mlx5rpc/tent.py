@@ -9,16 +9,18 @@
         use(array)                                  engine.write(mine, segment, there.addr, notify=1).wait()
 
 tent.h is the manual; names and errors are the same. Memory is any object with contiguous writable memory of the CPU and
-the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or `data_ptr` (tensors of torch), and memory of
-GPUs with one of the last two. The engine moves the bytes in place; register the object first. A part of it, such as a slice of an array, may be used in requests.
-With copying threads (shm_rails) memory from `engine.alloc()` on both sides is moved much faster than other memory.
+the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or `data_ptr` (tensors of torch), or an object in
+the memory of a GPU with one of the last two. Register the object first; the engine then moves bytes from and to the object
+itself. Requests may use a part of it, such as a slice of an array.
+With copying threads (shm_rails) copies are much faster if the memory of both sides is from `engine.alloc()`.
 Times are in seconds, None means for ever. Other threads run while a function waits, a signal handler runs within a tenth of
 a second. All functions may be called from any thread, but not while or after another one closes the object. In a program
 with asyncio `await` the batch, `engine.next_notice()` and `segment.next_version()`.
 
-A request on memory of a GPU begins when a stream has done what it had to do: the CUstream `stream`, or CUDA's legacy default
-stream if that is None. An object with `__dlpack__` first makes that stream wait for its own work; other streams of the
-program must do that themselves. With stream=0 the request begins at once.
+A request on memory of a GPU begins when a stream has finished the work it has when the request is submitted. The stream is
+the CUstream `stream`, or CUDA's legacy default stream if `stream` is None. An object with `__dlpack__` first makes that
+stream wait for the object's own pending work. If other streams of the program use the memory, the program must make that
+stream wait for them. With stream=0 the request begins at once.
 """
 import asyncio
 import ctypes
@@ -127,7 +129,7 @@ class _Tensor(ctypes.Structure):
 _ON_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 _ON_GPU = 2  # kDLCUDA
 _LEGACY = 1  # CU_STREAM_LEGACY, the same number in DLPack
-_NO_STREAM = -1  # in DLPack: the producer waits for nothing
+_NO_STREAM = -1  # in DLPack: the producer need not make any stream wait
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
 
@@ -136,7 +138,7 @@ class _Span(NamedTuple):
     addr: int
     nbytes: int
     owner: Any  # keeps the memory in place
-    location: str | None = None  # of memory of a GPU
+    location: str | None = None  # only for memory of a GPU
 
 
 def _of_dlpack(obj, stream):
@@ -165,8 +167,8 @@ def _of_pointer(obj, _stream):
 
 
 def _span(obj, stream=_NO_STREAM):
-    """Returns where the bytes of an object are. The stream waits for what an object with __dlpack__ still does to them.
-    BufferError, TypeError: it has none that tent can use."""
+    """Returns the location of an object's bytes. The stream waits for pending work of an object with __dlpack__ on them.
+    BufferError, TypeError: the object has no memory that tent can use."""
     if isinstance(obj, Memory):
         return obj._span()
     try:
@@ -205,8 +207,8 @@ class Status(NamedTuple):
     """The status of a request, or of a whole batch."""
 
     state: State
-    err: int  # 0 or -errno, why it has failed
-    bytes: int  # that have been moved
+    err: int  # 0, or -errno if it has failed
+    bytes: int  # bytes that have been moved
 
 
 class Op(enum.IntEnum):
@@ -222,9 +224,9 @@ class Request(NamedTuple):
     local: Any
     segment: "Segment"
     remote: int
-    notify: int = 0  # not 0: the peer gets it as a notice
+    notify: int = 0  # if not 0, the peer gets it as a notice
     priority: int = 0
-    stream: int | None = None  # of memory of a GPU: a CUstream; None: the default stream; 0: none
+    stream: int | None = None  # for memory of a GPU: a CUstream; None: the default stream; 0: no stream
     note: bytes = b""  # up to 64 bytes, which the peer gets as a notice
 
 
@@ -261,8 +263,9 @@ def _end_batch(pointer):
 
 
 class Batch(_Child):
-    """Requests that were submitted together. A batch that is closed, or not used any more, before it has ended is canceled,
-    and close() then waits for the slices under way. `await batch` waits in asyncio, and raises as wait() does."""
+    """Requests that were submitted together. If a batch is closed, or its last reference disappears, before it has ended,
+    it is canceled; close() then waits for the slices in flight. `await batch` waits in asyncio, and raises the same
+    exceptions as wait()."""
 
     def __init__(self, engine, pointer, used):
         self._own(engine, pointer, _end_batch)
@@ -284,7 +287,7 @@ class Batch(_Child):
 
     def result(self) -> int:
         """Returns the number of bytes that were moved, or raises the first error of a request. BlockingIOError: some
-        have not ended."""
+        requests have not ended."""
         status = self.status()
         if status.state == State.PENDING:
             raise BlockingIOError("the batch has not ended")
@@ -293,8 +296,8 @@ class Batch(_Child):
         return status.bytes
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits until all requests have ended, then returns or raises as result() does. TimeoutError: some have not
-        ended; they continue."""
+        """Waits until all requests have ended, then returns the value of result() or raises its exception. TimeoutError:
+        some requests have not ended; they continue."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _left_ms(until)
@@ -323,7 +326,7 @@ class Batch(_Child):
 
 
 async def _readable(fd):
-    """Waits in asyncio until a descriptor, which several tasks may wait for, is readable."""
+    """Waits in asyncio until a descriptor is readable. Several tasks may wait for the same descriptor."""
     copy = os.dup(fd)
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -386,14 +389,14 @@ class Segment(_Child):
 
     def wait_version(self, version: int, timeout: float | None = None) -> None:
         """Waits until requests may use the memory that the peer had registered when its `version` had this value.
-        TimeoutError: they may not yet. ConnectionResetError: the peer is gone."""
+        TimeoutError: the time is over. ConnectionResetError: the peer is gone."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._knows(version, left := _left_ms(until)):
             if not left:
                 raise TimeoutError("the peer's memory is not known yet")
 
     async def next_version(self, version: int) -> None:
-        """As wait_version(), in asyncio. There is no descriptor for it: it looks every few milliseconds."""
+        """Like wait_version(), in asyncio. Because no descriptor reports new versions, it checks every few milliseconds."""
         while not self._knows(version, 0):
             await asyncio.sleep(.005)
 
@@ -404,7 +407,7 @@ class Segment(_Child):
                 for r in self._rows(_lib.tent_rail_get_stats, _RailStats)]
 
     def close(self) -> None:
-        """Disconnects from the peer. OSError with EBUSY: a request that has not ended uses the segment."""
+        """Disconnects from the peer. OSError with EBUSY: the segment has a request that has not ended."""
         if not self.closed and not self._engine.closed:
             _lib.tent_release(self._open)
         self._end.detach()
@@ -414,7 +417,7 @@ class Segment(_Child):
 
 
 class Memory:
-    """Registered memory. It stays registered, and the object in use, until unregister() or the end of the engine."""
+    """Registered memory. It stays registered, and its object alive, until unregister() or the end of the engine."""
 
     def __init__(self, engine, span):
         self._engine, self.addr, self.nbytes = engine, span.addr, span.nbytes
@@ -432,15 +435,15 @@ class Memory:
 
 
 class Allocation(Memory):
-    """Memory of alloc(). It is freed at unregister() or the end of the engine; both are refused while there is a view."""
+    """Memory from alloc(). unregister() or the end of the engine frees it; both are refused while a view of it exists."""
 
     def __init__(self, engine, span):
         super().__init__(engine, span)
-        self._bytes = lambda: None  # returns the object that all views have in common, or None
+        self._bytes = lambda: None  # returns the ctypes object under all views, or None
 
     @property
     def view(self) -> memoryview:
-        """The bytes, for the program: `numpy.frombuffer(memory.view)`, `torch.frombuffer(memory.view)`, slices."""
+        """A memoryview of the bytes: use `numpy.frombuffer(memory.view)`, `torch.frombuffer(memory.view)`, or slices."""
         self._span()
         if not (found := self._bytes()):
             found = (ctypes.c_char * self.nbytes).from_address(self.addr)
@@ -453,16 +456,16 @@ class Allocation(Memory):
             raise BufferError("there is a view of the memory")
 
     def unregister(self) -> None:
-        """Frees the memory. BufferError: there is a view. See tent_unregister()."""
+        """Frees the memory. BufferError: a view of it exists. See tent_unregister()."""
         self._free()
         super().unregister()
 
 
 class Engine(Handle):
-    """Rails, and the peers that they lead to. Attributes: config (JSON text, or a dict), config_file, address, port,
-    shm_rails, tcp_rails, gpu_rails, adapters, max_tasks and so on; see struct tent_attr. Without these four, the rails
-    are the host's adapters. The end of the engine unregisters all memory, and ends all segments
-    and batches."""
+    """Moves memory from and to peers, over rails. Attributes: config (JSON text, or a dict), config_file, address, port,
+    shm_rails, tcp_rails, gpu_rails, adapters, max_tasks and so on; see struct tent_attr. If none of the attributes
+    shm_rails, tcp_rails, gpu_rails and adapters is given, the rails are the host's adapters. The end of the engine
+    unregisters all memory, and ends all segments and batches."""
 
     def __init__(self, **attributes):
         if isinstance(attributes.get("config"), dict):
@@ -474,15 +477,16 @@ class Engine(Handle):
         self._own(pointer, _lib.tent_destroy)
 
     def close(self) -> None:
-        """Destroys the engine and all that it has; see tent_destroy(). BufferError: there is a view of its memory."""
+        """Destroys the engine and all its objects; see tent_destroy(). BufferError: a view of its memory exists."""
         for memory in list(self._allocations):
             memory._free()
         super().close()
         self._memory.clear()
 
     def register(self, obj: Any, location: str | None = None) -> Memory:
-        """Registers the memory of an object, for requests and, after the next export(), for peers. location: its NUMA
-        node as "cpu:N"; memory of a GPU has its own. BufferError: it is read-only, not contiguous, or of neither."""
+        """Registers the memory of an object, for requests of this engine and of its peers. location: the memory's NUMA
+        node as "cpu:N"; not needed for memory of a GPU. BufferError: the memory is read-only, not contiguous, or neither
+        of the CPU nor of a CUDA GPU."""
         span = _span(obj)
         location = location or span.location
         _explained(_lib.tent_register, self._open, span.addr, span.nbytes, location and name_of(location), _Why)
@@ -498,7 +502,7 @@ class Engine(Handle):
         return memory
 
     def export(self) -> str:
-        """Returns the description of this engine and of its memory. Its holder can read and write the memory."""
+        """Returns the description of this engine and of its memory. Whoever has it can read and write the memory."""
         text = c_void_p()
         _lib.tent_export(self._open, byref(text))
         try:
@@ -514,28 +518,29 @@ class Engine(Handle):
 
     @property
     def version(self) -> int:
-        """The version of the memory of this engine, which is higher after each register() and alloc(). For a peer's
+        """The version of this engine's memory, which each register() and alloc() increases. A peer passes it to
         wait_version()."""
         return _lib.tent_version(self._open)
 
     def publish(self, file: str | os.PathLike[str], name: str) -> None:
-        """Exports, and appends the description to a directory, which is a file, as `name`: up to 63 characters without
-        blanks. With another store, such as etcd: `store[name] = engine.export()`, `engine.connect(store[name])`."""
+        """Exports the engine and appends the description to the directory (a file) under `name`: up to 63 characters
+        without blanks. For another store, such as etcd: `store[name] = engine.export()`, `engine.connect(store[name])`."""
         _explained(_lib.tent_publish, self._open, byref(_Directory(file=os.fspath(file))), name_of(name), _Why)
 
     def find(self, file: str | os.PathLike[str], name: str) -> Segment:
-        """Imports the last description that the directory has of `name`. FileNotFoundError: it has none."""
+        """Imports the last description of `name` in the directory. FileNotFoundError: there is none."""
         pointer = c_void_p()
         _explained(_lib.tent_find, self._open, byref(_Directory(file=os.fspath(file))), name_of(name), _Why,
                    byref(pointer))
         return Segment(self, pointer)
 
     def submit(self, requests: Iterable[Request]) -> Batch:
-        """Starts all requests, or none if there is an error. BlockingIOError: too many have not ended; wait for some."""
+        """Starts all requests, or none if there is an error. BlockingIOError: too many requests have not ended; wait for
+        some."""
         requests = list(requests)
         array, used = (_Request * len(requests))(), []
         for r, c in zip(requests, array):
-            # Before the request: the producer of the memory orders its work before the stream's.
+            # This must come before the request: the producer of the memory makes the stream wait for its work.
             span = _span(r.local, _LEGACY if r.stream is None else r.stream or _NO_STREAM)
             if r.segment._engine is not self:
                 raise ValueError("the segment is another engine's")
@@ -550,20 +555,22 @@ class Engine(Handle):
         return Batch(self, pointer, used)
 
     def write(self, local: Any, segment: Segment, remote: int, **more: Any) -> Batch:
-        """Submits one request that writes the bytes of `local` to the peer's address. More: notify, priority, stream, note."""
+        """Submits one request that writes the bytes of `local` to the peer's address. Further arguments: notify, priority,
+        stream, note."""
         return self.submit([Request(Op.WRITE, local, segment, remote, **more)])
 
     def read(self, local: Any, segment: Segment, remote: int, **more: Any) -> Batch:
-        """Submits one request that fills `local` from the peer's address. More: notify, priority, stream, note."""
+        """Submits one request that fills `local` from the peer's address. Further arguments: notify, priority, stream,
+        note."""
         return self.submit([Request(Op.READ, local, segment, remote, **more)])
 
     def notice(self) -> int | None:
-        """Takes the `notify` of a peer's request that has ended; None: there is none."""
+        """Returns the next notice: the `notify` of a peer's request that has ended; None: there is none."""
         value = c_uint16()
         return None if _lib.tent_notice(self._open, byref(value)) else value.value
 
     def note(self) -> Note | None:
-        """As notice(), with the note and the number of the peer's import."""
+        """Like notice(), with the request's note and the number of the peer's import."""
         note = _Note()
         if _lib.tent_note_take(self._open, byref(note), ctypes.sizeof(note)):
             return None
@@ -574,7 +581,7 @@ class Engine(Handle):
         return _lib.tent_notice_fd(self._open)
 
     def wait_notice(self, timeout: float | None = None) -> int:
-        """Waits for a notice and takes it. TimeoutError: there was none."""
+        """Waits for a notice and returns it. TimeoutError: there was none."""
         until = None if timeout is None else time.monotonic() + timeout
         while (value := self.notice()) is None:
             left = None if until is None else max(until - time.monotonic(), 0)
@@ -583,7 +590,7 @@ class Engine(Handle):
         return value
 
     async def next_notice(self) -> int:
-        """As wait_notice(), in asyncio."""
+        """Like wait_notice(), in asyncio."""
         while (value := self.notice()) is None:
             await _readable(self.notice_fileno())
         return value

@@ -13,7 +13,7 @@ import unittest
 
 from mlx5rpc import copyrpc
 
-LIMIT = 240  # seconds: against hanging
+LIMIT = 240  # seconds, so that a test does not hang
 spawn = multiprocessing.get_context("spawn")
 CALLS = 64
 FEW = 16  # calls for which a new endpoint has room
@@ -100,7 +100,7 @@ class Calls(unittest.TestCase):
         early = {}
         for token, data, size in *((t, d, len(d)) for t, d in sent.items()), ("too large", bytes((1 << 20) + 1), 0):
             while True:
-                with contextlib.suppress(BlockingIOError):  # until the rings have grown
+                with contextlib.suppress(BlockingIOError):  # raised until the rings have grown
                     self.endpoint.call_large(data, size, token)
                     break
                 early |= {response.token: response for response in self.context.poll()}
@@ -265,7 +265,7 @@ class Alone(unittest.TestCase):
 
 
 class ByHand(unittest.TestCase):
-    """Two endpoints that the program connects again after the HCA has ended their connection."""
+    """The program connects two endpoints again after the HCA has ended their connection."""
 
     def test_again(self):
         contexts = [copyrpc.Context(ring_size=65536, reconnect_ms=60000) for _ in range(2)]
@@ -314,7 +314,7 @@ class Dials(unittest.TestCase):
             listener.close()
 
     def until(self, *wanted):
-        """Polls until each context has had as many events as wanted; returns them."""
+        """Polls until each context has reported the wanted number of events; returns the events."""
         found = [[] for _ in wanted]
         while any(len(f) < w for f, w in zip(found, wanted)):
             for events, context in zip(found, self.contexts):

@@ -15,7 +15,7 @@ import unittest
 from mlx5rpc import shmipc
 from mlx5rpc._clib import Handle
 
-LIMIT = 240  # seconds: against hanging
+LIMIT = 240  # seconds, so that a test does not hang
 spawn = multiprocessing.get_context("spawn")
 SIZES = {"req_size": 300, "resp_size": 300, "depth": 16}
 
@@ -41,7 +41,7 @@ def serve(name, ready, unlinked):
 
 
 class Served(unittest.TestCase):
-    """A server in a separate process, and a client of it."""
+    """Tests with a server in a separate process and a client of it."""
 
     unlinked = False
 
@@ -107,7 +107,7 @@ class Calls(Served):
     def test_request_beside_calls(self):
         for token in "ab":
             self.client.call(token.encode() + b"1", token)
-        self.assertEqual(self.client.request(b"xyz", LIMIT), b"zyx")  # answers come in order here
+        self.assertEqual(self.client.request(b"xyz", LIMIT), b"zyx")  # this server answers in order
         self.assertEqual(self.client.pending, 2)
         self.client.fileno()
         self.assertFalse(self.client.arm())
@@ -205,7 +205,7 @@ class Alone(unittest.TestCase):
             self.assertEqual(client.posts, 3)
             self.assertEqual(client.pending, 1)
             with self.assertRaises(BlockingIOError):
-                client.post(b"fifth")  # a post counts as a call does
+                client.post(b"fifth")  # a post counts against the limit like a call
             with self.assertRaisesRegex(OSError, os.strerror(errno.EMSGSIZE)):
                 client.post(bytes(9))
             with self.assertRaises(TypeError):
@@ -221,7 +221,7 @@ class Alone(unittest.TestCase):
             seen[3].reply(b"done")
             server.flush()
             self.assertEqual(client.poll(), [(7, b"done")])
-            while client.posts:  # the server has taken them
+            while client.posts:  # until the server has taken them
                 self.assertTrue(client.wait(LIMIT))
             client.post()
             client.flush()
@@ -231,9 +231,9 @@ class Alone(unittest.TestCase):
 
     def test_pushes(self):
         with shmipc.Server(self.name, pushes=2, resp_size=8) as server, shmipc.Client(self.name) as client:
-            self.assertEqual(client.pushes(), [])  # from now on the client waits for them
+            self.assertEqual(client.pushes(), [])  # from now on wait() also waits for pushes
             with self.assertRaises(BrokenPipeError):
-                server.push(client.index, b"early")  # the server has not seen the client
+                server.push(client.index, b"early")  # the server has not seen the client yet
             server.serve(print)
             for data in (b"1", b""):
                 server.push(client.index, data)
@@ -296,7 +296,7 @@ class Alone(unittest.TestCase):
         for wrong in ("", "a/b", "a\0b"):
             with self.assertRaises((OSError, ValueError)):
                 shmipc.Server(wrong)
-        self.assertEqual(shmipc._Attr(gid=0).set, 1)  # 0 is a group; without gid the bit is not set
+        self.assertEqual(shmipc._Attr(gid=0).set, 1)  # gid 0 is a valid group; without gid the bit is not set
         with shmipc.Server(self.name, depth=9, req_size=100, gid=os.getgid(), mode=0o660) as server:
             self.assertEqual(server.attr["depth"], 9)
             self.assertEqual(server.attr["req_size"], 100)

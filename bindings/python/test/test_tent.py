@@ -23,16 +23,16 @@ import weakref
 
 from mlx5rpc import tent
 
-LIMIT = 240  # seconds: against hanging
-KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # a child has no arguments
+LIMIT = 240  # seconds, so that a test does not hang
+KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # child processes get it from the environment
 RAILS = {} if KIND == "adapters" else {f"{KIND}_rails": 2}
 SIZE = 1 << 20
 spawn = multiprocessing.get_context("spawn")
 
 
 def lend(pipe):
-    """Lends SIZE bytes. Answers: "bytes" with the bytes, "notice" with the next notice, "note" with one that is there;
-    "unregister" ends the registration."""
+    """Lends SIZE bytes. Answers "bytes" with the bytes, "notice" with the next notice, "note" with a notice that has
+    arrived already; "unregister" ends the registration."""
     memory = bytearray(SIZE)
     with tent.Engine(**RAILS) as engine:
         registered = engine.register(memory)
@@ -57,8 +57,8 @@ def lend_allocated(pipe):
 
 
 def lend_later(pipe):
-    """Publishes an engine without memory in the file that pipe receives. "grow" registers SIZE bytes, and is answered
-    with the version and the address; "bytes" with the bytes."""
+    """Receives the name of a file over the pipe, and publishes an engine without memory in it. "grow" registers SIZE
+    bytes, and is answered with the version and the address; "bytes" is answered with the bytes."""
     memory = bytearray(SIZE)
     with tent.Engine(**RAILS) as engine:
         pipe.send(engine.version)
@@ -73,15 +73,15 @@ def lend_later(pipe):
 
 
 def mappings():
-    """The number of mappings of memory from alloc(), own memory and that of peers, in this process."""
+    """The number of mappings of memory from alloc() in this process, of own memory and of peers' memory."""
     with open("/proc/self/maps") as maps:
         return sum("/memfd:tent " in line for line in maps)
 
 
 class FromDlpack:
-    """Has its memory by DLPack only."""
+    """An object that gives access to its memory by DLPack only."""
 
-    exported = []  # objects whose capsules exist
+    exported = []  # objects with a capsule that still exists
     release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: FromDlpack.exported.pop())
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -102,7 +102,7 @@ class FromDlpack:
 
 
 class FromPointer:
-    """Has its memory by data_ptr only, as a tensor that has no __dlpack__."""
+    """An object that gives access to its memory by data_ptr only, like a tensor without __dlpack__."""
 
     def __init__(self, nbytes, device="cpu", contiguous=True):
         self.memory = (ctypes.c_char * nbytes)()
@@ -153,7 +153,7 @@ class Lender:
 
 
 class Test(unittest.TestCase):
-    """With an engine that has imported the memory of self.lender."""
+    """Tests with an engine that has imported the memory of self.lender."""
 
     def setUp(self):
         self.memory = bytearray(SIZE)
@@ -174,7 +174,7 @@ class Moves(Test):
         cls.addClassCleanup(cls.lender.end)
 
     def test_bytes_arrive(self):
-        """Requests of any length and place, whose bytes a model predicts."""
+        """Requests of random length and position, whose effect a model predicts."""
         rand = random.Random(1)
         model = bytearray(self.lender.ask("bytes"))
         self.assertEqual(self.there.len, SIZE)
@@ -238,7 +238,7 @@ class Moves(Test):
         gc.collect()
         self.assertEqual(len(FromDlpack.exported), 1)
         with self.assertRaises(BufferError):
-            buffer.extend(b"1")  # would move the memory
+            buffer.extend(b"1")  # this would move the memory
         with self.assertRaises(OSError) as caught:
             self.engine.register(buffer)
         self.assertEqual(caught.exception.errno, errno.EEXIST)
@@ -278,7 +278,7 @@ class Moves(Test):
         view = fresh.alloc(64).view
         fresh = weakref.ref(fresh)
         gc.collect()
-        view[:] = bytes(64)  # the engine exists as long as the view
+        view[:] = bytes(64)  # the view keeps the engine alive
         del view
         gc.collect()
         self.assertIsNone(fresh())
@@ -362,7 +362,7 @@ class Moves(Test):
             with self.assertRaises(ValueError):
                 use()
         batch.close()
-        self.memory.extend(b"1")  # nobody uses it
+        self.memory.extend(b"1")  # no longer refused, because nothing uses the memory
 
 
 @unittest.skipUnless(KIND == "shm", "only copying threads map memory")
@@ -420,7 +420,7 @@ class Directories(unittest.TestCase):
 
 
 class LateEnds(Test):
-    """Each with a lender of its own."""
+    """Tests that have a lender of their own each."""
 
     def setUp(self):
         self.lender = Lender()
@@ -465,7 +465,7 @@ class LateEnds(Test):
 
     @unittest.skipUnless(KIND == "tcp", "a stopped peer delays the bytes only of TCP")
     def test_the_wait_releases_the_gil(self):
-        """Another thread counts, and then lets the peer go on, while one wait in C, without a limit, goes on."""
+        """During one wait in C without a time limit, another thread counts and then lets the stopped peer continue."""
         self.lender.stop()
         batch = self.engine.write(self.memory, self.segment, self.there.addr)
         counted = []

@@ -16,8 +16,8 @@ from ctypes import byref, c_size_t, c_uint64, c_void_p
 
 from mlx5rpc import tent
 
-LIMIT = 240  # seconds: against hanging
-KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # a child has no arguments
+LIMIT = 240  # seconds, so that a test does not hang
+KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # child processes get it from the environment
 RAILS = {f"{KIND}_rails": 2}
 SIZE = 1 << 20
 spawn = multiprocessing.get_context("spawn")
@@ -38,7 +38,7 @@ def open_cuda():
 
 
 class Tensor:
-    """Bytes on a GPU, with __dlpack__ of its own. It counts the streams that consumers name."""
+    """Bytes on a GPU, with a __dlpack__ that records the streams that consumers pass."""
 
     release = ctypes.PYFUNCTYPE(None, c_void_p)(lambda _: None)
     new = ctypes.pythonapi.PyCapsule_New
@@ -52,7 +52,7 @@ class Tensor:
             self.base = self.base.value
         self.shape = (ctypes.c_int64 * 1)(nbytes)
         self.tensor = tent._Tensor(self.base, 2, device, 1, 1, 8, 1, self.shape, None, 0)
-        self.pending = None  # a call that gives work to a stream before the consumer may use the bytes
+        self.pending = None  # a function that adds work to a stream, which must end before the consumer may use the bytes
 
     def __dlpack_device__(self):
         return 2, self.device
@@ -77,7 +77,7 @@ class Tensor:
 
 
 class FromPointer:
-    """Has its memory by data_ptr only."""
+    """An object that gives access to its memory by data_ptr only."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -139,7 +139,7 @@ class Gpu(unittest.TestCase):
         return self.answer()
 
     def test_bytes_arrive(self):
-        """Requests of any length and place, whose bytes a model predicts."""
+        """Requests of random length and position, whose effect a model predicts."""
         rand = random.Random(2)
         model = bytearray(self.theirs())
         self.assertEqual(self.there.location, "cuda:0")
@@ -170,7 +170,8 @@ class Gpu(unittest.TestCase):
         self.assertEqual(self.theirs(), data)
 
     def test_streams(self):
-        """The producer still writes the bytes. The stream that it is told waits for that, and the request for the stream."""
+        """The producer still writes the bytes. The stream that the consumer passes waits for the producer, and the request
+        waits for the stream."""
         own = c_void_p()
         self.assertEqual(cuda.cuStreamCreate(byref(own), 1), 0)
         source = Tensor(SIZE)
@@ -187,7 +188,7 @@ class Gpu(unittest.TestCase):
             self.assertEqual(self.tensor.streams[-1], named)
         self.engine.write(self.tensor, self.segment, self.there.addr, stream=0).wait(LIMIT)
         self.assertEqual(self.tensor.streams[-1], -1)
-        self.assertEqual(self.tensor.streams[0], -1)  # of register()
+        self.assertEqual(self.tensor.streams[0], -1)  # passed by register()
 
     def test_memory_that_is_refused(self):
         for obj in Tensor(64, self.tensor.base, device=1), Tensor(64, ctypes.addressof(ctypes.create_string_buffer(64))):
