@@ -2,7 +2,8 @@
 /*
  * cellring: a ring of messages between one producer and one consumer, threads or processes,
  * in memory that both map. Messages are published in bursts. Only the producer writes the
- * ring, and there are no shared indexes. flux and shmipc are built on it. It is header-only.
+ * ring, and there are no shared indexes. flux and shmipc are built on cellring, which is
+ * header-only.
  *
  *	struct cellring_plan plan = cellring_plan_for(payload_bytes, in_flight, messages);
  *	struct cellring_cursor out, in;                 // the producer's and the consumer's, private
@@ -25,35 +26,35 @@
  * the ring (11 bits), the length of the payload that was sent (21), the number of messages in the
  * burst (4), the number of replies that the producer wants in one burst (4), and an id
  * (24). The heads of the other messages have length and id only. A new ring is all zero. The first
- * lap is 1, and the last lap is followed by 1.
+ * lap is 1; after lap 2^11 - 1 the numbers begin again with 1.
  *
  * Order. The producer writes the burst and stores its first head last, with release. The
  * consumer's cursor holds the next cell and its lap. The consumer loads the first head of the cell
  * with acquire. If the lap is the expected one, the whole burst is visible. The first word of a
- * cell is always a head, so payload cannot be mistaken for a lap. Each lap writes each cell, so a
- * cell that is not written yet has the number of the previous lap, and a few bits are enough. Laps
- * are compared for equality only.
+ * cell is always a head, so payload cannot be mistaken for a lap. In each lap every cell is
+ * written, so a cell that is not written yet has the number of the previous lap. Therefore a few
+ * bits are enough, and laps are compared for equality only.
  *
  * Space is the user's responsibility: a producer may write a cell only after its messages have
  * been consumed. This always holds if at most n messages are in flight, each message is consumed
  * before it is answered, and there are more than n cells. The order of the answers does not
- * matter, and neither side has to read how far the other one has consumed.
+ * matter, and neither side reads the other side's position.
  *
  * Bursts. struct cellring_burst collects messages in private memory, and then copies them to
  * their cell together. The store buffer of a core is small, and stores to lines that another core
  * holds fill it, together with all private stores that follow. With all stores of a burst in
- * sequence, the transfers of its lines overlap. The consumer polls only the first head. Its line is
- * written after the others, and the head last, so the consumer does not take away a line that is
- * half written. A burst has its own cache lines, so the consumer does not wait for a line that it
- * has just read.
+ * sequence, the transfers of its lines overlap. The consumer polls only the first head. The line of
+ * that head is written after the other lines, and the head last, so the consumer does not take away
+ * a line that is half written. Two bursts never share a cache line, so the consumer does not wait
+ * for the return of a line that it has just read.
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
  * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
  * length any 21-bit number; the user must check them. Only cellring_arrive() moves the member
  * `ready`, after this check, so a cursor never leaves its ring.
  *
- * Threads: a cursor and a burst belong to one thread at a time. To hand one over to another thread,
- * synchronise as with pthread_create().
+ * Threads: only one thread at a time may use a cursor or a burst. Before another thread uses it,
+ * synchronise the two threads, for example with a mutex.
  */
 #ifndef CELLRING_H
 #define CELLRING_H
@@ -63,8 +64,8 @@
 #include <string.h>
 
 /*
- * The trace points (USDT) of the inline functions of the layers above this one. They are in the
- * object that the functions are inlined into, if it is compiled with CELLRING_USDT. That requires
+ * The trace points (USDT) of the inline functions of flux, shmipc and delegrpc. An object file into
+ * which these functions are inlined has them if it is compiled with CELLRING_USDT, which requires
  * <sys/sdt.h>. The trace points of the libraries themselves do not depend on this macro.
  */
 #ifdef CELLRING_USDT
@@ -136,7 +137,7 @@ struct cellring_cursor {
 	unsigned char *next; /* consumer: start of the next cell */
 	unsigned char *begin, *end; /* of the ring */
 	uint32_t lap; /* lap of the cell */
-	uint32_t stride, cell, most; /* those of the plan */
+	uint32_t stride, cell, most; /* as in struct cellring_plan */
 };
 
 /*
@@ -147,7 +148,7 @@ struct cellring_cursor {
  *			cellring_burst_close() closes it.
  *	collecting	stage < next < full: messages have been collected, fewer than limit.
  *			cellring_burst_add() adds one.
- *	full		next == full. The caller must publish it before it adds a message.
+ *	full		next == full. The caller must publish the burst before it adds a message.
  *
  * cellring_burst_write_full() and cellring_burst_write_part() publish the messages; the burst is
  * then empty and stays open. `head` is precomputed for a full burst and is valid for one lap of the
@@ -156,7 +157,7 @@ struct cellring_cursor {
 struct cellring_burst {
 	struct cellring_cursor *to;
 	unsigned char *next; /* end of the collected messages in the stage */
-	unsigned char *own; /* value of next when its lines are prefetched */
+	unsigned char *own; /* value of next when the lines of the cell are prefetched */
 	unsigned char *full; /* value of next when the burst is full */
 	uint64_t head; /* head of the first message of a full burst, without its id */
 	uint32_t stride;
@@ -176,9 +177,10 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
- * Returns the size of a burst of calls. in_flight: see cellring_limit(). in_a_row: how many calls
- * the user makes in succession, without a poll in between. The poll that follows publishes them
- * anyway, and none of them is answered before, so up to eight of them are published together.
+ * Returns the size of a burst of calls. in_flight: see cellring_limit(). in_a_row: the number of
+ * calls that the user makes in succession, without a poll in between. None of these calls is
+ * answered before the poll that follows, which publishes them in any case. So up to eight of them
+ * are published together.
  */
 static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
 {
@@ -206,13 +208,13 @@ static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t 
 	return p;
 }
 
-/* Returns the bytes of memory that a ring takes. */
+/* Returns the size of a ring's memory in bytes. */
 static inline size_t cellring_bytes(const struct cellring_plan *p)
 {
 	return (size_t)p->cells * p->cell;
 }
 
-/* Initialises the cursor of one side of a new ring, which is all zero. */
+/* Initialises the cursor of one side of a new ring. The ring's memory must be all zero. */
 static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
 	const struct cellring_plan *p)
 {
@@ -228,14 +230,14 @@ static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
 
 /*
  * Copies to and from a message like memcpy(). If the length is a constant, it copies in scalar
- * words: a message is often written word by word just before, and a wider load could not be
- * forwarded from the store buffer. ThreadSanitizer intercepts a call of memcpy(), but not a copy
- * that GCC has expanded, so this function is not inlined in a build with ThreadSanitizer.
+ * words: the user has often just written the message word by word, and the store buffer could not
+ * forward these words to a wider load. ThreadSanitizer intercepts a call of memcpy(), but not a
+ * copy that GCC has expanded, so this function is not inlined in a build with ThreadSanitizer.
  */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 __attribute__((noipa, unused)) static void cellring_copy(void *to, const void *from, uint32_t len)
 {
-	if (len) /* from may be NULL otherwise */
+	if (len) /* if len is 0, from may be NULL */
 		memcpy(to, from, len);
 }
 #else
@@ -244,7 +246,7 @@ CELLRING_INLINE void cellring_copy(void *to, const void *from, uint32_t len)
 	uint32_t i = 0;
 
 	if (!__builtin_constant_p(len) || len > 64) {
-		if (len) /* from may be NULL otherwise */
+		if (len) /* if len is 0, from may be NULL */
 			memcpy(to, from, len);
 		return;
 	}
@@ -266,8 +268,8 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 	/*
-	 * Two loads, because a wide one could not be forwarded either; the compiler would combine
-	 * them.
+	 * Two loads, because the store buffer could not forward to one wide load. They are in
+	 * assembler because the compiler would combine them.
 	 */
 	__asm__ volatile("movq %2, %%xmm0\n\tmovhps %3, %%xmm0\n\tmovups %%xmm0, %0"
 			 : "=m"(*to), "=m"(to[1])
@@ -295,11 +297,11 @@ CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, siz
 }
 
 /*
- * Copies @bytes bytes, a multiple of 8, both sides aligned to 8. The first word, which the reader
- * polls, is stored last, with release, so a reader that sees it sees all of them. No other stores
- * come in between. The cache line of the first word is written after the others: the polling reader
- * takes this line back as soon as it can, so all stores to it come in succession. The stores
- * are atomic, because a reader may load a word before it is valid.
+ * Copies @bytes bytes, a multiple of 8, from @stage to @ring, both aligned to 8. The first word,
+ * which the reader polls, is stored last, with release, so a reader that sees it sees all bytes. No
+ * other stores come in between. The cache line of the first word is written after the other lines,
+ * with its stores in succession, because the polling reader takes this line back as soon as it can.
+ * The stores are atomic, because a reader may load a word before it is valid.
  */
 static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 {
@@ -353,10 +355,10 @@ CELLRING_INLINE void cellring_lap_next(struct cellring_cursor *c)
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	/*
-	 * Prevents the compiler from loading c->next and its neighbour with one wide load, in a
-	 * caller that passes c->next. c->next was stored alone, so such a load could not be
-	 * forwarded: it would wait until this store, and all stores before it, have left the store
-	 * buffer.
+	 * In a caller that passes c->next, prevents the compiler from loading c->next and its
+	 * neighbour with one wide load. c->next was stored alone, so the store buffer could not
+	 * forward it to such a load. The load would wait until that store, and all stores before
+	 * it, have left the store buffer.
 	 */
 	__asm__("" : "+r"(next));
 	c->slot = c->ready = next;
@@ -384,10 +386,10 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 }
 
 /*
- * Prefetches the other lines of the cell. A consumer that waits for this ring calls it after
- * cellring_look() has returned 0. The producer takes these lines away when it writes the burst, so
- * they come back together with the line of the first head instead of one transfer later. Before
- * that they are in the cache, so the prefetches cost little.
+ * Prefetches all lines of the cell but the first. A consumer that waits for this ring calls it
+ * after cellring_look() has returned 0. The producer takes the lines away when it writes the burst.
+ * With the prefetch they come back together with the line of the first head instead of one transfer
+ * later. Until the producer takes them they are in the cache, so the prefetches cost little.
  */
 CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 {
@@ -395,21 +397,21 @@ CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 		__builtin_prefetch(c->slot + i);
 }
 
-/* Returns true if there is a message. */
+/* Returns true if the next message has arrived. */
 CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 {
 	return c->slot != c->ready || cellring_look(c);
 }
 
 /*
- * Accepts the burst with this head, after all messages of the previous one have been consumed.
+ * Accepts the burst with this head, after all messages of the previous burst have been consumed.
  * Returns the number of its messages; or 0 without any change if the count is 0 or exceeds a cell.
  * It prefetches
  *	- the first line of the next burst, which may have arrived, too
  *	- the other lines of a long burst; the lines of a short one are accessed soon anyway
  *	- after a burst of eight, the other lines of the next burst, which has often arrived: a
  *	  consumer that takes all requests before it answers one would otherwise wait for them
- * A message longer than CELLRING_FETCHED has only that many bytes prefetched.
+ * Of a message longer than CELLRING_FETCHED, only so many bytes are prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -441,7 +443,8 @@ CELLRING_INLINE uint32_t cellring_left(const struct cellring_cursor *c)
 
 /*
  * Returns the head of a message that has arrived, for CELLRING_ID() and CELLRING_LENGTH(). Call it
- * once, because a hostile producer may change the head. Relaxed: cellring_look() has acquired.
+ * once, because a hostile producer may change the head. Relaxed: the acquire of cellring_look()
+ * orders this load, too.
  */
 CELLRING_INLINE uint64_t cellring_head(const unsigned char *slot)
 {
@@ -457,9 +460,10 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 }
 
 /*
- * Copies a payload of len bytes (checked by the caller) to a buffer of capacity bytes. @room is the
- * number of bytes that the slot has for the payload. If capacity is a small constant, it copies
- * capacity bytes, inline: the bytes after len do not matter, and the cache line is present.
+ * Copies a payload of len bytes, which the caller has checked, to a buffer of capacity bytes. @room
+ * is the number of bytes that the slot has for the payload. If capacity is a small constant, the
+ * function copies capacity bytes, inline: the bytes after len do not matter, and their cache line
+ * is present.
  */
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
 	uint32_t room)
@@ -468,7 +472,7 @@ CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, 
 		cellring_copy(to, payload, capacity);
 		return;
 	}
-	/* Prevents warnings that the buffer may be uninitialised if a user reads all of it. */
+	/* Prevents warnings that the buffer may be uninitialised, if the user reads all of it. */
 	__asm__("" : : "r"(to) : "memory");
 	if (len < capacity)
 		cellring_copy(to, payload, len);
@@ -486,8 +490,9 @@ CELLRING_INLINE void cellring_next(struct cellring_cursor *c)
 
 /*
  * Returns the start of the next cell, and prefetches the first line of the next burst, which may
- * have arrived, too. A burst of one message needs no cellring_arrive() and no cellring_next(): its
- * consumer calls cellring_ahead(), handles the message and passes the result to cellring_step().
+ * have arrived, too. For a burst of one message the consumer need not call cellring_arrive() and
+ * cellring_next(): it calls cellring_ahead(), handles the message, and passes the result of
+ * cellring_ahead() to cellring_step().
  */
 CELLRING_INLINE unsigned char *cellring_ahead(const struct cellring_cursor *c)
 {
@@ -512,9 +517,9 @@ CELLRING_INLINE void cellring_written(struct cellring_cursor *c)
 }
 
 /*
- * Writes one message in place as a burst of its own and publishes it. len is at most the plan's
- * payload, id is less than 2^24. The cursor moves first: the compiler must assume that the payload
- * may alias the cursor, and would load the cursor's members again.
+ * Writes one message into its cell as a burst of its own, and publishes it. len is at most the
+ * plan's payload, id is less than 2^24. The cursor moves before the copy, because the compiler must
+ * assume that the payload may alias the cursor, and would load the cursor's members again.
  */
 CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const void *data,
 	uint32_t len)
@@ -536,8 +541,8 @@ static inline void cellring_burst_close(struct cellring_burst *b)
 }
 
 /*
- * Opens an empty burst of up to @limit messages to the ring @to. Returns 1; or 0, with the burst
- * closed, if limit, or the number of messages in a cell, is at most 1: use cellring_put() then.
+ * Opens an empty burst of up to @limit messages for the ring @to. Returns 1; or 0, with the burst
+ * closed, if @limit, or the number of messages in a cell, is at most 1: use cellring_put() then.
  */
 static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_cursor *to,
 	uint32_t limit)

@@ -5,10 +5,12 @@
  * order.
  *
  * A message counts as answered just before it is read, because responses behave like this: their
- * callback may make a call while it still reads the payload. The spare cell is for this case.
+ * callback may make a call while it still reads the payload. The spare cell is needed for this
+ * case.
  *
- * The model shows: when the consumer accepts a first head, the burst is complete and the next one;
- * and a cell is not written before the consumer has taken all its messages.
+ * The model shows two properties. When the consumer accepts a first head, the burst is complete,
+ * and it is the expected burst. A cell is not written before the consumer has taken all its
+ * messages.
  *
  * Stores of one process become visible in their order (release), so the ring is modelled by
  * its words in the order in which they are written.
@@ -27,7 +29,7 @@
 #endif
 #define EMPTY 255
 
-/* Words of a cell: first head as lap and count, and a payload for each message. */
+/* The words of a cell: lap and count of the first head, and a payload for each message. */
 byte lap[CELLS];
 byte count[CELLS];
 byte payload[CELLS * 2]; /* the number of the call */
@@ -83,7 +85,7 @@ active proctype producer()
 		:: else
 		fi
 	:: ended < sent ->
-		/* Takes any answer that has come. */
+		/* Takes an arbitrary answer that has come. */
 		i = 0;
 		do
 		:: i < CALLS && answered[i] -> answered[i] = false; ended++; break
@@ -109,7 +111,7 @@ active proctype consumer()
 		i = 0;
 		do
 		:: i < n ->
-			/* The message is answered now, or after the next one. */
+			/* The message is answered now, or after the next message. */
 			if
 			:: held == EMPTY -> held = taken
 			:: answered[taken] = true

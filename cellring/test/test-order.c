@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checks the ring, as a consumer would see it, after each instruction of a producer that publishes
- * a burst. If the head is there, the whole burst is. As long as another line of the burst is
- * missing, the line of the head, which the consumer polls, is unchanged.
+ * a burst. Once the head is visible, the whole burst is visible. As long as another line of the
+ * burst is missing, the line of the head, which the consumer polls, is unchanged.
  */
 #include <sys/mman.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cellring between two threads, with a ring in each direction: payloads are checked, messages are
- * single and in bursts, and the rings have only the room that is planned for the messages in
- * flight.
+ * cellring between two threads, with a ring in each direction. Payloads are checked, messages are
+ * published alone and in bursts, and the rings have no more room than the plan requires for the
+ * messages in flight.
  */
 #include <pthread.h>
 #include <stdlib.h>

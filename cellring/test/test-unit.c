@@ -148,7 +148,7 @@ TEST(layout_is_as_documented)
 }
 
 /*
- * Messages of all sizes, single and in bursts of all lengths, over several laps, with at most the
+ * Messages of all sizes, alone and in bursts of all lengths, over several laps, with at most the
  * planned number in flight: each arrives once, in order, unchanged.
  */
 static void traffic(uint64_t *seed)
@@ -197,7 +197,7 @@ TEST(everything_comes_once_and_in_order)
 		traffic(&seed);
 }
 
-/* The last lap is followed by 1, because a new ring has 0. */
+/* The last lap is followed by lap 1, because 0 marks the cells of a new ring. */
 TEST(lap_wraps)
 {
 	rig_init(8, 3, 0);

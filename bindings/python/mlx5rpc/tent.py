@@ -502,7 +502,7 @@ class Engine(Handle):
         return memory
 
     def export(self) -> str:
-        """Returns the description of this engine and of its memory. Whoever has it can read and write the memory."""
+        """Returns the description of this engine and of its memory. A process that has it can read and write the memory."""
         text = c_void_p()
         _lib.tent_export(self._open, byref(text))
         try:
