@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures nanoseconds per recorded sample, in comparison with a record path like HdrHistogram's
- * and with the clocks. Short windows of all take turns, and ratios are computed within a round.
+ * Measures nanoseconds per recorded sample, and compares latrec with a record path like
+ * HdrHistogram's and with readings of the clocks. In each round every variant runs for a short
+ * window, and ratios are computed within a round.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -19,9 +20,9 @@
 #define MAX_ROUNDS 10000
 
 /*
- * The peer: a histogram with its geometry in memory, as it is when the range and the number of
- * significant digits are chosen at run time. Two digits, 1 ns to one hour: its relative error is
- * .79 %, like ours.
+ * The peer: a histogram whose geometry is in memory, because the range and the number of
+ * significant digits are chosen at run time. With two digits, and from 1 ns to one hour, its
+ * relative error is .79 %, the same as latrec's.
  */
 struct peer {
 	int32_t unit_magnitude, half_magnitude, half_count, counts_len, index_offset;
@@ -35,7 +36,7 @@ static struct latrec *closed_rec, *due_rec;
 static struct latrec_ep *closed_ep, *due_ep;
 static struct latrec_hist *hist;
 static struct peer peer;
-static uint64_t now_ns; /* time of the windows, which continues from window to window */
+static uint64_t now_ns; /* virtual time, which continues from window to window */
 
 /* Keeps the compiler from removing the computation of x. */
 ALWAYS_INLINE void keep(uint64_t x)

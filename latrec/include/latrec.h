@@ -5,7 +5,8 @@
  * A recorder keeps histograms of two latencies in nanoseconds: the service time, from the post to
  * the completion, and the response time, from the due time to the completion. In a closed loop the
  * two are the same. In an open loop the due times do not depend on earlier operations: if an
- * operation has to wait because an earlier one was slow, only its response time contains the wait.
+ * operation has to wait because an earlier operation was slow, only the response time contains the
+ * wait.
  *
  *	struct latrec_clock clock;
  *	struct latrec *r;
@@ -20,8 +21,9 @@
  *
  *	latrec_print(r, latrec_clock_name(&clock), stdout);
  *
- * A stamp is a time in nanoseconds, below 2^63, of any clock: struct latrec_clock, the time stamps
- * of a NIC's completions, or a virtual time. The stamps of one operation must be of the same clock.
+ * A stamp is a time in nanoseconds, below 2^63, from any clock: struct latrec_clock, the time
+ * stamps of a NIC's completions, or a virtual time. All stamps of an operation must be from the
+ * same clock.
  *
  * Each completion is one sample. If only the last request of a batch is signaled, the sample is the
  * latency of the batch, from its post to the completion of its last request. The sample contains
@@ -29,13 +31,13 @@
  * the time until the caller polls the completion.
  *
  * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms,
- * and three with response times. The functions whose names end in _create allocate memory;
- * latrec_hist_import() allocates some while it runs; and a histogram becomes twice as large when a
- * bucket has 2^31 values.
+ * or three if it records response times. Memory is allocated by the functions whose names end in
+ * _create, by latrec_hist_import(), which frees it before it returns, and when a bucket reaches
+ * 2^31 values: its histogram then becomes twice as large.
  *
- * Threads: a recorder with its endpoints, or a histogram, is used by one thread at a time, its
- * owner. Give each thread a recorder and merge the recorders at the end. While the owner records,
- * other threads may call latrec_snapshot() or latrec_hist_snapshot(), and nothing else. A struct
+ * Threads: only one thread at a time, the owner, may use a recorder with its endpoints, or a
+ * histogram. Give each thread a recorder and merge the recorders at the end. While the owner
+ * records, other threads may call only latrec_snapshot() or latrec_hist_snapshot(). A struct
  * latrec_clock is constant after latrec_clock_init() and can be shared.
  *
  * Errors are returned as negative errno values; errno itself is unspecified.
@@ -62,7 +64,7 @@ extern "C" {
 
 #define LATREC_PRECISION 128u /* default precision of a histogram */
 #define LATREC_MAX_PRECISION 4096u
-#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* values in a histogram that is merged or read */
+#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* most values after a merge or an import */
 #define LATREC_MAX_DEPTH (1u << 24)
 #define LATREC_WINDOW_NS 100000000ull /* default length of a window: 100 ms */
 
@@ -76,14 +78,16 @@ struct latrec_ep;
 struct latrec_hist_attr {
 	size_t size; /* as in struct latrec_attr; precision is the last field of the first version */
 	/*
-	 * The range, in the unit of the values; high 0: UINT64_MAX. Values outside are counted
-	 * together, below and above. They cost a call each, and count, sum, minimum and maximum
-	 * include them. A quantile among the values above the range is the maximum.
+	 * The range, in the unit of the values; high 0: UINT64_MAX. All values below the range are
+	 * counted together, and so are all values above it. Recording such a value costs a call of
+	 * the library. Count, sum, minimum and maximum include these values. A quantile among the
+	 * values above the range is the maximum.
 	 */
 	uint64_t low, high;
 	/*
-	 * Buckets per power of two, a power of two from 2 to LATREC_MAX_PRECISION; 0:
-	 * LATREC_PRECISION. Quantiles are at most 1/precision above the value.
+	 * The number of buckets for each power of two: itself a power of two, from 2 to
+	 * LATREC_MAX_PRECISION; 0: LATREC_PRECISION. The relative error of a quantile is at most
+	 * 1/precision, upwards.
 	 */
 	uint32_t precision;
 };
@@ -91,7 +95,7 @@ struct latrec_hist_attr {
 /*
  * Creates an empty histogram; @attr may be NULL for the defaults. The caller owns *h_p and must
  * destroy it with latrec_hist_destroy(). Returns 0. -EINVAL: the range is empty, or the precision
- * is not one of those above. -E2BIG: see latrec_create(). -ENOMEM.
+ * is not allowed. -E2BIG: see latrec_create(). -ENOMEM.
  */
 int latrec_hist_create(const struct latrec_hist_attr *attr, struct latrec_hist **h_p);
 
@@ -99,9 +103,10 @@ int latrec_hist_create(const struct latrec_hist_attr *attr, struct latrec_hist *
 void latrec_hist_destroy(struct latrec_hist *h);
 
 /*
- * Returns the memory of the histogram in bytes. There are 4 bytes per bucket, and 4 more after a
- * bucket has got 2^31 values. If there is no memory for these, the histogram tries again with each
- * value of that bucket; after 2^31 more it does not count further values of the bucket at all.
+ * Returns the memory of the histogram in bytes. A bucket has 4 bytes; when any bucket reaches 2^31
+ * values, 4 more bytes are allocated for each bucket. If there is no memory for them, the histogram
+ * tries again with each further value of that bucket. After 2^31 more values it stops counting the
+ * values of that bucket.
  */
 size_t latrec_hist_bytes(const struct latrec_hist *h);
 
@@ -109,12 +114,12 @@ size_t latrec_hist_bytes(const struct latrec_hist *h);
 void latrec_hist_clear(struct latrec_hist *h);
 
 /*
- * Copies a histogram while its owner may be recording. *@to is the caller's, with the same range
- * and precision. The copy has all values of one moment between the call and its return, and nothing
- * of later ones: its count is the sum of its buckets, and sum, minimum and maximum are those of the
- * counted values. If values come faster than they can be copied, the owner makes the copy within
- * its next record. The function waits while the owner is in the midst of a record. Returns 0, or
- * -EINVAL: range or precision differ. -ENOMEM: then *@to is unspecified; clear it.
+ * Copies a histogram while its owner may be recording. The caller owns @to, a histogram with the
+ * same range and precision. The copy is the state at one moment between the call and its return:
+ * its count is the sum of its buckets, and sum, minimum and maximum are those of the counted
+ * values. If values come faster than they can be copied, the owner makes the copy within its next
+ * record. The function waits until a record in progress has ended. Returns 0, or -EINVAL: range or
+ * precision differ. -ENOMEM: then @to is unspecified; clear it.
  */
 int latrec_hist_snapshot(struct latrec_hist *h, struct latrec_hist *to);
 
@@ -134,7 +139,7 @@ int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
  */
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
-/* Returns how many values the histogram has. */
+/* Returns the number of values in the histogram. */
 uint64_t latrec_hist_count(const struct latrec_hist *h);
 /* Return the smallest value, the largest value and the mean, or 0 if the histogram is empty. */
 uint64_t latrec_hist_min(const struct latrec_hist *h);
@@ -144,17 +149,17 @@ double latrec_hist_mean(const struct latrec_hist *h);
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
- * Returns the value of rank ceil(q * count), or at most 1/precision more; for the first and the
- * last rank it is exact. If q * count differs from an integer only by rounding, that integer is the
- * rank. A q that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the
- * histogram is empty.
+ * Returns the value of rank ceil(q * count), or a value above it by at most the fraction
+ * 1/precision; for the first and the last rank the value is exact. If q * count differs from an
+ * integer only by rounding, that integer is the rank. A q that is below 0 or not a number counts as
+ * 0, a q above 1 counts as 1. Returns 0 if the histogram is empty.
  */
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
 /* Values that a histogram counts together. */
 struct latrec_range {
 	uint64_t low, high; /* the smallest and the largest of these values */
-	uint64_t count; /* how many were recorded */
+	uint64_t count; /* number of recorded values */
 };
 
 /*
@@ -162,8 +167,8 @@ struct latrec_range {
  *
  *	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));)
  *
- * @at is 0, or the return value of the last call. Writes *range_p, which has size bytes, and
- * returns a number for the next call. Returns 0 if there is no further bucket; *range_p is then
+ * @at is 0, or the return value of the last call. Writes *range_p; @size is sizeof(*range_p).
+ * Returns a number for the next call, or 0 if there is no further bucket; *range_p is then
  * unchanged.
  */
 uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p,
@@ -181,16 +186,17 @@ int latrec_hist_export(const struct latrec_hist *h, FILE *out);
  * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
  * the stream after the last line. *h_p, a histogram with the range and the precision of the
  * exported one, is overwritten on success only. Returns 0. -ENODATA: the stream was at its end.
- * -EBADMSG: the text is torn, changed, of another range or precision, or no histogram at all; the
- * position of the stream is then unspecified. -EPROTONOSUPPORT: the text is of another version.
+ * -EBADMSG: the text is incomplete or changed, has another range or precision, or is not a
+ * histogram; the position of the stream is then unspecified. -EPROTONOSUPPORT: the text is of
+ * another version.
  * -ENOMEM, or -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
 
 /*
- * Writes the percentile distribution as HdrHistogram does (.hgrm, five ticks per half distance),
- * for its plotting tools. Values are divided by @unit_ns: 1000 for microseconds. Returns 0, -EINVAL
- * if @unit_ns is not greater than 0, or -errno of the stream.
+ * Writes the percentile distribution in the format of HdrHistogram (.hgrm, five ticks per half
+ * distance), which its plotting tools read. Values are divided by @unit_ns: 1000 for microseconds.
+ * Returns 0, -EINVAL if @unit_ns is not greater than 0, or -errno of the stream.
  */
 int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *out);
 
@@ -202,12 +208,12 @@ struct latrec_attr {
 	 * A later version may add fields after them.
 	 */
 	size_t size;
-	/* Records response times too: operations have due times of their own (open loop). */
+	/* If true, also records response times: operations have their own due times (open loop). */
 	bool intended;
 	/*
 	 * Length of the windows, of which the worst is reported; 0: LATREC_WINDOW_NS. A sample
-	 * belongs to the window in which it completed. The end of each window takes about ten
-	 * microseconds.
+	 * belongs to the window in which it completed. The first record after the end of a window
+	 * takes about ten microseconds longer.
 	 */
 	uint64_t window_ns;
 	/* Range and precision of the histograms, as in struct latrec_hist_attr. */
@@ -224,9 +230,9 @@ struct latrec_stats {
 };
 
 /*
- * A window of the response times if the recorder has them, otherwise of the service times. The
- * worst window is the one with the highest p99; of windows with the same p99, the one with the
- * higher mean.
+ * A window, with figures of the response times if the recorder has them, otherwise of the service
+ * times. The worst window is the window with the highest p99; of windows with the same p99, the
+ * one with the higher mean.
  */
 struct latrec_window {
 	uint64_t start_ns; /* by the caller's clock; the first window begins at the first sample */
@@ -248,9 +254,10 @@ int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
 void latrec_destroy(struct latrec *r);
 
 /*
- * Records one operation whose stamps the caller has kept. A due time after the post counts as the
+ * Records one operation whose stamps the caller has stored. A due time after the post counts as the
  * time of the post; without attr.intended the due time is ignored. Returns 0, or -ERANGE if
- * @done_ns is before @posted_ns; such an operation is counted as backwards and not recorded.
+ * @done_ns is before @posted_ns; such an operation is not recorded, but counted in
+ * latrec_stats.backwards.
  */
 LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
 	uint64_t done_ns);
@@ -260,38 +267,38 @@ const struct latrec_hist *latrec_service(const struct latrec *r);
 /* Returns the response times, or NULL without attr.intended. */
 const struct latrec_hist *latrec_response(const struct latrec *r);
 /*
- * Writes the counters to *stats_p, which has size bytes: sizeof(*stats_p). A counter that an older
- * library does not have is left as it was.
+ * Writes the counters to *stats_p; @size is sizeof(*stats_p). If the library is older than the
+ * program and lacks a counter, that counter is unchanged.
  */
 void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size_t size);
 
 /*
- * Writes the worst window to *window_p, which has size bytes: sizeof(*window_p). The current window
- * counts as well. Returns 0, or -ENODATA if nothing has been recorded yet.
+ * Writes the worst window to *window_p; @size is sizeof(*window_p). The window that has not ended
+ * yet counts as well. Returns 0, or -ENODATA if nothing has been recorded yet.
  */
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
 /*
- * Copies a recorder while its owner may be recording. *@to is the caller's, with the same
- * histograms. The copy has all operations of one moment, see latrec_hist_snapshot(): both
- * histograms have the same operations, and the worst window is that of these. A counter of struct
- * latrec_stats is from within the call. Returns 0, -ENOMEM, or -EINVAL: only one of the two has
- * response times, or range or precision differ.
+ * Copies a recorder while its owner may be recording. The caller owns @to, a recorder with the same
+ * histograms. The copy is the state at one moment, see latrec_hist_snapshot(): both histograms and
+ * the worst window are those of the same operations. Each counter of struct latrec_stats is read at
+ * some time during the call. Returns 0, -ENOMEM, or -EINVAL: only one of the two has response
+ * times, or range or precision differ.
  */
 int latrec_snapshot(struct latrec *r, struct latrec *to);
 
-/* Discards all recorded operations, e.g. after a warm-up. Operations in flight stay in flight. */
+/* Discards all recorded operations, e.g. after a warm-up, but not the operations in flight. */
 void latrec_reset(struct latrec *r);
 
 /*
- * Adds another recorder: its samples, its counters, and its worst window if that is worse.
+ * Adds the samples and counters of another recorder. The worst window becomes the worse of the two.
  * Returns 0, -EINVAL if only one of the two has response times, or -EINVAL, -EOVERFLOW or -ENOMEM
  * as latrec_hist_merge(). After an error nothing has changed.
  */
 int latrec_merge(struct latrec *to, const struct latrec *from);
 
 /*
- * Writes a table for people: count, mean, percentiles and the largest value in microseconds, the
+ * Writes a readable table: count, mean, percentiles and the largest value in microseconds, the
  * worst window, the operations that were not recorded, the method of the percentiles, and @clock,
  * the name of the clock. Returns 0 or -errno of the stream.
  */
@@ -314,9 +321,9 @@ void latrec_ep_destroy(struct latrec_ep *ep);
  * Records a post. The caller must call this before it posts the batch, once for each completion
  * that will come. @now_ns is the present time; @due_ns is the time at which the operation should
  * have begun. In a closed loop pass @now_ns twice. A due time after @now_ns counts as @now_ns.
- * Returns 0, or -EAGAIN if depth posts are outstanding; nothing has changed then, and the caller
- * must not post a signaled batch before it has taken a completion, because later completions would
- * be matched with the wrong stamps.
+ * Returns 0, or -EAGAIN if depth posts are outstanding; nothing has changed then. In this case the
+ * caller must not post a signaled batch before it has taken a completion: otherwise later
+ * completions would be matched with the wrong stamps.
  */
 LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
 
@@ -369,8 +376,8 @@ struct latrec_clock {
 };
 
 /*
- * Prepares a clock, which has size bytes: sizeof(*clock_p). A counter is calibrated against
- * CLOCK_MONOTONIC_RAW, and its stamps are times of that clock; the calibration sleeps for about 20
+ * Initialises a clock; @size is sizeof(*clock_p). A counter is calibrated against
+ * CLOCK_MONOTONIC_RAW, so its stamps are times of that clock; the calibration sleeps for about 20
  * ms. Returns 0. -EINVAL: there is no such source. -ENOTSUP: LATREC_CLOCK_COUNTER was given, and
  * the processor has no counter that runs at a constant rate: use another source. Otherwise -errno
  * of clock_gettime(2).

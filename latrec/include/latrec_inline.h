@@ -3,10 +3,10 @@
  * The hot paths of latrec.h. Include latrec.h instead of this header; names that latrec.h does not
  * describe are private to the library, but the layouts of the structs are part of the ABI.
  *
- * The rare cases share one comparison, `value - from >= gate` in unsigned arithmetic. It is true for
- * a new smallest or largest value; for a value out of the histogram's range; if another thread wants
- * a copy; for a negative latency, which wraps to more than 2^63; and for a completion without a
- * post, because a free place of a FIFO has a stamp with which every latency is above 2^63.
+ * One comparison detects all rare cases: `value - from >= gate` in unsigned arithmetic. It is true
+ * for a new smallest or largest value; for a value out of the histogram's range; if another thread
+ * requests a copy; for a negative latency, which wraps to more than 2^63; and for a completion
+ * without a post, because a free FIFO entry has a stamp with which every latency is above 2^63.
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
@@ -21,15 +21,16 @@
  * The library allocates the structs of this header as parts of larger structs, which have private
  * fields after them, or before them.
  *
- * A value between `from` and from + gate - 1 is neither a new smallest or largest value, nor out of
- * the range, and no other thread waits for a copy. The number of a bucket consists of the high bits
- * that its values have as doubles: the exponent and log2(precision) bits of the mantissa.
+ * A value from `from` to from + gate - 1 needs no special treatment: it is no new smallest or
+ * largest value, it is in the range, and no other thread waits for a copy. The number of a bucket
+ * is formed by the high bits of its values, converted to double: the exponent and log2(precision)
+ * bits of the mantissa.
  */
 struct latrec_hist {
 	uint64_t from;
-	uint64_t gate; /* a thread that wants a copy sets it to 0 */
-	uint64_t shift; /* low bits of a double that are not part of its bucket's number */
-	uintptr_t origin; /* where the counter of bucket 0 would be if the range had it */
+	uint64_t gate; /* a thread that requests a copy sets it to 0 */
+	uint64_t shift; /* number of low bits of a double that its bucket's number omits */
+	uintptr_t origin; /* address that the counter of bucket 0 would have, if it existed */
 	uint64_t sum_low, sum_high; /* of all values, 128 bits */
 	uint64_t count;
 };
@@ -42,24 +43,24 @@ struct latrec {
 };
 
 struct latrec_stamp {
-	uint64_t posted_ns; /* LATREC_NO_STAMP: the place is free */
+	uint64_t posted_ns; /* LATREC_NO_STAMP: the entry is free */
 	uint64_t due_ns;
 };
 
 /*
- * The places of the FIFO follow the struct; head and tail are byte offsets from the first place.
- * This struct cannot grow at its end: a new field is put in front of it.
+ * The entries of the FIFO follow the struct; head and tail are byte offsets from the first entry.
+ * Because of the entries, this struct cannot grow at its end: a new field must be put before it.
  */
 struct latrec_ep {
 	struct latrec *rec;
-	uint64_t head; /* place of the next post */
-	uint64_t tail; /* place of the oldest outstanding post; if there is none, equal to head */
-	uint64_t mask; /* bytes of all places - 1 */
+	uint64_t head; /* entry for the next post */
+	uint64_t tail; /* entry of the oldest outstanding post; if there is none, equal to head */
+	uint64_t mask; /* size of all entries in bytes, less 1 */
 };
 
 #define LATREC_PLACE ((uint64_t)sizeof(struct latrec_stamp))
 
-/* Out of line; see the .c files. */
+/* Functions that are not inlined; see the .c files. */
 void latrec_priv_hist_record(struct latrec_hist *h, uint64_t value);
 bool latrec_priv_hist_carry(struct latrec_hist *h, uint64_t bucket);
 int latrec_priv_take(struct latrec *r, struct latrec_ep *ep, uint64_t due_ns, uint64_t posted_ns,
@@ -79,7 +80,7 @@ LATREC_PRIV_INLINE uint64_t latrec_bucket(const struct latrec_hist *h, uint64_t 
 	return bits >> h->shift;
 }
 
-/* Adds to the sum and the count. A thread that copies reads them in the opposite order. */
+/* Adds to the sum, then to the count. A thread that copies reads them in the opposite order. */
 LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
 {
 	uint64_t sum;
@@ -106,7 +107,7 @@ LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 
 LATREC_PRIV_INLINE bool latrec_hist_outside(const struct latrec_hist *h, uint64_t value)
 {
-	/* Pairs with the store of a thread that wants a copy; it stores again until it has one. */
+	/* Pairs with close_gate() in a thread that requests a copy; it repeats the store. */
 	return LATREC_UNLIKELY(value - h->from >= __atomic_load_n(&h->gate, __ATOMIC_RELAXED));
 }
 

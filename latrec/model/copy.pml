@@ -3,33 +3,33 @@
  * A second thread copies a histogram (src/copy.c) while its owner records values, moves a counter to the
  * carries and clears the histogram.
  *
- * The histogram has two places. Value i of an epoch, which a clear begins, is i + 1 + 8 * epoch, in
- * place (i + epoch) % 2, so the number of values determines everything else. A counter has one bit;
- * further ones are in its carry.
+ * The histogram has two buckets ("places"). Each clear begins an epoch. Value i of an epoch is i + 1 + 8 * epoch, and
+ * is counted in place (i + epoch) % 2, so the number of values determines everything else. A counter has one bit; its
+ * further bits are in its carry.
  *
- * The model shows: a copy has the values of one moment of the call; and when the call returns the owner does not
- * write to the copy any more. Spin would report a thread that waits for ever as an invalid end state.
+ * The model shows two properties. A copy is the state at one moment during the call. After the call has returned, the
+ * owner does not write to the copy any more. Spin would report a thread that waits for ever as an invalid end state.
  *
  * Wrong variants, each of which must fail:
  *	COUNT_FIRST	a record counts the value before it adds it to its place
  *	WIDEN_LAST	the largest value is stored after the count
  *	COUNT_READ_LAST	the copy reads the count after the places
  *	NO_SECOND_LOOK	the copy does not look at `changes` again
- *	ODD_TAKEN	the copy does not mind that `changes` is odd
+ *	ODD_TAKEN	the copy succeeds although `changes` is odd
  *	CARRY_UNMARKED	a move to the carries does not change `changes`
- *	WISH_STAYS	a thread that waits no longer does not take its wish back
+ *	WISH_STAYS	a thread that stops waiting leaves its wish (its request for a copy) in place
  */
 #define VALUES 3 /* of an epoch */
 #define EPOCHS 2
 #define COPIES 1
 #define PLACE(i, e) ((i + e) % 2)
 
-/* The histogram: its owner writes, both read. */
+/* The histogram: its owner writes it, both threads read it. */
 byte low[2], high[2], max, sum, count, changes;
 bool shut = true; /* the gate */
 /* The wish of the second thread. */
 bool wanted, done, failed;
-/* The copy: written by the second thread, or by the owner for its wish. */
+/* The copy: written by the second thread, or by the owner when it fulfils the wish. */
 byte c_low[2], c_high[2], c_max, c_sum, c_count;
 /* The check at the end reads these. */
 byte epoch; /* of the values that are recorded */
@@ -77,7 +77,7 @@ inline add(p)
 	fi
 }
 
-/* A value in a place that is not the largest so far is counted without a call if the gate is open. */
+/* If the gate is open, and the value's place is not above all earlier ones, the value is counted without a call. */
 inline record(i)
 {
 	slow = shut || !count || PLACE(i, epoch) > max;

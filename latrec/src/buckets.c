@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The counters of a histogram: which one counts a value, and how they grow. */
+/* The counters of a histogram: how a value is mapped to its counter, and how counters grow. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static uint64_t number_of(uint32_t half, uint64_t value)
 }
 
 /*
- * Returns the smallest value of a bucket. Below 2^half a bucket has one value or none, and for one
- * without a value this is the next smaller value.
+ * Returns the smallest value of a bucket. Below 2^half a bucket has one value or none; for a bucket
+ * without a value, returns the next smaller value.
  */
 static uint64_t number_low(uint32_t half, uint64_t number)
 {
@@ -64,7 +64,7 @@ uint64_t place_high(const struct hist *f, uint64_t at)
 
 /* ---- creation ---- */
 
-/* Returns log2 of the precision, or a negative errno value if it is none. */
+/* Returns log2 of the precision, or -EINVAL if the precision is not allowed. */
 static int half_of(uint32_t precision)
 {
 	if (!precision)
@@ -84,7 +84,7 @@ int hist_init(struct hist *f, const struct latrec_hist_attr *attr)
 		return err;
 	half = half_of(a.precision);
 	if (!a.low)
-		a.low = 1; /* zeros are below the range */
+		a.low = 1; /* 0 is counted below the range */
 	if (!a.high)
 		a.high = UINT64_MAX;
 	if (half < 0 || a.low > a.high)
@@ -159,7 +159,7 @@ int hist_reserve(struct latrec_hist *h)
 	return 0;
 }
 
-/* Both pair with the loads of places_load(). */
+/* Both stores pair with the loads of places_load(). */
 static void put_count(struct hist *f, uint64_t at, uint32_t low, uint32_t high)
 {
 	__atomic_store_n(&f->bucket[at], low, __ATOMIC_RELEASE);
@@ -181,7 +181,7 @@ int hist_add(struct hist *f, uint64_t at, uint64_t n)
 		change_end(&f->changes);
 		return 0;
 	}
-	/* Without memory, 32 bits hold as many values again. */
+	/* Without memory for carries, the upper half of the 32 bits counts 2^31 more values. */
 	if (n >= UINT32_MAX || f->bucket[at] + n >= UINT32_MAX)
 		return -ENOMEM;
 	put_count(f, at, f->bucket[at] + (uint32_t)n, f->carry ? f->carry[at] : 0);
@@ -207,7 +207,7 @@ void hist_gate(struct hist *f)
 	bool shut = !f->hot.count || from > to;
 
 	f->hot.from = from;
-	/* Pairs with the accesses of close_gate(), which closes it again if this came later. */
+	/* Pairs with the accesses of close_gate(), which closes the gate again after this store. */
 	__atomic_store_n(&f->hot.gate, shut ? 0 : to - from + 1, __ATOMIC_RELAXED);
 }
 

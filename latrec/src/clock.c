@@ -14,7 +14,7 @@
 #define CALIBRATION_NS 20000000
 #define READINGS 16 /* readings of which the fastest is used */
 #define STEPS 16 /* steps of the counter of which the smallest is used */
-#define STEP_READINGS (1 << 20) /* readings after which a counter counts as stopped */
+#define STEP_READINGS (1 << 20) /* most readings in search of these steps */
 #define SOURCES "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 #if defined(__aarch64__)
@@ -31,7 +31,10 @@ uint64_t latrec_clock_raw(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* Returns true if the processor has a counter of constant rate that can be read in order. */
+/*
+ * Returns true if the processor has a counter of constant rate, and an instruction that reads the
+ * counter after earlier loads.
+ */
 static bool counter_constant(void)
 {
 #if defined(__x86_64__)
@@ -60,7 +63,7 @@ bool clock_listed(const char *sources, const char *name)
 	return false;
 }
 
-/* Returns true if the kernel trusts the counter. On x86 it stops listing a TSC that has failed. */
+/* Returns true if the kernel trusts the counter. On x86 the kernel stops listing a bad TSC. */
 static bool counter_trusted(void)
 {
 #if defined(__x86_64__)
@@ -78,7 +81,7 @@ static bool counter_trusted(void)
 }
 
 /*
- * Returns the smallest advance between two readings, because emulated counters are coarse. 0: the
+ * Returns the smallest advance between two readings, in ticks: emulated counters are coarse. 0: the
  * counter did not advance.
  */
 static uint64_t counter_step(void)

@@ -3,21 +3,22 @@
  * Copies for a second thread. The thread that records makes no atomic read-modify-write and never
  * waits.
  *
- * A record adds to a bucket first, then to min, max, sum and count. So the copy of one moment is
- * found by reading count first and the buckets last: if a bucket has a value that count has not,
- * the sum of the buckets is larger. They are equal only if no record has begun after count was
- * read, and then the other fields are those of the same moment. Counts become smaller, or move
- * between the two arrays, only while `changes` is odd.
+ * A record adds to a bucket first, then to min, max, sum and count. The copy reads them in the
+ * opposite order: count first and the buckets last. If a record has begun meanwhile, a bucket may
+ * contain a value that count does not contain, and the sum of the buckets is larger than count. If
+ * the two are equal, no record has begun since count was read, so all fields are of the same
+ * moment. Counts become smaller, or move between the two arrays, only while `changes` is odd.
  *
  * If values come faster than a copy takes, no copy succeeds. So after a failure the second thread
- * asks for one: it closes the gate, and the next record makes the copy before it adds its value.
+ * leaves a wish, that is a request for a copy, and closes the gate. The next record then makes the
+ * copy before it adds its value.
  */
 #include "internal.h"
 
 #include <sched.h>
 
-#define SPINS 20000 /* for an answer: much longer than a copy takes */
-#define SPINS_GATE 1000 /* after which the gate is looked at again */
+#define SPINS 20000 /* turns to wait for an answer: much longer than a copy takes */
+#define SPINS_GATE 1000 /* turns after which the gate is checked again */
 
 /* Reads the fields of a record in the opposite order of latrec_priv_hist_record(). */
 static void head_load(struct hist *t, const struct hist *f)
@@ -39,7 +40,7 @@ static uint64_t places_load(struct hist *t, const struct hist *f, const uint32_t
 		uint32_t low = __atomic_load_n(&f->bucket[at], __ATOMIC_ACQUIRE);
 		uint32_t high = carry ? __atomic_load_n(&carry[at], __ATOMIC_ACQUIRE) : 0;
 
-		/* For a thread that copies *t in turn, as the stores of latrec_hist_put(). */
+		/* Another thread may be copying *t; these are then like latrec_hist_put()'s. */
 		__atomic_store_n(&t->bucket[at], low, __ATOMIC_RELEASE);
 		if (t->carry)
 			__atomic_store_n(&t->carry[at], high, __ATOMIC_RELEASE);
@@ -82,7 +83,10 @@ int hist_copy_room(struct latrec_hist *to, const struct latrec_hist *from)
 
 struct wish *wish_take(struct wish **slot)
 {
-	/* Pairs with the exchange of wish_ask(); the other takes the wish from its thread. */
+	/*
+	 * Relaxed: a wish that is missed now is found later. The exchange that follows takes the
+	 * wish; it pairs with the exchanges of wish_ask().
+	 */
 	if (!__atomic_load_n(slot, __ATOMIC_RELAXED))
 		return NULL;
 	return __atomic_exchange_n(slot, NULL, __ATOMIC_ACQ_REL);
@@ -101,7 +105,7 @@ static bool answered(const struct wish *w)
 	return __atomic_load_n(&w->done, __ATOMIC_ACQUIRE);
 }
 
-/* A record that was already behind the gate may have opened it again. */
+/* Repeated, because a record that had passed the gate before may have opened it again. */
 static void close_gate(uint64_t *gate)
 {
 	/* Both pair with the accesses of hist_gate() and latrec_hist_outside(). */
@@ -113,7 +117,7 @@ int wish_ask(struct wish **slot, uint64_t *gate, void *to)
 {
 	struct wish wish = {.to = to}, *none = NULL, *own = &wish;
 
-	/* Pairs with the exchange of wish_take(). A third thread waits here: its turn is later. */
+	/* Pairs with the exchange of wish_take(). If a third thread has a wish, this one waits. */
 	if (!__atomic_compare_exchange_n(slot, &none, own, false, __ATOMIC_ACQ_REL,
 		    __ATOMIC_RELAXED)) {
 		sched_yield();
@@ -126,7 +130,7 @@ int wish_ask(struct wish **slot, uint64_t *gate, void *to)
 		}
 		cpu_relax();
 	}
-	/* Takes the wish back, unless the other thread has it: see wish_take(). */
+	/* Takes the wish back, unless the recording thread has taken it: see wish_take(). */
 	if (__atomic_compare_exchange_n(slot, &own, NULL, false, __ATOMIC_ACQ_REL,
 		    __ATOMIC_ACQUIRE))
 		return -EAGAIN;

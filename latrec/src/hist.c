@@ -5,10 +5,10 @@
 
 #include "base/sized.h"
 
-/* Includes values from min to max. */
+/* Extends the smallest and the largest value to include min and max. */
 static void widen(struct hist *f, uint64_t min, uint64_t max)
 {
-	/* Both pair with the loads of head_load(). */
+	/* Both stores pair with the loads of head_load(). */
 	if (!f->hot.count || min < f->min)
 		__atomic_store_n(&f->min, min, __ATOMIC_RELEASE);
 	if (max > f->max)
@@ -19,13 +19,13 @@ static void add_sum(struct latrec_hist *h, u128 more, uint64_t n)
 {
 	u128 sum = hist_sum(h) + more;
 
-	/* All pair with the loads of head_load(), which reads the count first. */
+	/* All stores pair with the loads of head_load(), which reads the count first. */
 	__atomic_store_n(&h->sum_high, (uint64_t)(sum >> 64), __ATOMIC_RELEASE);
 	__atomic_store_n(&h->sum_low, (uint64_t)sum, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->count, h->count + n, __ATOMIC_RELEASE);
 }
 
-/* Adds a value n times, with the wishes of other threads before it. */
+/* Adds a value n times. Before that, makes the copy that another thread may have requested. */
 static int record(struct latrec_hist *h, uint64_t value, uint64_t n)
 {
 	struct hist *f = hist_own(h);
@@ -99,7 +99,7 @@ uint64_t latrec_hist_max(const struct latrec_hist *h)
 	return hist_of(h)->max;
 }
 
-/* Returns the values that a place has, as narrow as min and max permit. */
+/* Returns the range of values of a place, limited by min and max. */
 static struct latrec_range range_of(const struct hist *f, uint64_t at)
 {
 	struct latrec_range range = {place_low(f, at), place_high(f, at), hist_at(f, at)};
@@ -131,7 +131,7 @@ double latrec_hist_mean(const struct latrec_hist *h)
 	return h->count ? (double)hist_sum(h) / (double)h->count : 0;
 }
 
-/* Newton's method, from above; avoids a dependency on libm. */
+/* Newton's method, from above. The function avoids a dependency on libm. */
 static double square_root(double x)
 {
 	double root = x > 1 ? x : 1, next;

@@ -14,19 +14,20 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-#define CARRY_BITS 31 /* of a count are in bucket[], the others in carry[] */
+#define CARRY_BITS 31 /* low bits of a count, which are in bucket[]; the others are in carry[] */
 
 /*
- * The thread that records writes all fields but `wanted` and `gate`. Another thread may copy them
- * at any time; src/copy.c says how it finds out whether the copy is one of a single moment.
+ * A "place" is an index of bucket[] and carry[]. The thread that records writes all fields but
+ * `wanted` and `gate`. Another thread may copy the fields at any time; src/copy.c explains how that
+ * thread finds out whether its copy is the state at one moment.
  */
 struct hist {
 	struct latrec_hist hot;
 	uint64_t min, max; /* 0: empty */
-	uint64_t low, high; /* of the buckets in the range */
+	uint64_t low, high; /* smallest and largest value of the buckets in the range */
 	uint64_t first; /* number of the bucket of `low`, less 1 */
-	uint32_t half; /* log2 of the buckets per power of two */
-	uint32_t places; /* in bucket[]; the first and the last are below and above the range */
+	uint32_t half; /* log2 of the number of buckets per power of two */
+	uint32_t places; /* length of bucket[]; first and last count values out of the range */
 	uint32_t changes; /* odd while counts are cleared or moved between the arrays */
 	uint32_t *bucket;
 	uint32_t *carry; /* NULL: all counts fit in bucket[] */
@@ -48,7 +49,7 @@ static inline u128 hist_sum(const struct latrec_hist *h)
 	return (u128)h->sum_high << 64 | h->sum_low;
 }
 
-/* Returns how many values a place counts. */
+/* Returns the number of values that a place has counted. */
 static inline uint64_t hist_at(const struct hist *f, uint64_t at)
 {
 	return f->bucket[at] + (f->carry ? (uint64_t)f->carry[at] << CARRY_BITS : 0);
@@ -78,12 +79,12 @@ bool hist_alike(const struct latrec_hist *a, const struct latrec_hist *b);
 int hist_reserve(struct latrec_hist *h);
 /* Adds n to a place and to nothing else. Returns 0, or -ENOMEM: the count is as before. */
 int hist_add(struct hist *f, uint64_t at, uint64_t n);
-/* Opens the gate for values that are neither new extremes nor out of the range. */
+/* Opens the gate, except for new extreme values and values out of the range. */
 void hist_gate(struct hist *f);
 
 /* ---- copies by another thread ---- */
 
-/* A second thread waits for a copy, which the thread that records makes. */
+/* A request of a second thread for a copy, which the thread that records makes. */
 struct wish {
 	void *to;
 	int err; /* valid once done is 1 */
@@ -92,7 +93,7 @@ struct wish {
 
 static inline void change_begin(uint32_t *changes)
 {
-	/* The release stores that follow carry it to change_seen(). */
+	/* Relaxed: the release stores that follow make this store visible to change_seen(). */
 	__atomic_store_n(changes, *changes + 1, __ATOMIC_RELAXED);
 }
 
@@ -109,8 +110,9 @@ static inline uint32_t change_seen(const uint32_t *changes)
 }
 
 /*
- * Copies a histogram, whose owner may be recording, to one that is like it. Returns 0, or -EAGAIN
- * if the copy is not that of one moment or *to lacks room (hist_reserve()).
+ * Copies a histogram, whose owner may be recording, to a histogram with the same range and
+ * precision. Returns 0, or -EAGAIN if the copy is not the state at one moment, or @to lacks room
+ * (hist_reserve()).
  */
 int hist_copy(struct latrec_hist *to, const struct latrec_hist *from);
 
@@ -120,20 +122,20 @@ int hist_copy_room(struct latrec_hist *to, const struct latrec_hist *from);
 /* Copies 64-bit words that another thread may be reading or writing. */
 void words_copy(void *to, const void *from, size_t bytes);
 
-/* Clears what a histogram says of all its values together; another thread may be reading it. */
+/* Clears minimum, maximum, sum and count; another thread may be reading them. */
 void hist_clear_head(struct hist *f);
 
-/* Takes the wish of another thread, for whoever records. Returns NULL if there is none. */
+/* Called by the thread that records: takes the wish of another thread, or returns NULL. */
 struct wish *wish_take(struct wish **slot);
 void wish_answer(struct wish *w, int err);
 
 /*
- * Asks the thread that records for a copy, and waits for some time. Returns the result of the copy,
- * or -EAGAIN: that thread did not record.
+ * Requests a copy from the thread that records, and waits for a limited time. Returns the result of
+ * the copy, or -EAGAIN: that thread has recorded nothing meanwhile.
  */
 int wish_ask(struct wish **slot, uint64_t *gate, void *to);
 
-/* The rank of a quantile among count values, 1 to count; count is not 0. */
+/* Returns the rank of a quantile among count values, from 1 to count; count must not be 0. */
 uint64_t hist_rank(double q, uint64_t count);
 
 /* Returns 0, or -errno of the writes to the stream. errno must have been 0 before them. */
@@ -152,7 +154,10 @@ struct clock_pair {
 	uint64_t ticks, width, ns;
 };
 
-/* Sets the rate from two pairs, the later one last. 0, or -ERANGE: one of the two stood still. */
+/*
+ * Sets the rate of the clock from two pairs, the later one last. Returns 0, or -ERANGE: counter or
+ * clock did not advance, or the rate cannot be computed from these readings.
+ */
 int clock_fit(struct latrec_clock *c, const struct clock_pair *from, const struct clock_pair *to);
 
 /* Returns true if @sources, a list as in sysfs, contains the clock. */

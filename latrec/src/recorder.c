@@ -7,8 +7,8 @@
 #include "base/sized.h"
 
 /*
- * A recorder, whose last fields are those of struct latrec. `changes` is odd while windows and
- * histograms do not belong together.
+ * A recorder, whose last fields are those of struct latrec. `changes` is odd while the fields of
+ * windows and the histograms are not consistent with each other.
  */
 struct recorder {
 	struct latrec_stats stats;
@@ -162,7 +162,7 @@ static void window_next(struct latrec *r, uint64_t now_ns)
 	struct latrec_window over = open_window(r);
 	uint64_t start_ns = now_ns, end_ns;
 
-	/* Without memory the window stays open until the next sample. */
+	/* If there is no memory, the window stays open until the next sample. */
 	if (hist_copy_room(o->before, compared(r)))
 		return;
 	if (r->window_end_ns)
@@ -199,7 +199,7 @@ static int copy_room(struct latrec *to, const struct latrec *from)
 	return err ? err : hist_copy_room(own(to)->before, compared(from));
 }
 
-/* As hist_copy(). Both histograms are of one moment if they have the same count. */
+/* Like hist_copy(). If both histograms have the same count, they are of the same moment. */
 static int copy(struct latrec *to, const struct latrec *from)
 {
 	struct recorder *t = own(to);
@@ -242,9 +242,10 @@ int latrec_snapshot(struct latrec *r, struct latrec *to)
 /* ---- unusual samples ---- */
 
 /*
- * Records a sample that is not inside the gate: a new extreme value, the first of a window, one
- * before which another thread wants a copy, a completion without a post (returns -ENOENT; the FIFO
- * is unchanged), or a completion before its post (-ERANGE).
+ * Handles the samples that the inline code does not record: a new extreme value, a value out of the
+ * range, the first sample of a window, a sample when another thread has requested a copy, a
+ * completion without a post (returns -ENOENT; the FIFO is unchanged), or a completion before its
+ * post (-ERANGE).
  */
 COLD int latrec_priv_take(struct latrec *r, struct latrec_ep *ep, uint64_t due_ns,
 	uint64_t posted_ns, uint64_t done_ns)
@@ -297,7 +298,7 @@ static void add_stats(struct latrec_stats *to, const struct latrec_stats *from)
 	words_copy(to, &sum, sizeof(sum));
 }
 
-/* Reserves what the histograms need, so that merging them cannot fail half-way. */
+/* Allocates the memory that the histograms need, so that merging them cannot fail half-way. */
 static int merge_room(struct latrec *to, const struct latrec *from)
 {
 	int err = 0;
@@ -328,7 +329,7 @@ int latrec_merge(struct latrec *to, const struct latrec *from)
 	if (!err) {
 		if (!latrec_worst_window(from, &w, sizeof(w)) && worse(&w, &t->worst))
 			set_worst(to, &w);
-		/* There are as many as service times, so they fit as well. */
+		/* This cannot fail: there are as many response times as service times. */
 		if (to->response)
 			latrec_hist_merge(to->response, from->response);
 		latrec_hist_merge(t->before, compared(from));
@@ -398,7 +399,7 @@ int latrec_ep_drop(struct latrec_ep *ep)
 	return 0;
 }
 
-/* ---- for people ---- */
+/* ---- printed table ---- */
 
 static void print_row(const char *what, const struct latrec_hist *h, FILE *out)
 {

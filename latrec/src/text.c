@@ -102,7 +102,7 @@ struct reader {
 	char line[LINE];
 };
 
-/* Reads the next line, whose end the caller checks. 0, -EBADMSG or -errno. */
+/* Reads the next line; the caller checks its end. Returns 0, -EBADMSG or -errno. */
 static int next_line(struct reader *r)
 {
 	errno = 0;
@@ -148,7 +148,7 @@ static int field(struct reader *r, const char *name, u128 limit, u128 *value_p)
 	return 0;
 }
 
-/* Reads one bucket, which must be above all earlier ones (*next_p - 1 is the last). */
+/* Reads one bucket, which must be above all earlier ones; *next_p - 1 is the last one's place. */
 static int read_bucket(struct reader *r, struct hist *f, uint64_t *next_p)
 {
 	int err = next_line(r);
@@ -165,7 +165,7 @@ static int read_bucket(struct reader *r, struct hist *f, uint64_t *next_p)
 	if (!rest || strcmp(rest, "\n") || !count || count > LATREC_MAX_COUNT)
 		return -EBADMSG;
 	at = hist_place(f, (uint64_t)value);
-	if (place_high(f, at) != value || at < *next_p) /* `value` has 128 bits */
+	if (place_high(f, at) != value || at < *next_p) /* compares all 128 bits of `value` */
 		return -EBADMSG;
 	err = hist_add(f, at, (uint64_t)count);
 	if (err)
@@ -292,8 +292,8 @@ int latrec_hist_import(FILE *in, struct latrec_hist *h_p)
 #define TICKS_PER_HALF 5
 
 /*
- * Returns the next level: five steps halve the distance to 100 %. Returns 100 if a double has no
- * value in between.
+ * Returns the next level, in percent: five steps halve the distance to 100 %. Returns 100 if there
+ * is no double between the level and 100.
  */
 static double next_level(double level)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For cost.py, which counts the instructions of COUNT samples:
+ * The program of cost.py, which counts the instructions of COUNT samples:
  *
  *	latrec-cost WHAT COUNT
  *
- * `nothing` is the loop around the others: the stamps, and one read of each result.
+ * `nothing` executes only the loop that all variants share: it makes the stamps and compares them.
  */
 #include "latrec.h"
 
@@ -12,12 +12,12 @@
 
 #define DEPTH 32
 #define LATENCIES 4096
-#define STEP_NS 1000 /* between two posts: a window ends every 100,000 samples */
+#define STEP_NS 1000 /* time between two posts: a window ends every 100,000 samples */
 
 static uint64_t latency[LATENCIES];
 static uint64_t errors;
 
-/* A new stamp that the compiler cannot predict. */
+/* Returns the stamp unchanged, in a way that the compiler cannot compute in advance. */
 ALWAYS_INLINE uint64_t opaque(uint64_t ns)
 {
 	__asm__ volatile("" : "+r"(ns));
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
 	count = strtoull(argv[2], NULL, 10);
 	CHECK_EQ(latrec_create(&attr, &r), 0);
 	CHECK_EQ(latrec_ep_create(r, DEPTH, &ep), 0);
-	/* Each power of two from 1 us to 1 ms equally often. */
+	/* Latencies in each power of two from 1 us to 1 ms, equally often. */
 	for (uint32_t i = 0; i < LATENCIES; i++)
 		latency[i] = (1000 + test_rand(&rng) % 1000) << (i % 10);
 	for (size_t i = 0; i < ARRAY_SIZE(works); i++)

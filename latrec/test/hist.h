@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Histograms of tests. Includes the declarations of the library's files. */
+/* Functions of tests for histograms. Includes the library's internal declarations. */
 #ifndef LATREC_TEST_HIST_H
 #define LATREC_TEST_HIST_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clocks: the arithmetic with made-up readings, and each source against CLOCK_MONOTONIC_RAW. */
+/* Clocks: computations with invented readings, and each source against CLOCK_MONOTONIC_RAW. */
 #include <errno.h>
 
 #include "support/test.h"
@@ -40,11 +40,11 @@ TEST(useless_readings_are_refused)
 	const struct clock_pair from = {.ticks = 1000, .width = 10, .ns = 1000};
 	const struct clock_pair bad[] = {
 		{.ticks = 1000, .width = 10, .ns = 2000}, /* the counter stood still */
-		{.ticks = 900, .width = 10, .ns = 2000}, /* or went backwards */
-		{.ticks = 9000, .width = 10, .ns = 1000}, /* the clock */
-		{.ticks = 9000, .width = 10, .ns = 900},
-		{.ticks = 1010, .width = 1000, .ns = 2000}, /* too uncertain to say */
-		{.ticks = 1ull << 62, .width = 10, .ns = 1001}, /* faster than can be expressed */
+		{.ticks = 900, .width = 10, .ns = 2000}, /* the counter went backwards */
+		{.ticks = 9000, .width = 10, .ns = 1000}, /* the clock stood still */
+		{.ticks = 9000, .width = 10, .ns = 900}, /* the clock went backwards */
+		{.ticks = 1010, .width = 1000, .ns = 2000}, /* the reading is too uncertain */
+		{.ticks = 1ull << 62, .width = 10, .ns = 1001}, /* the rate is out of range */
 	};
 	struct latrec_clock c = {.mult = 77};
 
@@ -63,13 +63,13 @@ TEST(sources_are_whole_words)
 	CHECK(!clock_listed("\n", "tsc"));
 }
 
-/* Reads the clock between two reads of CLOCK_MONOTONIC_RAW: it may differ by its stated error. */
+/* Reads the clock between two reads of CLOCK_MONOTONIC_RAW; the error must be within its limit. */
 static void agrees_with_the_raw_clock(const struct latrec_clock *c)
 {
 	for (int i = 0; i < 1000; i++) {
 		uint64_t before = latrec_clock_raw(), now = latrec_clock_now(c);
 		uint64_t after = latrec_clock_raw();
-		/* The base is as uncertain as a reading of 20 ms at this rate. */
+		/* The error of the base is at most that of 20 ms at this rate. */
 		uint64_t off = (after - c->base_ns + 20000000) * c->error_ppm / 1000000;
 
 		off += c->mult ? 2 * c->step_ns : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies that a second thread makes while the first one records. The values of the first thread
- * follow from their numbers, so the copy of a moment is compared with another histogram of as many
+ * Copies that a second thread makes while the first one records. Value number i of the first thread
+ * is a function of i, so a copy with n values is compared with another histogram of the first n
  * values.
  */
 #include <pthread.h>
@@ -9,24 +9,24 @@
 
 #include "hist.h"
 
-#ifdef __SANITIZE_THREAD__ /* takes twenty times as long, and sees an access that races in any copy */
+#ifdef __SANITIZE_THREAD__ /* twenty times as slow; any single copy suffices to see a data race */
 #define COPIES 24
 #else
 #define COPIES 100
 #endif
 #define VALUES                                                                                     \
-	20000 /* that the first thread may record during a copy, and has recorded before it */
-#define EPOCHS 12 /* in each of them the histogram was cleared */
+	20000 /* number of values that the first thread may record during a copy, and does before */
+#define EPOCHS 12 /* number of times that the histogram is filled from empty */
 
 struct run {
 	struct latrec_hist *h;
 	struct latrec *r;
 	bool clears;
-	uint64_t recorded; /* by the first thread */
-	uint64_t copies; /* that the second thread has made */
+	uint64_t recorded; /* number of values that the first thread has recorded */
+	uint64_t copies; /* number of copies that the second thread has made */
 };
 
-/* Returns true if the first thread is to record value number i. */
+/* Waits for copies if necessary. Returns true if the first thread is to record value number i. */
 static bool awaits_copy(struct run *run, uint64_t i)
 {
 	uint64_t copies;
@@ -77,7 +77,7 @@ static void *record_values(void *arg)
 	return NULL;
 }
 
-/* Makes *like have the values of a copy, which follow those that it has. */
+/* Adds to *like the values that a newer copy has in addition, so that the two must be equal. */
 static void follow(struct latrec_hist *like, const struct latrec_hist *copy, uint64_t first,
 	uint64_t *epoch_p)
 {
@@ -203,7 +203,7 @@ TEST(a_copy_of_a_recorder_is_of_one_moment)
 	latrec_destroy(run.r);
 }
 
-#define FIRSTS 100 /* a copy races with a first record in most of ten */
+#define FIRSTS 100 /* more than enough: in most of ten tries, copy and first record overlap */
 
 static void *record_first(void *arg)
 {
@@ -213,7 +213,8 @@ static void *record_first(void *arg)
 	return NULL;
 }
 
-/* The first record opens a window: it copies an empty histogram, which the other thread reads. */
+/* The first record opens a window. For that it copies an empty histogram into `before`, which the
+ * other thread reads. */
 TEST(a_copy_during_the_first_record_does_not_race)
 {
 	for (unsigned i = 0; i < FIRSTS; i++) {
@@ -242,7 +243,7 @@ TEST(a_wish_is_fulfilled_by_the_next_record)
 	latrec_hist_record(h, 505);
 	CHECK(wish.done && !wish.err && !hist_own(h)->wanted && h->gate);
 	CHECK(latrec_hist_count(copy) == 10 && latrec_hist_count(h) == 11);
-	/* A copy that lacks room for wide counters asks for it. */
+	/* If the copy lacks room for wide counters, the result is -EAGAIN. */
 	CHECK_EQ(hist_reserve(h), 0);
 	wish.done = 0;
 	hist_own(h)->wanted = &wish;

@@ -17,7 +17,7 @@ static const struct {
 } shapes[] = {{0, 0, 0}, {1000, 16000000, 64}, {1, 1, 2}, {300, 300, 128}, {0, 1000, 4096},
 	{1ull << 40, 0, 2}, {7, 1ull << 60, 1024}};
 
-/* The places have no gap, and each of them is as narrow as the precision says. */
+/* There is no gap between the places, and each place is as narrow as the precision requires. */
 TEST(places_cover_all_values)
 {
 	uint64_t rng = test_seed();
@@ -142,7 +142,7 @@ TEST(counters_widen)
 	CHECK(!latrec_hist_count(sum) && !hist_at(hist_of(sum), hist_place(hist_of(sum), 5000)));
 }
 
-/* As without memory: the other 32 bits are full, so the counter cannot be widened. */
+/* The same as without memory: the other 32 bits are full, so the counter cannot be widened. */
 TEST(a_counter_that_cannot_widen_stops)
 {
 	HIST *h = new_hist(0, 0, 0);
@@ -160,7 +160,7 @@ TEST(a_counter_that_cannot_widen_stops)
 		CHECK_EQ(hist_at(f, at), stop);
 	}
 	count = latrec_hist_count(h);
-	CHECK_EQ(count, 2); /* one more was counted */
+	CHECK_EQ(count, 2); /* of the eight records, one was counted */
 }
 
 TEST(only_like_histograms_are_added)
@@ -184,7 +184,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* ceil(q * n) by integers: q has at most four decimals. */
+/* Returns ceil(q * n), computed with integers: q has at most four decimals. */
 static uint64_t nearest_rank(double q, uint64_t n)
 {
 	uint64_t ppt = (uint64_t)llround(q * 10000), rank = (ppt * n + 9999) / 10000;
@@ -212,21 +212,21 @@ static void compare_with_sorted(uint64_t *v, uint64_t n)
 		uint64_t got = latrec_hist_quantile(h, quantiles[i]);
 
 		CHECK(got >= exact && got - exact <= exact / 128);
-		/* The value is that of the same bucket, and at most the largest value. */
+		/* The quantile is in the exact value's bucket, and at most the largest value. */
 		CHECK_EQ(hist_place(hist_of(h), got), hist_place(hist_of(h), exact));
 		if (rank == 1 || rank == n)
 			CHECK_EQ(got, exact);
 	}
 }
 
-/* One of several shapes; some lie on the edges of buckets. */
+/* Returns value i of a distribution; in some distributions all values are at edges of buckets. */
 static uint64_t shaped(int shape, uint64_t i, uint64_t *rng)
 {
 	uint64_t r = test_rand(rng);
 
 	switch (shape) {
 	case 0:
-		return r % 1000; /* half exact, half not */
+		return r % 1000; /* some in buckets of one value, the others not */
 	case 1:
 		return r >> (r % 64); /* each power of two equally often */
 	case 2:
@@ -269,8 +269,8 @@ TEST(ranks_are_nearest)
 	CHECK_EQ(hist_rank(.95, 20), 19);
 	CHECK_EQ(hist_rank(.99, 100), 99);
 	CHECK_EQ(hist_rank(.99, 101), 100);
-	CHECK_EQ(hist_rank(.07, 100), 7); /* whose product is a little above 7 */
-	CHECK_EQ(hist_rank(.29, 100), 29); /* a little below 29 */
+	CHECK_EQ(hist_rank(.07, 100), 7); /* as doubles, the product is a little above 7 */
+	CHECK_EQ(hist_rank(.29, 100), 29); /* as doubles, the product is a little below 29 */
 	CHECK_EQ(hist_rank(0, 100), 1);
 	CHECK_EQ(hist_rank(-1, 100), 1);
 	CHECK_EQ(hist_rank(NAN, 100), 1);
@@ -280,7 +280,7 @@ TEST(ranks_are_nearest)
 	CHECK_EQ(hist_rank(.99999999999999999, LATREC_MAX_COUNT), LATREC_MAX_COUNT);
 }
 
-/* The ranges ascend, contain their values, and have all samples. */
+/* The ranges ascend, contain their values, and together count all samples. */
 TEST(ranges_have_all_values)
 {
 	HIST *h = new_hist(0, 0, 0);
@@ -342,7 +342,7 @@ TEST(merging_is_addition)
 		uint64_t v = shaped((int)(i % 9), i, &rng);
 
 		latrec_hist_record(whole, v);
-		latrec_hist_record(part[test_rand(&rng) % 3], v); /* the last stays empty */
+		latrec_hist_record(part[test_rand(&rng) % 3], v); /* the last part stays empty */
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(part); i++)
 		CHECK_EQ(latrec_hist_merge(merged, part[i]), 0);
@@ -378,7 +378,7 @@ TEST(too_many_values_are_refused)
 	CHECK_EQ(latrec_hist_record_n(h, 1, UINT64_MAX), -EOVERFLOW);
 	CHECK_EQ(latrec_hist_merge(h, before), -EOVERFLOW);
 	CHECK(same(h, before));
-	/* Single records may exceed the limit, but then latrec_hist_record_n() adds none. */
+	/* Single records may exceed the limit; after that latrec_hist_record_n() adds nothing. */
 	latrec_hist_record(h, 1);
 	CHECK(h->count == LATREC_MAX_COUNT + 1);
 	CHECK_EQ(latrec_hist_record_n(h, 1, 1), -EOVERFLOW);
@@ -395,7 +395,7 @@ TEST(the_sum_has_128_bits)
 	CHECK(latrec_hist_mean(h) == (double)UINT64_MAX);
 	latrec_hist_clear(h);
 	CHECK_EQ(latrec_hist_record_n(h, 1ull << 52, 4095), 0);
-	latrec_hist_record(h, 1ull << 52); /* by the inline function */
+	latrec_hist_record(h, 1ull << 52); /* the inline code adds this value */
 	CHECK(hist_sum(h) == (u128)1 << 64);
 }
 

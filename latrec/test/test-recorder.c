@@ -119,7 +119,7 @@ TEST(latencies_are_done_minus_posted)
 	latrec_ep_destroy(b);
 }
 
-/* A depth that is no power of two is rounded up; a full FIFO refuses and loses nothing. */
+/* A depth that is no power of two is rounded up; a full FIFO refuses posts and loses nothing. */
 TEST(a_full_fifo_refuses)
 {
 	RECORDER *r = recorder(false, 0);
@@ -167,7 +167,7 @@ TEST(posts_can_be_taken_back_or_dropped)
 	CHECK_EQ(latrec_ep_post(ep, 20, 20), 0);
 	CHECK_EQ(latrec_ep_unpost(ep), 0);
 	CHECK_EQ(latrec_ep_post(ep, 21, 21), 0);
-	CHECK_EQ(latrec_ep_drop(ep), 0); /* the oldest */
+	CHECK_EQ(latrec_ep_drop(ep), 0); /* drops the oldest post */
 	CHECK_EQ(latrec_ep_post(ep, 22, 22), 0);
 	CHECK_EQ(latrec_ep_complete(ep, 24), 0);
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 3);
@@ -185,10 +185,10 @@ TEST(a_stepped_clock_gives_no_sample)
 
 	CHECK_EQ(latrec_ep_post(ep, 1000, 1000), 0);
 	CHECK_EQ(latrec_ep_post(ep, 1001, 1001), 0);
-	CHECK_EQ(latrec_ep_complete(ep, 999), -ERANGE); /* by a nanosecond, as the first one */
+	CHECK_EQ(latrec_ep_complete(ep, 999), -ERANGE); /* 1 ns before the post */
 	CHECK_EQ(latrec_service(r)->count, 0);
-	CHECK_EQ(latrec_ep_complete(ep, 1001), 0); /* the next one gets its own stamp */
-	CHECK_EQ(latrec_record(r, 7 * MS, 7 * MS, 0), -ERANGE); /* set to the epoch */
+	CHECK_EQ(latrec_ep_complete(ep, 1001), 0); /* matched with the next stamp */
+	CHECK_EQ(latrec_record(r, 7 * MS, 7 * MS, 0), -ERANGE); /* the clock was set to 0 */
 	CHECK_EQ(latrec_record(r, 0, 0, INT64_MAX), 0);
 	CHECK_EQ(latrec_record(r, INT64_MAX, INT64_MAX, 1), -ERANGE);
 	CHECK_EQ(stats(r).backwards, 3);
@@ -199,9 +199,9 @@ TEST(a_stepped_clock_gives_no_sample)
 }
 
 /*
- * A server that takes 10 us per request, one at a time, and stops for 100 ms; requests are due
- * every 20 us. Requests that were due meanwhile could be posted only afterwards, so the service
- * times show one slow request in ten thousand, the response times four in five.
+ * A server handles one request at a time, in 10 us, but stops once for 100 ms; requests are due
+ * every 20 us. Requests that became due during the stop were posted after it. So one service time
+ * in ten thousand is long, but four of five response times are.
  */
 TEST(omitted_waits_are_in_the_response)
 {
@@ -246,7 +246,7 @@ static struct latrec_window worst(const struct latrec *r)
 	return w;
 }
 
-/* n samples of latency ns, done at times from ms on. */
+/* Records n samples with a latency of ns nanoseconds, which complete from time ms on. */
 static void burst(struct latrec *r, uint64_t ms, uint64_t n, uint64_t ns)
 {
 	for (uint64_t i = 0; i < n; i++)
@@ -259,13 +259,13 @@ TEST(the_worst_window_is_found)
 	struct latrec_window w;
 
 	CHECK_EQ(latrec_worst_window(r, &w, sizeof(w)), -ENODATA);
-	burst(r, 1000, 100, 200); /* window of 1000 to 1010 ms */
-	CHECK(worst(r).count == 100 && worst(r).p99_ns == 200); /* the open one counts */
-	burst(r, 1010, 98, 100); /* 1010 to 1020: two of hundred are slow */
+	burst(r, 1000, 100, 200); /* window from 1000 to 1010 ms */
+	CHECK(worst(r).count == 100 && worst(r).p99_ns == 200); /* the open window counts */
+	burst(r, 1010, 98, 100); /* 1010 to 1020: two samples of a hundred are slow */
 	burst(r, 1019, 2, 250);
-	burst(r, 1020, 99, 100); /* 1020 to 1030: one of hundred */
+	burst(r, 1020, 99, 100); /* 1020 to 1030: one sample of a hundred is slow */
 	burst(r, 1025, 1, 90000);
-	burst(r, 1057, 50, 150); /* two windows without any, then 1050 to 1060 */
+	burst(r, 1057, 50, 150); /* two empty windows, then 1050 to 1060 */
 	burst(r, 1060, 1, 10);
 	w = worst(r);
 	CHECK_EQ(w.start_ns, 1010 * MS);
@@ -331,7 +331,7 @@ TEST(recorders_merge)
 	CHECK(worst(a).start_ns == 200 * MS && worst(a).count == 10);
 	CHECK(stats(a).unmatched == 1 && stats(a).backwards == 1 && stats(a).refused == 1 &&
 		stats(a).dropped == 1);
-	/* Merged samples are no part of the open window. */
+	/* The merged samples do not count in the open window. */
 	burst(a, 100, 5, 90);
 	CHECK(worst(a).count == 105 && worst(a).p99_ns == 90);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Histograms as text: written and read again, torn, changed and forged. And the output in
+ * Histograms as text: written and read again, truncated, changed and forged. And the output in
  * HdrHistogram's format.
  */
 #include <errno.h>
@@ -136,7 +136,7 @@ TEST(torn_files_are_refused)
 		CHECK_EQ(refused(text, n), -EBADMSG);
 		CHECK(refused(text + n, len - n) < 0);
 	}
-	/* A line that is missing, doubled, or in another place. */
+	/* A line is missing, or occurs twice. */
 	for (char *line = text; line < text + len; line = strchr(line, '\n') + 1) {
 		size_t before = (size_t)(line - text);
 		size_t n = (size_t)(strchr(line, '\n') + 1 - line);
@@ -223,7 +223,7 @@ static const struct {
 } forged[] = {
 	{HEAD "count 3\nsum 1020\nmin 10\nmax 505\nbuckets 2\n10 1\n505 2\n", 0},
 	{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", 0},
-	/* A text of another shape. */
+	/* Another precision, or too many buckets. */
 	{"latrec-hist 1\nbits 7\ncount 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
 	{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 7425\n", -EBADMSG},
 	/* Numbers that are too large or malformed, and the largest count (valid). */
@@ -261,7 +261,7 @@ static const struct {
 	{HEAD "count 0\nsum 1\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
 	{HEAD "count 0\nsum 0\nmin 1\nmax 0\nbuckets 0\n", -EBADMSG},
 	{HEAD "count 0\nsum 0\nmin 0\nmax 1\nbuckets 0\n", -EBADMSG},
-	/* Sums that the bucket allows, and the smallest or largest value does not. */
+	/* Sums that are possible for the bucket, but not with this smallest or largest value. */
 	{HEAD "count 2\nsum 1009\nmin 505\nmax 505\nbuckets 1\n505 2\n", -EBADMSG},
 	{HEAD "count 2\nsum 1009\nmin 504\nmax 504\nbuckets 1\n505 2\n", -EBADMSG},
 	/* Sums of buckets that would wrap at 64 bits. */
@@ -341,7 +341,7 @@ static const char hdr_of_ten[] = "       Value     Percentile TotalCount 1/(1-Pe
 				 "#[Max     =       10.000, Total count    =           10]\n"
 				 "#[Buckets =           57, SubBuckets     =          256]\n";
 
-/* All levels that a double can express are below the share of the smaller value. */
+/* The smaller value is so frequent that its share, as a double, is above every level but 100 %. */
 TEST(levels_end_although_few_of_many_values_are_left)
 {
 	HIST *h = new_hist(0, 0, 0);
@@ -349,7 +349,7 @@ TEST(levels_end_although_few_of_many_values_are_left)
 
 	CHECK_EQ(latrec_hist_record_n(h, 5, 1ull << 60), 0);
 	CHECK_EQ(latrec_hist_record_n(h, 7, 1), 0);
-	alarm(300); /* else the lines are without end */
+	alarm(300); /* ends the test if the lines do not end */
 	text = hgrm(h, 1);
 	alarm(0);
 	CHECK(strlen(text) < 20000);
@@ -381,7 +381,7 @@ TEST(an_empty_distribution_has_no_levels)
 	CHECK(strstr(text, "Total count    =            0]\n"));
 }
 
-/* Each line is a quantile of the histogram, with the number of samples up to it. */
+/* Each line has a quantile of the histogram and the number of samples up to it. */
 TEST(lines_are_quantiles)
 {
 	HIST *h = new_hist(0, 0, 0);
@@ -396,7 +396,7 @@ TEST(lines_are_quantiles)
 	while (*line != '#') {
 		CHECK_EQ(sscanf(line, "%lf %lf %" SCNu64, &value, &level, &total), 3);
 		CHECK(level > last);
-		/* Level 0 stands for the whole first bucket, not for its smallest value. */
+		/* Level 0 has the largest value of the first bucket, not the smallest. */
 		if (level > 0)
 			CHECK(value == (double)latrec_hist_quantile(h, level));
 		CHECK((double)total >= level * (double)h->count - 1e-6 && total <= h->count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: a histogram's text from another process. The check sum of an input that ends with a
- * line "end" is replaced by the right one, which the fuzzer would not find. A text that is accepted
- * is the one that the export writes, and each function computes with its histogram.
+ * libFuzzer: a histogram's text from another process. If an input ends with "end", the right check
+ * sum is appended, because the fuzzer would not find it. If the text is accepted, the export of the
+ * histogram must be the same text, and all functions are called with the histogram.
  */
 #include <inttypes.h>
 #include <string.h>
