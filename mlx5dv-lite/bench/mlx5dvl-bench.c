@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures the host's cost per request and per completion: this library and libibverbs with
- * libmlx5, in turns, in the same process and with the same contents of the queues.
+ * Measures the host's cost per request and per completion. This library and libibverbs (with
+ * libmlx5) run alternately, in the same process and with the same contents of the queues.
  *
  * No message is sent. The doorbell pages are replaced by ordinary memory, so that the device
  * receives no doorbell, and the benchmark writes the completions that a device would write. Only
@@ -27,7 +27,7 @@ enum {
 	LEN = 32, /* bytes of a request, inline */
 };
 
-/* One library's queues as the device sees them. */
+/* A queue of one of the two libraries, as the device sees it. */
 struct queue {
 	uint8_t *buf;
 	uint32_t depth, cqe_size;
@@ -72,7 +72,7 @@ static void put32(uint8_t *p, uint32_t v)
 	memcpy(p, &v, 4);
 }
 
-/* @opcode: of the completion; @request: opcode of the completed request, 0 for a receive. */
+/* @opcode: opcode of the completion; @request: opcode of the completed request, 0 for a receive. */
 static void set_template(struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn,
 	uint32_t uidx)
 {
@@ -101,7 +101,7 @@ static void silence(void *reg)
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == page);
 }
 
-/* ---- queues, and a device that hears nothing ---- */
+/* ---- queues, and a device that gets no doorbell ---- */
 
 static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
 {
@@ -115,8 +115,8 @@ static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 
 /*
  * A completion identifies the vendor's QP by a number that the vendor's library has assigned and
- * does not publish. The number is small, so the function tries all: with the right one the poll
- * returns the wr_id of a first request.
+ * does not publish. The number is small, so the function tries all numbers: with the right number
+ * the poll returns the wr_id of the first request.
  */
 static uint32_t find_uidx(void)
 {
@@ -155,7 +155,7 @@ static void setup(void)
 	hca_open(&b.h, &(struct hca_attr){0});
 	b.qp = hca_qp(&b.h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
 	mlx5dvl_qp_get_info(b.qp, &info, sizeof(info));
-	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info, sizeof(info)), 0); /* each QP talks to itself */
+	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info, sizeof(info)), 0); /* the QP is its own peer */
 	vendor_open(&b.v, b.h.ctx, 64);
 	vendor_info(&b.v, &info);
 	vendor_connect(&b.v, &info);
@@ -184,7 +184,7 @@ static void setup(void)
 	set_template(&b.vendor_recvs, MLX5DVL_RECV_WRITE_IMM, 0, b.v.qp->qp_num, uidx);
 }
 
-/* ---- rows: each does @n of something and leaves room for the next ---- */
+/* ---- rows: each function executes a number of operations, and leaves the queues with room ---- */
 
 /* The clock runs, and callgrind counts, between begin() and end(). */
 static uint64_t begin(void)
@@ -215,12 +215,12 @@ static void free_vendor_slots(void)
 {
 	struct ibv_wc wc;
 
-	complete(&b.vendor_sends, (uint16_t)(b.v.pi - 2)); /* the last one's index */
+	complete(&b.vendor_sends, (uint16_t)(b.v.pi - 2)); /* index of the last request */
 	CHECK_EQ(ibv_poll_cq(b.v.scq, 1, &wc), 1);
 	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 }
 
-/* The library itself signals a request every 64 blocks. */
+/* No request is signaled by the benchmark; the library itself signals one every 64 blocks. */
 static uint64_t post_ours(uint32_t batch)
 {
 	const uint32_t rkey = b.h.mr.rkey;
@@ -240,8 +240,8 @@ static uint64_t post_ours(uint32_t batch)
 	return t;
 }
 
-/* The list of requests is prepared, except the immediates; as many requests are signaled as in
- * post_ours(). */
+/* The list of requests is prepared before, except for the immediates. The number of signaled
+ * requests is that of post_ours(). */
 static uint64_t post_vendor(uint32_t batch)
 {
 	struct ibv_send_wr *bad;
@@ -300,7 +300,7 @@ static uint64_t poll_recv_vendor(uint32_t n)
 	return t;
 }
 
-/* Signaled requests, each with its completion. */
+/* Polls the completions of signaled requests. */
 static uint64_t poll_send_ours(uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -393,7 +393,7 @@ static void count_instructions(void)
 		const struct row *r = &rows[i];
 
 		for (int vendor = 0; vendor < 2; vendor++) {
-			(vendor ? r->vendor : r->ours)(r->arg); /* binds symbols */
+			(vendor ? r->vendor : r->ours)(r->arg); /* not counted: binds symbols */
 			CALLGRIND_ZERO_STATS;
 			(vendor ? r->vendor : r->ours)(r->arg);
 			snprintf(name, sizeof(name), "%s|%s|%u", vendor ? "verbs" : "ours", r->name,

@@ -38,7 +38,7 @@ struct end {
 	struct address peer;
 	uint64_t buf; /* the peer writes here */
 	uint32_t last; /* immediate of the newest message */
-	int fd; /* to the other process */
+	int fd; /* socket to the other process */
 };
 
 static void must(const char *what, int err)
@@ -82,8 +82,8 @@ static void open_end(struct end *e)
 			   &e->qp));
 }
 
-/* Ends the program if the other process has ended: a send to it would fail, but a process that only
- * receives gets no error. */
+/* Ends the program if the other process has ended. A process that sends would get an error, but a
+ * process that only receives gets none. */
 static void see_peer(struct end *e)
 {
 	char c;
@@ -102,7 +102,7 @@ static void connect_end(struct end *e)
 		read(e->fd, &e->peer, sizeof(e->peer)) != sizeof(e->peer))
 		must("the other process", -ECONNRESET);
 	must("connect", mlx5dvl_qp_connect(e->qp, &e->peer.qp, sizeof(e->peer.qp)));
-	/* Neither process may send before both are connected. */
+	/* Neither process may send before both processes are connected. */
 	if (write(e->fd, &ready, 1) != 1 || read(e->fd, &ready, 1) != 1)
 		must("the other process", -ECONNRESET);
 }
@@ -114,7 +114,7 @@ static void send_value(struct end *e, uint64_t value)
 	mlx5dvl_ring(e->qp);
 }
 
-/* The data is in memory when the completion that announces it has been seen. */
+/* Waits for a message. Its data is in memory once its completion has been polled. */
 static uint64_t wait_value(struct end *e, uint32_t imm)
 {
 	for (uint32_t empty = 0; e->last != imm;) {
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 	find_device(argv);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
 		return 1;
-	child = fork(); /* before either opens the device */
+	child = fork(); /* before either process opens the device */
 	if (child < 0)
 		return 1;
 	e.fd = fd[!child];
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
 	if (child)
 		printf("%s: %d round trips, %.2f us each\n", mlx5dvl_ctx_device(e.ctx), ROUNDS,
 			(now_us() - start) / ROUNDS);
-	/* The last message must have left before its sender closes. */
+	/* The sender of the last message must not end before the message has arrived. */
 	if (child ? write(e.fd, "x", 1) != 1 : read(e.fd, &status, 1) != 1)
 		return 1;
 	close_end(&e);

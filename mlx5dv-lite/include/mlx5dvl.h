@@ -3,11 +3,11 @@
  * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. QPs are RC by default; UC
  * and UD are also supported.
  *
- * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs); this layer
- * takes over their memory. It writes work requests and doorbells and reads completions itself,
- * inline in the caller. It is for programs that are bound by message rate: all QPs share one
- * receive CQ and one SRQ, whose receives need no memory (the data arrives by RDMA WRITE); few
- * completions are signaled, and one doorbell announces many requests.
+ * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs). This layer
+ * then works on the memory of the queues itself: it writes work requests and doorbells and reads
+ * completions, inline in the caller. It is made for programs that are limited by message rate: all
+ * QPs share one receive CQ and one SRQ, whose receives need no memory (the data arrives by RDMA
+ * WRITE); few completions are signaled, and one doorbell announces many requests.
  *
  *	static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
  *	{
@@ -28,22 +28,22 @@
  *
  * Threads: there are no locks. Only one thread at a time may use a context and the objects that
  * were created from it. Open one context per thread: each has its own ibv_context, and so its own
- * doorbell registers. Different contexts are independent. Exceptions are mlx5dvl_mr_reg() and
- * mlx5dvl_mr_dereg(), which may take long: any thread may call them while another uses the context.
+ * doorbell registers. Different contexts are independent. mlx5dvl_mr_reg() and mlx5dvl_mr_dereg()
+ * may take long; any thread may call them, also while another thread uses the context.
  *
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *
  * fork(): a child must not use a context of its parent; it may execute another program or end. On
- * kernels before 5.12, copy-on-write after fork() can give the child the pages that the device
- * uses, and the parent copies of them: call ibv_fork_init(), or set IBV_FORK_SAFE=1, before the
- * first context is opened, and do not register memory on a page that the child needs. Newer kernels
- * copy pinned pages for the child.
+ * kernels before 5.12, after copy-on-write the child can own the pages that the device uses, and
+ * the parent copies of them. To prevent this, call ibv_fork_init(), or set IBV_FORK_SAFE=1, before
+ * the first context is opened, and do not register memory on a page that the child needs. Newer
+ * kernels copy pinned pages for the child.
  *
  * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
  * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
  * default. If a program sets a field that an older library does not know, the function returns
- * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. The library writes
- * at most as many bytes as the size that is passed with struct mlx5dvl_port or mlx5dvl_qp_info. So
+ * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. With struct
+ * mlx5dvl_port or mlx5dvl_qp_info the library writes at most as many bytes as the size argument. So
  * a program that was compiled for an older version gets and passes the fields that it knows.
  *
  * Errors: functions return 0 or a count, or -errno. They write output arguments only on success.
@@ -115,25 +115,25 @@ struct mlx5dvl_ctx_attr {
 	size_t size; /* of this struct, see Sizes; 0: the fields up to and including error_arg */
 	const char *device; /* for example "mlx5_0"; NULL: the first mlx5 device with an active
 			       port */
-	uint8_t port; /* 0: the first active one */
+	uint8_t port; /* 0: the first active port */
 	unsigned set; /* bits of enum mlx5dvl_ctx_set */
-	int gid_index; /* > 0, or set: use this GID, also on InfiniBand. 0 or -1: on RoCE the first
-			  RoCE v2 GID, if possible of IPv4; on InfiniBand addressing by LID, or by
+	int gid_index; /* > 0, or set: use this GID, also on InfiniBand. 0 (and not set), or -1: on
+			  RoCE the first RoCE v2 GID, if possible of IPv4; on InfiniBand the LID, or
 			  GID 0 if the port requires a global route header (then the other end also
 			  needs a GID) */
-	uint16_t pkey_index; /* > 0, or set: index of the partition; 0: the first partition of which
-				the port is a full member */
-	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() shows errors */
+	uint16_t pkey_index; /* > 0, or set: index of the partition; 0 (and not set): the first
+				partition of which the port is a full member */
+	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() reports errors */
 	void *error_arg; /* first argument of on_error */
 };
 
 /*
  * Opens the device. The context has its own ibv_context and protection domain. Returns 0. -ENODEV:
  * no such device, or it is not an mlx5 device. -EINVAL: no such port, or a GID or P_Key index out
- * of range. -ENETDOWN: no port that may be used is active; bring it up, or name another. -E2BIG:
- * see Sizes. -EADDRNOTAVAIL: the port needs a GID and has none; assign an address to a RoCE port's
- * interface. -ENOKEY: the port is a full member of no partition; set pkey_index. -EMFILE: too few
- * free descriptors, a context takes four; raise the limit. -ENOMEM, or an error of the driver
+ * of range. -ENETDOWN: the port, or every port, is down; bring one up, or name another. -E2BIG: see
+ * Sizes. -EADDRNOTAVAIL: the port needs a GID and has none; assign an address to a RoCE port's
+ * interface. -ENOKEY: the port is not a full member of any partition; set pkey_index. -EMFILE: too
+ * few free descriptors, a context needs four; raise the limit. -ENOMEM, or an error of the driver
  * (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
@@ -167,10 +167,10 @@ struct mlx5dvl_port {
 int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, size_t size);
 
 /*
- * Reads a counter of the context's port that the driver shows in hw_counters or counters of
- * /sys/class/infiniband, for example "out_of_buffer": messages that found no receive. The counter
- * includes all programs that use the port. Returns 0. -ENOENT: the driver has no such counter.
- * -EINVAL: @name is not a valid name.
+ * Reads a counter of the context's port, that is a file of the directories hw_counters or counters
+ * in /sys/class/infiniband. For example, "out_of_buffer" is the number of messages that found no
+ * receive. It counts for all programs that use the port. Returns 0. -ENOENT: the driver has no such
+ * counter. -EINVAL: @name is not a valid name.
  */
 int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_t *value_p);
 
@@ -179,9 +179,9 @@ enum mlx5dvl_event {
 	MLX5DVL_EVENT_PORT_DOWN, /* the context's port went down */
 	MLX5DVL_EVENT_PORT_UP, /* the port is active; new QPs use its present addresses */
 	MLX5DVL_EVENT_FATAL, /* the device is lost: completions may never come */
-	MLX5DVL_EVENT_OTHER,
+	MLX5DVL_EVENT_OTHER, /* any other event */
 	MLX5DVL_EVENT_QUEUE, /* a CQ or SRQ has failed: treat as FATAL, for this context only */
-	MLX5DVL_EVENT_QP, /* the other side has stopped a QP */
+	MLX5DVL_EVENT_QP, /* a QP has failed, for example because of a peer's wrong request */
 	MLX5DVL_EVENT_DRAINED, /* a QP with an SRQ has stopped and uses no receive any more */
 	MLX5DVL_EVENT_ADDRESS, /* LID, GID or P_Key table has changed; new QPs use the new
 				  addresses */
@@ -190,9 +190,10 @@ enum mlx5dvl_event {
 /*
  * Report the asynchronous events of the device and of the context. The fd is readable when there is
  * an event, and mlx5dvl_ctx_event() consumes the event without blocking. Programs may ignore these
- * events. If several events of the same kind (and of the same QP) were not consumed, they may be
- * reported as one, in the place of the last. The fd belongs to the context: neither read nor close
- * it. Returns the fd, or the kind of the event, which is MLX5DVL_EVENT_NONE if there is none.
+ * events. Several events of the same kind (and of the same QP) that were not consumed may be
+ * reported as one event, at the position of the last of them. The fd belongs to the context:
+ * neither read nor close it. Returns the fd, or the kind of the event, which is MLX5DVL_EVENT_NONE
+ * if there is none.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
@@ -205,14 +206,14 @@ enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_
 
 /*
  * The relation of the device's clock, which stamps completions, to the time of day. Unless a PTP
- * client synchronises the two clocks, they drift apart by parts per million. Compare a stamp with a
- * clock of the host only if the request was that host's own.
+ * client synchronises the two clocks, they drift apart by parts per million. Compare a stamp only
+ * with times of the same host.
  */
 struct mlx5dvl_clock {
 	uint64_t ns, stamp; /* CLOCK_REALTIME in nanoseconds, and the stamp at that time */
 	uint64_t frac, mask;
 	uint32_t mult, shift;
-	uint64_t valid_ns; /* read it again within this time */
+	uint64_t valid_ns; /* call mlx5dvl_ctx_clock() again within this time */
 };
 
 /*
@@ -252,10 +253,11 @@ int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned acc
 	struct mlx5dvl_mr *mr_p);
 
 /*
- * Registers like mlx5dvl_mr_reg() @len bytes from @offset on of a dma-buf, such as memory of a GPU.
- * Requests name them by the addresses from @iova on; @iova and @offset must be equal modulo 4096.
- * The caller may close the descriptor. -EBADF, -EINVAL: @fd is no dma-buf, or too short.
- * -EOPNOTSUPP: the adapter, its driver or the kernel cannot do that.
+ * Registers a part of a dma-buf, such as memory of a GPU, like mlx5dvl_mr_reg(): @len bytes that
+ * begin at @offset. Requests use the addresses from @iova on for these bytes; @iova and @offset
+ * must be equal modulo 4096. The caller may close @fd afterwards. -EBADF, -EINVAL: @fd is not a
+ * dma-buf, or is too short. -EOPNOTSUPP: the adapter, its driver or the kernel does not support
+ * dma-bufs.
  */
 int mlx5dvl_mr_reg_dmabuf(struct mlx5dvl_ctx *ctx, int fd, uint64_t offset, size_t len,
 	uint64_t iova, unsigned access, struct mlx5dvl_mr *mr_p);
@@ -270,8 +272,8 @@ struct mlx5dvl_srq_attr {
 	uint32_t depth; /* number of receives, at most 32,767; 0: 1024 */
 	/*
 	 * Memory for SENDs with data. If the following fields are zero, receives have no memory,
-	 * which is sufficient for WRITE_IMM and empty SENDs. The data of receive i goes to buf + i
-	 * * buf_size, and with a depth of 1 to buf.
+	 * which is sufficient for WRITE_IMM and empty SENDs. The data of receive i is written to
+	 * buf + i * buf_size; if the depth is 1, always to buf.
 	 */
 	void *buf; /* at least mlx5dvl_srq_buf_len(depth, buf_size) bytes, registered */
 	uint32_t buf_size;
@@ -315,16 +317,17 @@ struct mlx5dvl_cq_attr {
 				    NULL: a send CQ */
 	uint32_t cqe_size; /* 0: 64; or 128 */
 	bool compress; /* the device may compress completions (mini-CQEs); not tested on hardware */
-	bool force_compress; /* compress also on a receive CQ, where completions then share an
-				immediate */
+	bool force_compress; /* compress also on a receive CQ, where all completions of a
+				compressed run then have the same immediate */
 	bool events; /* the CQ can be armed: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
 	unsigned set; /* 0 or MLX5DVL_SET_VECTOR of enum mlx5dvl_ctx_set */
-	/* The completion vector, that is, the interrupt. 0 and not set: the context's; the contexts
-	 * of a process take the device's vectors in turn, beginning with the number of the
-	 * processor on which the first context was opened. */
+	/* The completion vector, that is, the interrupt. 0 and not set: the vector of the context.
+	 * The contexts of a process get the device's vectors in turn; the first vector is the
+	 * number of the processor on which the first context was opened. */
 	uint32_t vector;
 	/* Moderation: the event of an armed CQ waits for event_count completions, but for at most
-	 * event_period_us, which must be > 0 if the count is > 1. Both 0: it does not wait. */
+	 * event_period_us microseconds, which must be > 0 if the count is > 1. Both 0: the event
+	 * does not wait. */
 	uint16_t event_count;
 	uint16_t event_period_us;
 };
@@ -333,9 +336,9 @@ struct mlx5dvl_cq_attr {
  * Creates a CQ. Returns 0. -E2BIG: see Sizes. -EINVAL: a receive CQ less deep than its SRQ (it
  * could overrun), depth > 2^22, a cqe_size other than 64 and 128, a vector that the device does not
  * have, or event_count > 1 without a period (the last completions would never cause an event).
- * -EOPNOTSUPP: the device cannot compress, or a receive CQ has `compress` without force_compress;
- * create the CQ without compression. -ENOMEM, or an error of the driver, for example if the device
- * does not support the moderation.
+ * -EOPNOTSUPP: the device cannot compress, or `compress` is set for a receive CQ without
+ * force_compress; create the CQ without compression. -ENOMEM, or an error of the driver, for
+ * example if the device does not support the moderation.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
@@ -371,12 +374,14 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 	void *arg);
 
 /*
- * hot. Consumes the next completion, as mlx5dvl_mono_poll(), if it is a successful WRITE with
- * immediate. mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed
- * completions; mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of the two
- * before mlx5dvl_srq_refill(). Until then the CQ cannot overrun, because it has a CQE for each
- * receive. Returns true. Otherwise it returns false and consumes nothing; mlx5dvl_cq_ready() then
- * shows whether there is another completion.
+ * hot. Consumes the next completion, like mlx5dvl_mono_poll(), if it is a successful WRITE with
+ * immediate. Returns true if it has done so, otherwise false; mlx5dvl_cq_ready() then shows whether
+ * there is a completion of another kind.
+ *
+ * mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed completions.
+ * mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of these two functions
+ * before mlx5dvl_srq_refill(). Before that the CQ cannot overrun, because it has a CQE for each
+ * receive.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
@@ -395,10 +400,10 @@ enum mlx5dvl_opcode {
 struct mlx5dvl_sent {
 	uint64_t token; /* of the request */
 	uint8_t opcode; /* enum mlx5dvl_opcode */
-	uint64_t stamp; /* when the device made the completion: mlx5dvl_clock_ns() */
+	uint64_t stamp; /* device time of the completion; mlx5dvl_clock_ns() converts it */
 };
 
-/* As mlx5dvl_recv_fn: the handler may post, ring, and destroy any QP; it must not poll. */
+/* Like mlx5dvl_recv_fn: the handler may post, ring, and destroy any QP; it must not poll. */
 typedef void mlx5dvl_sent_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
 
 /*
@@ -470,14 +475,14 @@ struct mlx5dvl_qp_attr {
 	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 and set: none */
 	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
 			      set: none */
-	uint8_t min_rnr_timer; /* time that a peer must wait if this QP has no receive: 1 to 31; 0:
-				  12 (0.64 ms); 0 and set: 655 ms */
+	uint8_t min_rnr_timer; /* InfiniBand's code of the time that a peer must wait if this QP has
+				  no receive: 1 to 31; 0: 12 (0.64 ms); 0 and set: 655 ms */
 	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header: on RoCE v2 DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
 	unsigned set; /* bits of enum mlx5dvl_qp_set */
-	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
+	bool no_remote; /* refuse WRITEs, READs and atomics of the peer */
 	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Only RC has retries, RNR and READs */
 	uint32_t qkey; /* UD: datagrams to this QP must have it; below 2^31 */
 };
@@ -491,7 +496,8 @@ struct mlx5dvl_qp_attr {
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
 
-/* Returns 0, or -E2BIG or -EINVAL as mlx5dvl_qp_create() with these attributes would. */
+/* Checks attributes for mlx5dvl_qp_create(). Returns 0, or -E2BIG or -EINVAL as that function
+ * would. */
 int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr);
 
 /*
@@ -501,7 +507,7 @@ int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr
  *
  * The device may still hold a receive of the SRQ for an RC QP. The library therefore stops the QP
  * first, and frees it when the device has reported that the QP is drained. Until then the QP's send
- * queue still takes room in the send CQ. The functions that create or destroy a QP, and
+ * queue still occupies room in the send CQ. The functions that create or destroy a QP, and
  * mlx5dvl_ctx_retired(), check for these reports. If the device makes no report, they free the QP
  * after a second; the SRQ may then have one receive less.
  *
@@ -510,8 +516,8 @@ int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
-/* The data that the peer needs to connect. Send it to the peer by any means, in any encoding. A
- * field that the program's struct does not have, or that it does not send, is 0 at the peer. */
+/* The data that the peer needs to connect. Send it to the peer by any means, in any encoding. If
+ * the program's struct lacks a field, or the program does not send it, the peer must pass 0. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
@@ -523,8 +529,8 @@ struct mlx5dvl_qp_info {
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
-/* Writes what the peer needs to connect. @size must be sizeof(*info_p). Fields that an older
- * library does not know become 0. */
+/* Writes the data that the peer needs to connect. @size must be sizeof(*info_p). Fields that the
+ * library, if it is older than the program, does not know become 0. */
 void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p, size_t size);
 
 /*
@@ -558,7 +564,8 @@ MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp);
 
 enum mlx5dvl_flags {
 	MLX5DVL_SIGNALED = 1 << 0, /* mlx5dvl_send_poll() reports the completion */
-	MLX5DVL_SOLICITED = 1 << 1, /* the receiver's completion is a solicited event */
+	MLX5DVL_SOLICITED = 1 << 1, /* the completion is solicited: it also wakes a receiver that
+				       waits for solicited completions only */
 	MLX5DVL_FENCE = 1 << 2, /* start after earlier READs and atomics have completed */
 	MLX5DVL_BY_REF = 1 << 3, /* do not copy payload into the request: the device reads it
 				    from laddr, which must not change until completion */
@@ -567,7 +574,7 @@ enum mlx5dvl_flags {
 /*
  * Write one request into the send queue. mlx5dvl_ring() announces it to the device.
  *
- * @laddr, @lkey, @len: the payload (for READ and atomics: the place of the result), at most 2^30
+ * @laddr, @lkey, @len: the payload (for READ and atomics: memory for the result), at most 2^30
  * bytes; @len may be 0, and @laddr and @lkey are then unused. A payload of at most
  * MLX5DVL_INLINE_MAX (220) bytes is copied into the request: @lkey is not used, and @laddr may be
  * reused after the return. If the payload is longer, its first 204 bytes are copied, and the device
@@ -591,14 +598,15 @@ MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *ladd
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token);
 
 /*
- * Post a WRITE whose payload the caller has written into the request, else as
- * mlx5dvl_post_write_imm(): @len bytes, 1 to MLX5DVL_INLINE_MAX, at @here, which must be
- * mlx5dvl_sq_here(). The caller may write more bytes, which are not sent, up to the end of the
- * request's last block: in all (36 + @len, rounded up to 64) - 36 bytes. mlx5dvl_sq_fits() must be
- * true for @len; then there is no error. @rkey_word: mlx5dvl_rkey_word() of the remote key, which
- * the caller can compute once.
+ * Post a WRITE with immediate whose payload the caller has already written into the request. The
+ * payload has @len bytes, 1 to MLX5DVL_INLINE_MAX, and begins at @here, the result of
+ * mlx5dvl_sq_here(). Up to the end of the request's last block the caller may write more bytes,
+ * which are not sent: in all (36 + @len, rounded up to 64) - 36 bytes. The caller must have checked
+ * that mlx5dvl_sq_fits() is true for @len; then the function cannot fail. @rkey_word: the result of
+ * mlx5dvl_rkey_word() for the remote key, which the caller can compute once. The other parameters
+ * are those of mlx5dvl_post_write_imm().
  *
- * mlx5dvl_rkey_word() returns the word, mlx5dvl_sq_here() the place for the payload.
+ * mlx5dvl_rkey_word() returns the word, mlx5dvl_sq_here() the address for the payload.
  */
 MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
 MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
@@ -657,23 +665,24 @@ struct mlx5dvl_list {
 };
 
 /*
- * Posts one request whose payload is in several places, or a datagram. The function is not inlined.
- * Returns 0. -EAGAIN, -ENOTCONN: as the functions above. -EINVAL: an opcode or a number of places
- * that is not allowed, an address with a connected QP, or no address with UD.
+ * Posts one request with several data segments, or a datagram. The function is not inlined. Returns
+ * 0. -EAGAIN, -ENOTCONN: as the functions above. -EINVAL: an opcode or a number of segments that is
+ * not allowed, an address with a connected QP, or no address with UD.
  */
 int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
 /* Returns the number of requests, of any size, that can be posted now without -EAGAIN. */
 MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
-/* hot. Returns true if mlx5dvl_sq_room() is 0, which it finds out in less time. */
+/* hot. Returns true if mlx5dvl_sq_room() is 0, but is faster than that function. */
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
  * hot. Returns true if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here()
- * may post it. If false, call mlx5dvl_sq_update(), which takes account of all completions, and try
- * again. If the result is still false, the other functions may be able to post the WRITE: the ring
- * may end here, and they fill its end with NOPs.
+ * may post it. If the result is false, call mlx5dvl_sq_update(), which takes account of all
+ * completions, and try again. If the result is still false, the ring may be full, or the request
+ * does not fit before the ring's end. In the second case the other functions can post the WRITE,
+ * because they fill the ring's end with NOPs.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
 void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);

@@ -169,7 +169,7 @@ struct mlx5dvl_slot {
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and stopped
  * (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only transitions.
  * Unless the queue is open, limit is 0 and stop is pi, so that a post needs a single comparison.
- * stop may be lower than possible: mlx5dvl_sq_update() moves it on when a request does not fit.
+ * stop may be lower than possible: mlx5dvl_sq_update() raises it when a request does not fit.
  */
 struct mlx5dvl_qp {
 	uint8_t *sq;
@@ -179,7 +179,7 @@ struct mlx5dvl_qp {
 	uint32_t pi, ci; /* blocks posted, blocks known to have completed */
 	uint32_t rung; /* pi at the last doorbell */
 	uint32_t last; /* position of the newest request */
-	uint32_t stop; /* min(end of the ring, ci + limit), as last computed */
+	uint32_t stop; /* min(end of the ring, ci + limit), when last computed */
 	int32_t left; /* blocks until the library itself signals a request */
 	int32_t interval; /* `left` after a signaled request */
 	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
@@ -188,7 +188,7 @@ struct mlx5dvl_qp {
 	void *reg; /* register for doorbells of 8 bytes; NULL: see bf */
 	struct mlx5dvl_bf *bf;
 	uint64_t qpn_high; /* qpn << 8, as in a control segment */
-	uint64_t write_imm_high; /* the same with the opcode WRITE_IMM, the most frequent one */
+	uint64_t write_imm_high; /* the same, plus the opcode WRITE_IMM, the most frequent opcode */
 	uint32_t qpn;
 	int status; /* mlx5dvl_qp_status() */
 	void *user;
@@ -214,7 +214,7 @@ struct mlx5dvl_srq {
 	uint16_t count; /* receives posted since creation, modulo 2^16 */
 	uint16_t tail; /* last entry of the list that the device follows */
 	uint8_t *buf; /* memory of receive 0; NULL: receives have no memory */
-	uint32_t buf_size; /* bytes from one to the next; 0: all have the same memory */
+	uint32_t buf_size; /* bytes from one receive's memory to the next; 0: all share one */
 };
 
 /* A completion as the device writes it. In a 128-byte CQE this is the second half. */
@@ -235,8 +235,8 @@ struct mlx5dvl_cqe {
 enum {
 	MLX5DVL_CQE_OWNER_ = 0x01,
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
-	MLX5DVL_CQE_ODD_ = 0xd0, /* the lowest of: 0xd error of a request, 0xe error of a
-				    receive, 0xf not written yet */
+	MLX5DVL_CQE_ODD_ = 0xd0, /* from here on the high four bits are: 0xd error of a request,
+				    0xe error of a receive, 0xf not written yet */
 };
 
 struct mlx5dvl_cq {
@@ -269,8 +269,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
-/* Returns the difference between op_own of the next CQE and that of a new CQE of the usual kind, so
- * that one test recognises the usual kind. */
+/* Returns op_own of the next CQE, XOR that of a new CQE of the usual kind. So one comparison with 0
+ * recognises a new CQE of the usual kind. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 {
 	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
@@ -349,8 +349,8 @@ MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5
 	uint16_t i = cqe->wqe_counter;
 
 	mlx5dvl_cq_advance_(cq);
-	/* This comes before the handler, so that no value must be kept across the handler. The
-	 * device uses the receive and its memory only after a refill. */
+	/* Called before the handler, so that the compiler need not save `i` across it. The device
+	 * uses the receive and its memory only after a refill. */
 	mlx5dvl_srq_put_(srq, i);
 	if (MLX5DVL_LIKELY_(qp != NULL)) {
 		struct mlx5dvl_recv recv = {
@@ -437,7 +437,7 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 	return n;
 }
 
-/* The limit is two thirds, so that one doorbell record posts many receives. */
+/* `enough` is two thirds of the depth, so that one update of the record posts many receives. */
 MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq)
 {
 	return MLX5DVL_UNLIKELY_(srq->posted < srq->enough);
@@ -465,7 +465,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp)
 	return qp->qpn;
 }
 
-/* The largest request has four blocks, and up to three blocks are lost at the ring's end. */
+/* The largest request has four blocks, and up to three blocks at the ring's end may stay unused. */
 MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
 {
 	uint32_t used = qp->pi - qp->ci;
@@ -556,7 +556,7 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_
 	}
 }
 
-/* The place of the next request. */
+/* The next request in the send queue. */
 struct mlx5dvl_place_ {
 	mlx5dvl_word_ *ctrl; /* its control segment */
 	uint32_t pi, i; /* its position, and its index in the ring */
@@ -572,9 +572,10 @@ MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp 
 }
 
 /*
- * Writes the control segment and the library's own record of the request at @at, where there must
- * be room. The members of the queue are updated last: queue memory may alias any object, so after a
- * store to it the compiler would load the members again in mlx5dvl_ring().
+ * Writes the control segment and the library's own record of the request at @at. The caller must
+ * have checked that there is room. The members of the queue are updated last: the compiler must
+ * assume that queue memory aliases any object, so after a later store to queue memory it would load
+ * the members again in mlx5dvl_ring().
  */
 MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_place_ at,
 	uint32_t ds, uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
@@ -602,7 +603,7 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 	qp->doorbell = first;
 }
 
-/* True if a request of @blocks blocks is known to fit without NOPs before it. */
+/* Returns true if a request of @blocks blocks is known to fit without NOPs before it. */
 MLX5DVL_INLINE_ bool mlx5dvl_sq_takes_(const struct mlx5dvl_qp *qp, uint32_t blocks)
 {
 	return MLX5DVL_LIKELY_(qp->stop - qp->pi >= blocks);
@@ -724,7 +725,7 @@ MLX5DVL_INLINE int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr,
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-/* BlueFlame: copies the only new request from the ring, where it is contiguous. */
+/* Copies the only new request, which is contiguous in the ring, to a BlueFlame buffer. */
 MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uint32_t bytes)
 {
 	const uint8_t *wqe = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * MLX5DVL_BLOCK_;

@@ -43,8 +43,8 @@ int core_add_qp(struct core *core, struct mlx5dvl_qp *qp)
 	return 0;
 }
 
-/* Also frees a leaf that becomes empty: devices use QP numbers from their whole range, so empty
- * leaves would accumulate. */
+/* Removes the QP, and frees its leaf if that becomes empty: devices use QP numbers from their whole
+ * range, so empty leaves would accumulate. */
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp)
 {
 	struct mlx5dvl_qp_leaf **leaf = &core->table.leaf[qp->qpn / MLX5DVL_QPN_LEAF_];

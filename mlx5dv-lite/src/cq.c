@@ -17,8 +17,8 @@ enum {
 
 /* The fields in which the completions of a compressed run differ. */
 struct mini_cqe {
-	uint16_t wqe_counter; /* requester only */
-	uint8_t wqe_opcode; /* requester only */
+	uint16_t wqe_counter; /* only in completions of requests */
+	uint8_t wqe_opcode; /* only in completions of requests */
 	uint8_t rsvd;
 	uint32_t byte_cnt;
 };
@@ -42,12 +42,12 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 	cq->srq = srq;
 	cq_seek(cq, 0);
 	cq->table = &core->table;
-	/* The owner bit is wrong for the first lap, so that a poll finds no completion. */
+	/* This owner bit is not that of the first lap, so a poll finds no completion. */
 	for (uint32_t i = 0; i < depth; i++)
 		mlx5dvl_cqe_at_(cq, i)->op_own = CQE_INVALID << 4 | MLX5DVL_CQE_OWNER_;
 }
 
-/* The syndromes of error CQEs, and the errors that they are reported as. */
+/* The syndromes of error CQEs, with the errors that are reported for them. */
 static const struct syndrome {
 	int err;
 	const char *text;
@@ -79,7 +79,7 @@ const char *mlx5dvl_syndrome_text(uint8_t syndrome)
 	return syndrome_of(syndrome).text;
 }
 
-/* Reports an error CQE, which has the vendor syndrome and the syndrome before the QPN. */
+/* Reports an error CQE. It has the vendor syndrome and the syndrome in the bytes before the QPN. */
 static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 {
 	const uint8_t *raw = (const uint8_t *)cqe;
@@ -110,10 +110,10 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 
 /*
  * Expands a compressed run in place. A run of n completions occupies n CQEs of the queue, but the
- * device has written only the title (byte_cnt is n) and arrays of eight mini-CQEs. The first array
- * is in the CQE after the title, each other array in the CQE of its first completion. The result is
- * the same as without compression. An array is copied before its CQE is overwritten, and no array
- * is in a CQE before its completions.
+ * device has written only the title, which is the first CQE (byte_cnt is n), and arrays of eight
+ * mini-CQEs. The first array is in the CQE after the title, each other array in the CQE of its
+ * first completion. The result is the same as without compression. An array is copied before its
+ * CQE is overwritten, and it is never in a CQE that an earlier array's completions overwrite.
  */
 static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe *first)
 {

@@ -52,8 +52,7 @@ static int try_device(struct ibv_device *device, struct mlx5dvl_ctx *ctx, uint8_
 	return err;
 }
 
-/* Opens the first device that can be used. If there is none, returns the error of the last
- * device. */
+/* Opens the first usable device. If no device is usable, returns the error of the last one. */
 static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -76,8 +75,8 @@ static int alloc_pd(struct mlx5dvl_ctx *ctx)
 }
 
 /*
- * Returns the completion vector of a new context. The contexts of a process get different vectors,
- * and so do processes that open their first contexts on different processors.
+ * Returns the completion vector of a new context. The contexts of a process get different vectors.
+ * Processes that open their first contexts on different processors begin with different vectors.
  */
 static uint32_t next_vector(const struct ibv_context *ibv)
 {

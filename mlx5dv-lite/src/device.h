@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The objects: each has the public queue, and the objects that libibverbs has created. */
+/* The objects. Each contains its public queue and the objects that libibverbs has created. */
 #ifndef MLX5DVL_DEVICE_H
 #define MLX5DVL_DEVICE_H
 
@@ -31,10 +31,10 @@ struct mlx5dvl_ctx {
 	uint8_t port;
 	uint16_t pkey_index;
 	bool atomics; /* the device supports atomics */
-	uint32_t vector; /* of CQs for which the user chooses none */
+	uint32_t vector; /* vector of the CQs for which the user chooses none */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
-	struct mlx5dvl_ctx_attr attr; /* as the user set them; used again if the port's addresses
+	struct mlx5dvl_ctx_attr attr; /* as set by the user; used again when the port's addresses
 					 change */
 	struct qp *retired; /* list of QPs that the user has destroyed and that are not freed yet */
 	uint32_t nretired;
@@ -48,15 +48,15 @@ struct mlx5dvl_ctx {
 };
 
 struct srq {
-	struct mlx5dvl_srq queue; /* first: users have a pointer to it */
+	struct mlx5dvl_srq queue; /* must be first: the user's pointer is cast to struct srq */
 	struct ibv_srq *ibv;
 	uint32_t cqs; /* number of CQs that use it */
 };
 
 struct cq {
-	struct mlx5dvl_cq queue; /* first */
+	struct mlx5dvl_cq queue; /* must be first */
 	struct ibv_cq *ibv;
-	struct ibv_comp_channel *channel; /* NULL: not armable */
+	struct ibv_comp_channel *channel; /* NULL: the CQ cannot be armed */
 	void *uar;
 	uint32_t cqn;
 	uint32_t vector;
@@ -67,11 +67,11 @@ struct cq {
 };
 
 struct qp {
-	struct mlx5dvl_qp queue; /* first */
+	struct mlx5dvl_qp queue; /* must be first */
 	struct ibv_qp *ibv;
 	struct mlx5dvl_ctx *ctx;
 	struct cq *send_cq;
-	struct cq *recv_cq; /* NULL: receives nothing */
+	struct cq *recv_cq; /* NULL: the QP receives nothing */
 	struct mlx5dvl_qp_attr attr; /* with the defaults filled in */
 	uint32_t psn;
 	struct qp *next_retired;
@@ -107,19 +107,19 @@ void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct 
 /* Queries the port and chooses its GID and P_Key. Returns 0, or an error of mlx5dvl_ctx_open(). */
 int port_setup(struct mlx5dvl_ctx *ctx);
 
-/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() closes what was
- * opened. */
+/* Creates the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; also after an error the caller
+ * must call events_close(). */
 int events_open(struct mlx5dvl_ctx *ctx);
 void events_close(struct mlx5dvl_ctx *ctx);
 /* Reads the device's events, which report the drained QPs. */
 void ctx_read_events(struct mlx5dvl_ctx *ctx);
 /* Drops the events of this QP that were not returned to the user. */
 void ctx_forget_events(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp *qp);
-/* Frees the retired QPs that are drained or have waited for DRAIN_NS. If @force, also frees those
- * that use @cq (NULL: all). */
+/* Frees the retired QPs that are drained or have waited for DRAIN_NS. If @force is true, also frees
+ * all retired QPs that use @cq (NULL: all retired QPs). */
 void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
 
-/* True if few descriptors are free, so that an error may be due to their limit. */
+/* Returns true if few descriptors are free, so that an error may be due to their limit. */
 bool descriptors_are_short(void);
 
 /* Makes reading from @fd non-blocking. Returns 0 or -errno. */

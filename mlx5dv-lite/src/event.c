@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events of the device. ctx_reap() also reads them, before the user does, because only
- * an event reports that a QP is drained. Events for the user are then kept in a list. The list has
- * one entry for each kind of event, and for events of a QP one entry per QP, so that it cannot
- * overflow. `unread` is readable while the list is not empty.
+ * Asynchronous events of the device. ctx_reap() may read events before the user does, because only
+ * an event reports that a QP is drained. It keeps the events for the user in a list. The list has
+ * at most one entry for each kind of event, or for each kind and QP, so it cannot overflow.
+ * `unread` is readable while the list is not empty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +54,8 @@ static void drop(struct async_event *event)
 	event->next = NULL;
 }
 
-/* Puts the event at the end of the list. An event that is in the list already moves there, so that
- * the order of the entries shows the present state. */
+/* Puts the event at the end of the list. If the event is in the list already, it moves to the end,
+ * so that the last event of a port shows its present state. */
 static void keep(struct mlx5dvl_ctx *ctx, struct async_event *event, enum mlx5dvl_event type,
 	struct mlx5dvl_qp *qp)
 {

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Internal functions on queues in plain memory, tables and registers. They use neither
- * libibverbs nor a context, so they can be tested, and cross-compiled, without a device.
+ * Internal functions for queues in plain memory, for the table of QPs, and for BlueFlame registers.
+ * They use neither libibverbs nor a context, so they can be tested, and cross-compiled, without a
+ * device.
  *
  * The code depends on these facts about the device. All fields are big-endian.
  *
  * A request is a run of 16-byte segments, in blocks of 64 bytes: control {opcode and index, QPN and
  * length, signal/solicited/fence bits, immediate}, then a remote address for WRITE and READ (and
  * operands for atomics), then an inline segment {0x80000000 | length, bytes} or a pointer {length,
- * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline and take 1, 2, 3 and 4
- * blocks; a longer one has 204 bytes inline and a pointer to the rest. A pointer of length 0 is
- * never written. libmlx5 lets a request wrap around the ring's end. Here the end is filled with
- * NOPs of one block, so a request is contiguous, and BlueFlame can copy it directly.
+ * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline, and the WRITE then has 1, 2,
+ * 3 and 4 blocks; a longer payload has 204 bytes inline and a pointer to the rest. A pointer of
+ * length 0 is never written. libmlx5 lets a request wrap around the ring's end. This library fills
+ * the end with NOPs of one block, so a request is contiguous, and BlueFlame can copy it directly.
  *
- * Slots are counted in blocks. A request is signaled if the caller asks for it, or if
- * SQ_SIGNAL_INTERVAL blocks (half of a small queue) were posted without a signaled request. Its
- * completion frees all slots up to it, so unsignaled requests can never fill the queue. Each
- * request's token is stored with its slot, because error CQEs are also written for unsignaled
- * requests.
+ * Slots are counted in blocks. A request is signaled if the caller sets MLX5DVL_SIGNALED, or if
+ * SQ_SIGNAL_INTERVAL blocks (in a small queue, half of its blocks) were posted without a signaled
+ * request. The completion of a signaled request frees all slots up to this request, so unsignaled
+ * requests can never fill the queue. Each request's token is stored with its slot, because error
+ * CQEs are also written for unsignaled requests.
  *
  * To ring the doorbell, software stores the queue's index to the doorbell record, then 8 bytes (the
  * head of the newest request) to a register. If there is only one new request and the device
@@ -27,14 +28,14 @@
  *
  * Bit 0 of a completion's last byte, which the device writes last, changes with each lap of the
  * ring. The CQ's consumer index is published before the SRQ's counter, so that a CQ that is not
- * deeper than its SRQ cannot overrun. A run of n compressed completions occupies n CQEs, in which
- * the device has written a title and arrays of eight 8-byte mini-CQEs, at CQEs 1, 8, 16, ... The
- * run is expanded in place. (This is the layout of a CQ that libmlx5 creates; the layout with seven
- * mini-CQEs per CQE is for DEVX only.)
+ * deeper than its SRQ cannot overrun. A run of n compressed completions occupies n CQEs. In these,
+ * the device has written a title (CQE 0) and arrays of eight 8-byte mini-CQEs (CQEs 1, 8, 16, ...).
+ * The run is expanded in place. (This is the layout of a CQ that libmlx5 creates; the layout with
+ * seven mini-CQEs per CQE exists for DEVX only.)
  *
- * The SRQ is a linked list that the device follows. A consumed receive is appended at its tail, in
- * any order. Receives without memory ({0, lkey 0x100}) are written once, so a refill only updates
- * the counter.
+ * The SRQ is a linked list that the device follows. Consumed receives are appended at its tail, in
+ * the order of their completions. Receives without memory ({0, lkey 0x100}) are written once, so a
+ * refill only updates the counter.
  */
 #ifndef MLX5DVL_INTERNAL_H
 #define MLX5DVL_INTERNAL_H
@@ -53,9 +54,9 @@
 #define CQ_MAX_DEPTH (1u << 22)
 #define BF_REGISTERS 1024 /* libmlx5 allocates 16 by default; the environment may set 1,024 */
 
-/* The common part of all queues of a context. */
+/* The data that all queues of a context share. */
 struct core {
-	struct mlx5dvl_qp_table table; /* first: cq->table points here */
+	struct mlx5dvl_qp_table table; /* must be first: cq->table points here */
 	struct mlx5dvl_qp_leaf empty;
 	struct mlx5dvl_bf *bf[BF_REGISTERS];
 	uint32_t bf_count;
@@ -68,22 +69,22 @@ void core_fini(struct core *core);
 /* Returns 0; -ENOMEM; -EEXIST: another QP has this number. */
 int core_add_qp(struct core *core, struct mlx5dvl_qp *qp);
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp);
-/* The number of allocated leaves of the table. Slow. */
+/* Returns the number of allocated leaves of the table, which it counts. */
 uint32_t core_leaves(const struct core *core);
-/* Returns in *bf_p the state of the BlueFlame register at @reg, which the first call for @reg
- * creates. */
+/* Sets *bf_p to the state of the BlueFlame register at @reg. The first call for @reg creates the
+ * state. */
 int core_get_bf(struct core *core, void *reg, uint32_t size, struct mlx5dvl_bf **bf_p);
 
-/* @depth: blocks in @buf, a power of two. Returns 0 or -ENOMEM. */
+/* @depth: number of blocks in @buf, a power of two. Returns 0 or -ENOMEM. */
 int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	struct mlx5dvl_bf *bf, uint32_t qpn);
 void sq_fini(struct mlx5dvl_qp *qp);
-void sq_open(struct mlx5dvl_qp *qp); /* connected: requests are accepted */
-void sq_stop(struct mlx5dvl_qp *qp, int err); /* only the first error is kept */
+void sq_open(struct mlx5dvl_qp *qp); /* accepts requests, because the QP is connected */
+void sq_stop(struct mlx5dvl_qp *qp, int err); /* refuses requests; only the first err is kept */
 
 /*
- * Links the entries in order and writes the receives, but posts none. @wqes: depth + 1 entries of 1
- * << shift bytes. The last entry of the list is never posted: the next consumed receive is appended
+ * Links the entries in order and writes the receives, but posts none. @wqes: depth + 1 entries of
+ * 2^@shift bytes. The last entry of the list is never posted: the next consumed receive is appended
  * to it.
  */
 void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t depth, uint32_t *record,

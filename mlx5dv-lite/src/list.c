@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Posts requests whose payload is in several places, posts datagrams, and creates their addresses. */
+/* Posts requests with several data segments and datagrams, and creates addresses for datagrams. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "device.h"
 
 #define AV_UNITS (sizeof(struct mlx5_wqe_av) / 16)
-#define AV_EXTENDED 0x80000000u /* the address has all 48 bytes */
+#define AV_EXTENDED 0x80000000u /* flag: the address is written with all 48 bytes */
 
 static_assert(sizeof(struct mlx5_wqe_av) == 48, "an address takes three units of 16 bytes");
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of devices, attributes and addresses of the port. */
+/* Names of the devices; attributes and addresses of the port. */
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -46,12 +46,12 @@ int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 	return n || !descriptors_are_short() ? n : -EMFILE;
 }
 
-/* The rate of one lane in 0.1 Gb/s, and the number of lanes, by the bits of the IBTA specification
- * for the speed and the width of a link. The widths are 1X, 4X, 8X, 12X and 2X. */
+/* The rate of one lane in 0.1 Gb/s, and the number of lanes. The index is the number of the bit
+ * that the IBTA specification has for this speed or width (1X, 4X, 8X, 12X, 2X). */
 static const uint16_t lane_tenths[] = {25, 50, 100, 100, 140, 250, 500, 1000, 2000};
 static const uint16_t lanes[] = {1, 4, 8, 12, 2};
 
-/* Returns the value of a bit, 0 for an unknown one. */
+/* Returns the value for a bit, or 0 if the bit is not known. */
 static uint32_t of_bit(const uint16_t *values, size_t n, uint32_t bit)
 {
 	for (size_t i = 0; i < n; i++)
@@ -146,7 +146,7 @@ static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
 	return is_ipv4(&entry.gid) ? 3 : 2;
 }
 
-/* Returns the index of a RoCE port's best GID; -1: there is none. */
+/* Returns the index of a RoCE port's best GID, or -1 if the port has no GID. */
 static int best_gid(struct mlx5dvl_ctx *ctx)
 {
 	int best = -1, rank = 0;

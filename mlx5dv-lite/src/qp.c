@@ -19,7 +19,8 @@ static_assert((int)MLX5DVL_NOP == MLX5_OPCODE_NOP && (int)MLX5DVL_WRITE == MLX5_
 		      (int)MLX5DVL_FETCH_ADD == MLX5_OPCODE_ATOMIC_FA,
 	"opcodes are the device's");
 
-/* For fields in which 0 is valid: 0 selects the default only if the field's bit is not set. */
+/* For a field in which 0 is valid: returns the default if the value is 0 and the field's bit in
+ * `set` is not set. */
 static uint8_t or_set(const struct mlx5dvl_qp_attr *a, unsigned bit, uint8_t value,
 	uint8_t otherwise)
 {
@@ -97,9 +98,9 @@ static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 }
 
 /*
- * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this much inline
- * data in the known versions. If the queue turns out smaller than required, it is created again
- * with more requests.
+ * libmlx5 chooses the queue's size so that `requests` of its own largest requests fit. With
+ * MLX5DVL_INLINE_MAX bytes of inline data, such a request has 7 blocks in the known versions. If
+ * the queue turns out smaller than required, it is created again with more requests.
  */
 static int create_queue(struct qp *qp)
 {
@@ -134,7 +135,7 @@ static int random_psn(uint32_t *psn_p)
 	return 0;
 }
 
-/* Each block may hold a request, and each request may need a completion. */
+/* Reserves a CQE for each block: each block may hold a request, which may need a completion. */
 static int reserve_cqes(struct qp *qp)
 {
 	struct cq *cq = qp->send_cq;
@@ -148,7 +149,7 @@ static int reserve_cqes(struct qp *qp)
 	return 0;
 }
 
-/* The right to use atomics is left out for devices without atomics, which would refuse it. */
+/* Devices without atomics refuse a QP with REMOTE_ATOMIC, so they do not get this right. */
 static unsigned peer_rights(const struct qp *qp)
 {
 	if (qp->attr.no_remote)
@@ -274,8 +275,8 @@ void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq)
 
 /*
  * Stops the QP before it is destroyed. A QP that has begun to receive a message holds a receive of
- * the SRQ, which it returns in a completion when it is stopped. If it were destroyed immediately,
- * the SRQ would lose this receive for ever.
+ * the SRQ. When the QP is stopped, it returns the receive in a completion. If the QP were destroyed
+ * at once, the SRQ would lose the receive.
  */
 static void retire(struct qp *qp)
 {

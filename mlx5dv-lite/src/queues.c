@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates the SRQ and the CQs with libibverbs and takes over their memory. */
+/* Creates the SRQ and the CQs with libibverbs, and initialises the library's own view of their
+ * memory. */
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
@@ -10,8 +11,8 @@
 #include "device.h"
 
 #define CQ_DEFAULT_DEPTH 4096
-#define CQ_MIN_DEPTH 64 /* a compressed run takes up to 64 CQEs */
-#define CQ_ARM_REGISTER 0x20 /* in the CQ's UAR page */
+#define CQ_MIN_DEPTH 64 /* a compressed run has up to 64 CQEs */
+#define CQ_ARM_REGISTER 0x20 /* offset in the CQ's UAR page */
 
 static_assert(sizeof(struct mlx5dvl_cqe) == sizeof(struct mlx5_cqe64) &&
 		      offsetof(struct mlx5dvl_cqe, imm) ==
@@ -130,7 +131,7 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 	return 0;
 }
 
-/* The channel is non-blocking. */
+/* Creates a non-blocking channel. */
 static int create_channel(struct cq *cq)
 {
 	errno = 0;

@@ -21,8 +21,8 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	qp->fillers = 0;
 	/*
 	 * The interval is in blocks, not in requests, because requests of four blocks fill the ring
-	 * four times as fast. An interval of at most half the ring ensures that unsignaled requests
-	 * can never fill it.
+	 * four times as fast as requests of one. Because it is at most half the ring, unsignaled
+	 * requests can never fill the ring.
 	 */
 	qp->interval =
 		(int32_t)(depth / 2 < SQ_SIGNAL_INTERVAL ? depth / 2 : SQ_SIGNAL_INTERVAL) - 1;
@@ -81,8 +81,9 @@ COLD void mlx5dvl_sq_update(struct mlx5dvl_qp *qp)
 
 /*
  * Called for a request that is not known to fit at qp->pi. If the rest of the ring is too short,
- * fills it with NOPs. Returns 0 if the request then fits at qp->pi, else -EAGAIN or -ENOTCONN. Each
- * NOP has one block, the smallest size, and completes or is flushed like any request.
+ * fills the rest with NOPs. Returns 0 if the request then fits at qp->pi, else -EAGAIN or
+ * -ENOTCONN. Each NOP has one block, the smallest size, and completes or is flushed like any
+ * request.
  */
 COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 {

@@ -5,7 +5,7 @@
 #include "base/compiler.h"
 #include "internal.h"
 
-#define INVALID_LKEY 0x100 /* ends the list of data segments of a receive */
+#define INVALID_LKEY 0x100 /* key of the segment that ends a receive's list of data segments */
 
 static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, const struct mlx5dvl_srq_attr *attr)
 {
@@ -36,7 +36,8 @@ void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t dept
 	srq->count = 0;
 	srq->tail = (uint16_t)depth;
 	srq->buf = attr->buf_size ? attr->buf : NULL;
-	/* The two entries of this list share a buffer, which then stays in the cache: only one is posted. */
+	/* With depth 1, only one of the two entries is posted at a time. They share a buffer, which
+	 * then stays in the cache. */
 	srq->buf_size = depth > 1 ? attr->buf_size : 0;
 	for (uint32_t i = 0; i <= depth; i++)
 		write_receive(srq, i, attr);
@@ -49,7 +50,7 @@ NOINLINE uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq)
 
 	srq->posted = srq->depth;
 	srq->count += (uint16_t)n;
-	/* Also orders this after the CQ's consumer record, which must be stored first. */
+	/* Also orders this record after the CQ's consumer record, which must be stored first. */
 	mlx5dvl_entries_before_record_();
 	__atomic_store_n(srq->record, htobe32(srq->count), __ATOMIC_RELAXED);
 	return n;

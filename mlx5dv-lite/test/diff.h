@@ -59,7 +59,7 @@ static inline struct op random_op(uint64_t token)
 	if (is_atomic(op.opcode))
 		op.len = 8;
 	if (op.len > MLX5DVL_INLINE_MAX)
-		/* Otherwise mlx5dv-lite inlines the first bytes, which verbs cannot express. */
+		/* Without the flag mlx5dv-lite inlines the first bytes; verbs cannot do so. */
 		op.flags |= MLX5DVL_BY_REF;
 
 	return op;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two connected QPs of one context, and what was received last. */
+/* Two connected QPs of one context, and the last received completion. */
 #ifndef DUO_H
 #define DUO_H
 
@@ -50,7 +50,7 @@ static inline void close_duo(void)
 	hca_close(&duo.h);
 }
 
-/* All of it is destroyed at the end of the case. */
+/* Opens the context and the QPs; they are destroyed at the end of the test case. */
 static inline void open_duo(const struct hca_attr *ha, const struct mlx5dvl_qp_attr *qa)
 {
 	test_finally(close_duo);

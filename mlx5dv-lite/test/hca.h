@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A context with everything that a QP needs, and QPs in connected pairs. */
+/* A context with all objects that a QP needs, and functions for pairs of connected QPs. */
 #ifndef HCA_H
 #define HCA_H
 
@@ -35,7 +35,7 @@ struct hca {
 	uint8_t *mem, *recv_mem;
 	size_t mem_len;
 	struct mlx5dvl_mr mr, recv_mr;
-	/* Errors that were reported, the newest last. */
+	/* The reported errors, the newest last. */
 	struct mlx5dvl_error errors[1024];
 	struct mlx5dvl_qp *error_qp[1024];
 	uint32_t nerrors;
@@ -92,7 +92,7 @@ static inline void hca_open(struct hca *h, const struct hca_attr *a)
 		0);
 }
 
-/* The caller must have destroyed all QPs. */
+/* Closes the context. The caller must have destroyed all QPs. */
 static inline void hca_close(struct hca *h)
 {
 	CHECK_EQ(mlx5dvl_cq_destroy(h->rcq), 0);
@@ -150,7 +150,7 @@ static inline void hca_count_sent(void *arg, struct mlx5dvl_qp *qp, const struct
 	++*(uint64_t *)arg;
 }
 
-/* Posts a signaled NOP and waits for it: then all earlier requests have been executed. */
+/* Waits until all earlier requests have been executed, by posting a signaled NOP. */
 static inline void hca_fence(struct hca *h, struct mlx5dvl_qp *qp)
 {
 	uint64_t done = 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The hot path calls only this library's own slow paths, and never through a pointer.
+"""Checks that the hot path calls only this library's own slow paths, and never through a pointer.
 
     hot-calls.py INCLUDE_DIR HOT_C COMPILER...
 """

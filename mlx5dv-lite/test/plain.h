@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues in plain memory. The test takes the place of the device: it reads the work queues and
- * writes completions byte by byte, at the offsets of the device's manual and not through the
- * structs of the code under test.
+ * Queues in plain memory. The test acts as the device: it reads the work queues and writes
+ * completions byte by byte, at the offsets in the device's manual, and not through the structs of
+ * the code under test.
  */
 #ifndef PLAIN_H
 #define PLAIN_H
@@ -72,7 +72,7 @@ static inline void plain_cq_init(struct plain_cq *c, struct core *core, struct m
 	c->size = size;
 	c->depth = depth;
 	cq_init(&c->cq, c->buf, depth, size, c->record, srq, core);
-	/* The state is the same as after @start completions were written and consumed. */
+	/* The state is as if @start completions had been written and consumed. */
 	c->pi = start;
 	cq_seek(&c->cq, start);
 	c->record[0] = htobe32(start & 0xffffff);
@@ -87,7 +87,7 @@ static inline void plain_cq_fini(struct plain_cq *c)
 }
 
 struct plain_cqe {
-	uint8_t opcode; /* of the completion */
+	uint8_t opcode; /* opcode of the completion */
 	uint8_t format;
 	uint32_t qpn;
 	uint8_t wqe_opcode;
@@ -96,7 +96,7 @@ struct plain_cqe {
 	uint8_t syndrome, vendor;
 };
 
-/* Returns the place of completion @at. */
+/* Returns the address of completion @at. */
 static inline uint8_t *plain_cqe_place(struct plain_cq *c, uint32_t at)
 {
 	return c->buf + (size_t)(at & (c->depth - 1)) * c->size + (c->size - 64);
@@ -118,7 +118,7 @@ static inline void plain_cqe_write(struct plain_cq *c, uint32_t at, const struct
 	p[63] = (uint8_t)(e->opcode << 4 | e->format << 2 | !!(at & c->depth));
 }
 
-/* Writes a completion, and checks that the program has released its place. */
+/* Writes a completion, and checks that the program has released the CQE before. */
 static inline void plain_cqe(struct plain_cq *c, const struct plain_cqe *e)
 {
 	uint32_t released = be32toh(c->record[0]);
@@ -127,7 +127,7 @@ static inline void plain_cqe(struct plain_cq *c, const struct plain_cqe *e)
 	plain_cqe_write(c, c->pi++, e);
 }
 
-/* plain_cqe() of a completion that is given as its fields. */
+/* Calls plain_cqe() for a completion with the given fields. */
 #define PLAIN_CQE(cq, ...) plain_cqe(cq, &(struct plain_cqe){__VA_ARGS__})
 
 /* A QP whose queue is in plain memory. */

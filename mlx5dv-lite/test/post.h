@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Posts a request of any opcode by the public function for it. */
+/* Posts a request of any opcode with the public function for that opcode. */
 #ifndef POST_H
 #define POST_H
 
@@ -7,7 +7,7 @@
 
 #include "mlx5dvl.h"
 
-/* The operands are those of a fetch-and-add {add}, or of a compare-and-swap {compare, swap}. */
+/* op->operand is {add} for a fetch-and-add, and {compare, swap} for a compare-and-swap. */
 static inline int post_op(struct mlx5dvl_qp *qp, const struct mlx5dvl_op_ *op, unsigned flags,
 	uint64_t token)
 {

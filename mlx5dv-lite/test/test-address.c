@@ -77,7 +77,7 @@ TEST(an_ordinary_port)
 	close_pair(s);
 }
 
-/* The default GID is the port's best (here index 1 on RoCE); the attribute can select each other
+/* The default GID is the port's best one (here index 1 on RoCE); the attribute can select any other
  * GID. */
 TEST(every_gid_can_be_named)
 {

@@ -34,7 +34,7 @@ static uint64_t stamp_of_next(uint64_t *posted_p)
 	return stamp;
 }
 
-/* The software HCA's clock is CLOCK_MONOTONIC, so that the stamp can be compared. */
+/* The software HCA's clock is CLOCK_MONOTONIC, so the test can compare stamps with that clock. */
 TEST(stamps_are_between_post_and_poll)
 {
 	uint64_t before = 0;
@@ -49,7 +49,7 @@ TEST(stamps_are_between_post_and_poll)
 	}
 }
 
-/* The relation is the same as in the vendor's library. */
+/* The relation of the clocks is the same as in the vendor's library. */
 TEST(the_clock_is_the_vendors)
 {
 	struct mlx5dv_clock_info info;
@@ -65,7 +65,7 @@ TEST(the_clock_is_the_vendors)
 	CHECK(clock.valid_ns > 1000000000);
 }
 
-/* A clock of 41 bits, as on cards: the stamps wrap, and the fraction matters. */
+/* A clock of 41 bits, as on real adapters: stamps wrap, and the fraction changes the result. */
 TEST(stamps_wrap)
 {
 	const struct mlx5dvl_clock clock = {.ns = 1000000,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Completion queues on plain memory: the test writes completions as the device would. */
+/* Completion queues in plain memory: the test writes completions as the device would. */
 #include "plain.h"
 #include <endian.h>
 
@@ -84,7 +84,7 @@ static void recv_cqe(uint32_t imm)
 		.counter = (uint16_t)(imm % DEPTH));
 }
 
-/* Tries every fill level, from positions where the counter overflows. */
+/* Tries every number of unconsumed completions, also at positions where the counter overflows. */
 TEST(owner_bit_wraps)
 {
 	static const uint32_t starts[] = {0, 1, DEPTH, DEPTH + 5, (1u << 24) - 100, 0u - 100};
@@ -236,13 +236,13 @@ struct run {
 	uint8_t opcode;
 	uint16_t counter;
 	uint32_t imm;
-	const uint16_t *counters; /* of the requester's completions */
+	const uint16_t *counters; /* of completions of requests; NULL: receives */
 	const uint32_t *byte_cnt;
 };
 
 /*
- * Writes a compressed run as the device does: mini-CQEs first, title last, nothing else. The other
- * CQEs of the run are not written: their owner bits are those of any lap.
+ * Writes a compressed run as the device does: mini-CQEs first, title last. The other CQEs of the
+ * run keep old contents, which the function simulates with the owner bit of either lap.
  */
 static void compressed(const struct run *r)
 {
@@ -305,7 +305,7 @@ TEST(compressed_receives)
 				.counter = first,
 				.byte_cnt = lens});
 			PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN, .imm = 0xc0ffee, .byte_cnt = 12345);
-			while (got < n + 1) /* a limit may end a poll anywhere in a run */
+			while (got < n + 1) /* the limit can end a poll anywhere in the run */
 				got += (uint32_t)mlx5dvl_mono_poll(&cq.cq,
 					1 + (int)(test_rand(&rand) % 40), on_recv_len, &l);
 			CHECK_EQ(got, n + 1);
@@ -353,7 +353,7 @@ TEST(compressed_sends)
 	}
 }
 
-/* ---- QPs that go away ---- */
+/* ---- QPs that are destroyed ---- */
 
 TEST(completions_of_a_dead_qp_are_dropped)
 {
@@ -377,7 +377,7 @@ TEST(completions_of_a_dead_qp_are_dropped)
 	CHECK_EQ(seen.sum, 1300);
 	CHECK(seen.last_qp == &again.qp);
 	CHECK_EQ(seen.nerrors, 0);
-	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 8); /* its receives are not lost */
+	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 8); /* no receive of the dead QP is lost */
 	plain_qp_fini(&other, &core);
 	qp = again; /* for teardown() */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * This library reads completions in the same way as the vendor's: the test polls the same CQ
- * contents with ibv_poll_cq() and, in a copy made just before, with this library.
+ * This library reads completions in the same way as the vendor's library. The test copies the CQ,
+ * polls the CQ with ibv_poll_cq() and the copy with this library, and compares the results.
  */
 #include "diff.h"
 #include <endian.h>
@@ -10,7 +10,7 @@
 struct event {
 	uint32_t qpn, imm, len;
 	uint8_t syndrome;
-	uint8_t opcode; /* of a receive: enum mlx5dvl_recv_opcode */
+	uint8_t opcode; /* enum mlx5dvl_opcode, or enum mlx5dvl_recv_opcode */
 	uint64_t token;
 };
 
@@ -270,8 +270,8 @@ static void good_traffic(struct pair *p, uint64_t ops)
 		for (uint32_t k = 0; k < n; k++) {
 			struct op op = random_op(p->posted);
 
-			if (k + 1 >= n - 1 || below(2)) /* the completion of each QP's last request
-							   frees the slots */
+			if (k + 1 >= n - 1 || below(2)) /* each QP's last request is signaled: its
+							   completion frees the slots */
 				op.flags |= MLX5DVL_SIGNALED;
 			used += consumes_receive(op.opcode);
 			post_noted(p, (int)(k % 2), &op, p->mr->rkey);
@@ -282,8 +282,8 @@ static void good_traffic(struct pair *p, uint64_t ops)
 	}
 }
 
-/* Posts a request with a wrong key on both QPs, so that all later requests are flushed. Also writes
- * other syndromes into the queue, so that every syndrome is compared. */
+/* Posts a request with a wrong key on both QPs, so that all later requests are flushed. Then
+ * overwrites the syndromes in the error CQEs, so that every syndrome is compared. */
 static void failing_traffic(struct pair *p)
 {
 	static const uint8_t syndromes[] = {0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests with up to four places of payload, on RC, UC and UD QPs: the same random requests are
- * posted with ibv_post_send() and with mlx5dvl_post_list() on twin QPs; each must have the same
- * bytes and the same effect. test-diff-wqe.c lists the intended differences.
+ * Requests with up to four data segments, on RC, UC and UD QPs. The same random requests are posted
+ * with ibv_post_send() and with mlx5dvl_post_list() on twin QPs. Both must write the same bytes and
+ * have the same effect. test-diff-wqe.c lists the intended differences.
  */
 #include <endian.h>
 
@@ -11,7 +11,7 @@
 enum { LISTS = 3000, MAX_PLACE = 250 };
 
 struct request {
-	struct op op; /* opcode, imm, flags, token, remote_at */
+	struct op op; /* only opcode, imm, flags, token and remote_at are used */
 	uint32_t n, at[MLX5DVL_LIST_MAX], len[MLX5DVL_LIST_MAX], total;
 };
 
@@ -55,7 +55,7 @@ static void post_ours_list(const struct request *r)
 	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), 0);
 }
 
-/* Leaves out places of length 0, which the vendor's library would write. */
+/* Leaves out segments of length 0, which the vendor's library would write. */
 static void post_vendor_list(const struct request *r)
 {
 	struct ibv_sge sge[MLX5DVL_LIST_MAX];
@@ -97,7 +97,8 @@ static void put64(uint8_t *p, uint64_t was, uint64_t is)
 	put32(p + 4, (uint32_t)was, (uint32_t)is);
 }
 
-/* Replaces the addresses, keys and destinations in the vendor's request by those of our twin. */
+/* Replaces the addresses, keys and destinations in the vendor's request by those of this library's
+ * twin. */
 static void translate(const struct request *r, uint8_t *theirs)
 {
 	uint8_t *seg = theirs + 16;

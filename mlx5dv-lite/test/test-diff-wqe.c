@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests are the same as the vendor's: the test posts the same random operations with
- * ibv_post_send() and with this library on twin QPs; each request must have the same bytes and the
- * same effect.
+ * This library writes the same requests as the vendor's library. The test posts the same random
+ * operations with ibv_post_send() and with this library on twin QPs. Both requests must have the
+ * same bytes and the same effect.
  *
  * Intended differences: the index (the vendor's library wraps requests around the end of the ring,
  * this library fills the end), the QP number, unused bytes, and the signal bit of requests that
@@ -17,20 +17,20 @@ enum {
 	AT_INDEX = 1, /* 2 bytes */
 	AT_OPCODE = 3,
 	AT_QPN = 4, /* 3 bytes */
-	AT_DS = 7, /* low 6 bits: length in units */
+	AT_DS = 7, /* low 6 bits: length in units of 16 bytes */
 	AT_FLAGS = 11,
 	AT_REMOTE = 16, /* remote address segment */
 	AT_COMPARE = 40, /* of an atomic; 8 bytes */
-	REMOTE_RKEY = 8, /* in a remote address segment */
-	DATA_LKEY = 4, /* in a data segment */
+	REMOTE_RKEY = 8, /* offset in a remote address segment */
+	DATA_LKEY = 4, /* offset in a data segment */
 	DATA_ADDR = 8,
-	INLINE_HEADER = 4, /* the length before inline data */
+	INLINE_HEADER = 4, /* size of the length field before inline data */
 	UNIT = 16,
 	CQ_UPDATE = 8, /* bit of AT_FLAGS: signaled */
 };
 
-/* True for bytes that the device ignores and the vendor's library does not write: those after
- * inline data, up to a multiple of 16, and the comparand of a fetch-and-add. */
+/* Returns true for bytes that the device ignores and the vendor's library does not write: those
+ * after inline data, up to a multiple of 16, and the compare operand of a fetch-and-add. */
 static bool is_padding(const struct op *op, uint32_t i)
 {
 	bool send = op->opcode == MLX5DVL_SEND || op->opcode == MLX5DVL_SEND_IMM;
@@ -54,7 +54,7 @@ static void compare_requests(const struct op *op, struct vendor *v, const struct
 	CHECK(!own_signal || left <= (int32_t)(ds + 3) / 4);
 	if (own_signal)
 		theirs[AT_FLAGS] |= CQ_UPDATE;
-	/* The twins use different memory: replace the vendor's addresses and keys by ours. */
+	/* The twins use different memory: replaces the vendor's addresses and keys. */
 	if (op->opcode != MLX5DVL_SEND && op->opcode != MLX5DVL_SEND_IMM) {
 		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + AT_REMOTE)),
 			(uintptr_t)vs->remote + op->remote_at);
@@ -105,8 +105,9 @@ TEST(requests_have_the_vendors_bytes)
 	uint64_t ops = OPS * (getenv("SOAK") ? 10 : 1);
 	const char *mode = getenv("SOFTHCA_MODE");
 	/*
-	 * A polling HCA runs in parallel and serves one twin before the other: the result of a READ
-	 * or a receive in one twin's memory must not be inlined before the other twin has it, too.
+	 * An HCA in mode poll runs in parallel and serves one twin before the other. A later
+	 * request may inline the result of a READ or a received message, so it must not be posted
+	 * before the memory of both twins has that data.
 	 */
 	uint32_t burst = mode && !strcmp(mode, "poll") ? 1 : 16;
 	struct progress p = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events while QPs are destroyed: events that ctx_reap() reads early are not lost, and
- * do not hide the events that it needs.
+ * Asynchronous events while QPs are destroyed: the user loses no event that ctx_reap() reads early,
+ * and events that the user does not read do not hide the events that ctx_reap() needs.
  */
 #include <poll.h>
 
@@ -87,7 +87,8 @@ static void no_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 	CHECK(0 && "nothing was sent");
 }
 
-/* The QPs fail before they are destroyed, so that each causes an event that is not read. */
+/* The QPs fail before they are destroyed, so that each QP causes an event that the user does not
+ * read. */
 TEST(whoever_ignores_events_loses_no_qp)
 {
 	struct mlx5dvl_qp *qp[2];
@@ -107,7 +108,7 @@ TEST(whoever_ignores_events_loses_no_qp)
 	hca_close(&h);
 }
 
-/* Many QPs that exist fail, and the device fails after their events. */
+/* Many QPs fail and are not destroyed, and the device fails after their events. */
 TEST(many_events_hide_none)
 {
 	enum { PAIRS = 40 };
@@ -121,7 +122,7 @@ TEST(many_events_hide_none)
 		CHECK_EQ(mlx5dvl_qp_to_error(qp[i][0]), 0);
 	}
 	hca_unpair(qp[0]);
-	hca_until(mlx5dvl_ctx_retired(h.ctx) == 0); /* this has read the events of the others */
+	hca_until(mlx5dvl_ctx_retired(h.ctx) == 0); /* also reads the events of the other QPs */
 	will_tell(IBV_EVENT_DEVICE_FATAL);
 	hca_unpair(qp[1]);
 	CHECK_EQ(told, 1);
@@ -139,7 +140,7 @@ TEST(many_events_hide_none)
 	hca_close(&h);
 }
 
-/* A program that sleeps on the descriptor is woken by an event that a destruction has read. */
+/* The descriptor is also readable for an event that was read while a QP was destroyed. */
 TEST(the_descriptor_knows_what_was_read)
 {
 	struct mlx5dvl_qp *qp[2], *of;
@@ -152,7 +153,7 @@ TEST(the_descriptor_knows_what_was_read)
 	mlx5dvl_qp_destroy(qp[0]);
 	CHECK_EQ(told, 1);
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(readable(), 1); /* until it is consumed */
+		CHECK_EQ(readable(), 1); /* stays readable until the event is consumed */
 	CHECK_EQ(mlx5dvl_ctx_event_qp(h.ctx, &of), MLX5DVL_EVENT_FATAL);
 	CHECK(!of);
 	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_NONE);
@@ -180,8 +181,8 @@ TEST(nothing_is_told_of_a_destroyed_qp)
 	hca_close(&h);
 }
 
-/* Only one event of each kind is kept if the events are not consumed; the last event shows the
- * present state. */
+/* Only the last unconsumed event of each kind is kept; the last event of all shows the present
+ * state of the port. */
 TEST(the_newest_event_counts)
 {
 	struct mlx5dvl_qp *qp[2];
@@ -201,7 +202,8 @@ TEST(the_newest_event_counts)
 	hca_close(&h);
 }
 
-/* The room in the send CQ is free again after a second, and not before. */
+/* The device does not report that the QPs are drained. Their room in the send CQ is free again
+ * after a second, and not before. */
 TEST(a_device_that_never_tells_is_not_waited_for)
 {
 	struct mlx5dvl_qp *qp[2], *other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library on a device, both ends in one process: every kind of request and of failure. */
+/* The library on a device, with both ends in one process: every kind of request and of failure. */
 #include "duo.h"
 #include "post.h"
 
@@ -110,8 +110,7 @@ static void one_error(uint64_t token, int err, struct mlx5dvl_qp *qp)
 	CHECK_EQ(mlx5dvl_post_nop(qp, 0, 0), -ENOTCONN);
 }
 
-/* The requests are unsignaled, so that only their errors are reported; a second pair keeps
- * working. */
+/* The requests are unsignaled, so only errors are reported; a second pair of QPs keeps working. */
 TEST(errors_of_unsignaled_requests)
 {
 	for (int what = 0; what < 5; what++) {
@@ -178,8 +177,8 @@ TEST(a_peer_without_receives)
 	wait_recv(&duo.h, &duo.got, 3);
 }
 
-/* A request fails, and the rest of four queues is full: every request has its completion, in a CQ
- * that is exactly as deep as the four queues together. */
+/* A request fails while four send queues are full. Every request gets a completion, in a CQ that is
+ * exactly as deep as the four queues together. */
 TEST(full_queues_are_flushed_without_overrun)
 {
 	struct mlx5dvl_qp *qp[4][2];
@@ -218,7 +217,7 @@ TEST(full_queues_are_flushed_without_overrun)
 	hca_close(h);
 }
 
-/* The values are those that the driver shows; an invalid name is refused. */
+/* The counter grows with the port's packets; an unknown or invalid name is refused. */
 TEST(counters_of_the_port)
 {
 	static const char *const wrong[] = {"", "../state", "counters/port_rcv_packets", ".",
@@ -253,7 +252,7 @@ TEST(to_error_flushes)
 
 	while (mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent))
 		;
-	/* The two that arrived are not reported, the others at most once each. */
+	/* The two SENDs that arrived are not reported, the others at most once each. */
 	CHECK_EQ(sent, 0);
 	for (uint32_t i = 0; i < duo.h.nerrors; i++) {
 		CHECK_EQ(duo.h.errors[i].token, 5 - duo.h.nerrors + i);

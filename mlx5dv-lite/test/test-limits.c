@@ -107,7 +107,7 @@ TEST(connect_checks_its_peer)
 	close_duo();
 }
 
-/* Sizes that are not set have the defaults of the manual. */
+/* Sizes that are not set have the documented defaults. */
 TEST(sizes_have_defaults)
 {
 	struct mlx5dvl_cq *send, *recv, *least;
@@ -208,7 +208,7 @@ TEST(a_tight_receive_cq_does_not_overrun)
 	CHECK_EQ(duo.h.nerrors, 0);
 }
 
-/* 17 QPs post in turns and in batches of random length; each sees its own messages. */
+/* 17 QPs post alternately, in batches of random length; each receives its own messages. */
 TEST(many_qps_share_a_context)
 {
 	struct mlx5dvl_qp *qp[17][2];
@@ -243,7 +243,7 @@ TEST(many_qps_share_a_context)
 	hca_close(&duo.h);
 }
 
-/* The number of completions in @cq for the QP @qpn. */
+/* Returns the number of completions in @cq for the QP @qpn. */
 static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
 {
 	uint32_t n = 0;
@@ -253,8 +253,8 @@ static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
 	return n;
 }
 
-/* A QP is destroyed while completions are pending: its receives are not lost, other QPs are not
- * affected, and a QP that gets the same number receives nothing of them. */
+/* A QP is destroyed while it has unconsumed completions: its receives are not lost, other QPs are
+ * not affected, and a new QP with the same number does not get these completions. */
 TEST(destroyed_with_completions_pending)
 {
 	struct mlx5dvl_qp *more[2], *c;
@@ -361,7 +361,7 @@ TEST(an_armed_cq_tells_once)
 	open_duo(&(struct hca_attr){.events = true}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 1; i <= 10; i++) {
 		mlx5dvl_cq_arm(duo.h.rcq);
-		/* Each arm word is new to the device: it contains the number of events so far. */
+		/* The arm word contains the number of events, so the device accepts it as new. */
 		CHECK_EQ(be32toh(duo.h.rcq->record[1]) >> 28, (i - 1) & 3);
 		CHECK_EQ(mlx5dvl_mono_poll(duo.h.rcq, 64, on_recv, &duo.got), 0);
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two processes: a stream of checked messages each way, then one of them is killed. */
+/* Two processes exchange streams of checked messages; then one process is killed. */
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -100,7 +100,7 @@ static void meet(struct end *e, int fd, uint32_t goal)
 	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
 	CHECK_EQ(read(fd, &e->peer, sizeof(e->peer)), sizeof(e->peer));
 	CHECK_EQ(mlx5dvl_qp_connect(e->qp, &e->peer.qp, sizeof(e->peer.qp)), 0);
-	/* Both are connected before either sends. */
+	/* Neither process sends before both are connected. */
 	CHECK_EQ(write(fd, "c", 1), 1);
 	CHECK_EQ(read(fd, &mine, 1), 1);
 }
@@ -158,14 +158,14 @@ TEST(a_stream_each_way_until_a_death)
 	char done;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	child = test_fork(); /* before either opens the device */
+	child = test_fork(); /* before either process opens the device */
 	meet(&end, fd[!child], goal);
 	end.rand = seed + !child;
 	stream(&end);
 	if (!child) {
 		CHECK_EQ(write(fd[1], "d", 1), 1);
 		for (;;)
-			pause(); /* killed with everything open */
+			pause(); /* the parent kills this process while all its objects are open */
 	}
 	CHECK_EQ(read(fd[0], &done, 1), 1);
 	peer_dies(&end, child);

@@ -39,7 +39,7 @@ TEST(addressing_follows_the_link)
 	rail_open(&roce, "mlx5_0", 0);
 	rail_open(&ib, "mlx5_1", -1);
 	rail_open(&global, "mlx5_1", 1);
-	CHECK(!memcmp(roce.info.gid, ipv4, 12)); /* the RoCE v2 GID of IPv4, not the first one */
+	CHECK(!memcmp(roce.info.gid, ipv4, 12)); /* the RoCE v2 GID of IPv4, not the first GID */
 	CHECK_EQ(roce.info.lid, 0);
 	CHECK_EQ(roce.info.mtu, 3);
 	CHECK(!memcmp(ib.info.gid, no_gid, 16));
@@ -53,8 +53,8 @@ TEST(addressing_follows_the_link)
 	sender_close(&global.s);
 }
 
-/* Without a name the first device is opened. Both ends use an MTU that is smaller than the
- * port's. */
+/* Sends a message. Without a name the first device is opened. Each end is told that its peer has a
+ * smaller MTU than the port's, and so uses that MTU. */
 static void a_message_on_each(const char *device, int gid_index)
 {
 	struct rail a, b;

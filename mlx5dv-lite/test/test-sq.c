@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The send queue in plain memory: bytes of every request, ring, slots, signaling, doorbell. */
+/* The send queue in plain memory: bytes of every request, the ring, slots, signals, doorbells. */
 #include <endian.h>
 
 #include "plain.h"
@@ -40,8 +40,8 @@ static void setup(uint32_t depth, bool blueflame)
 
 #define RADDR 0x0123456789abcdefull
 
-/* Writes the bytes that a request must have according to the manual. Returns its length in 16-byte
- * units. */
+/* Writes the bytes that a request must have according to the device's manual. Returns its length in
+ * units of 16 bytes. */
 static uint32_t expect(uint8_t *w, uint8_t opcode, uint32_t index, uint32_t len, unsigned flags,
 	bool signaled)
 {
@@ -122,7 +122,7 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 	uint8_t want[256];
 
 	setup(16, false);
-	/* Starts at each place in the ring, so that its rest has each length. */
+	/* Starts at each position, so that every number of blocks is left before the ring's end. */
 	for (uint32_t start = 0; start < 16; start++) {
 		memset(q.sq, 0xa5, 16 * 64);
 		q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = q.qp.stop = 0xfff0 + start;
@@ -152,7 +152,7 @@ TEST(bytes_of_every_request)
 				one(opcodes[o], lens[l], flags);
 }
 
-/* For a constant length the compiler lays out the request: the bytes must be the same. */
+/* If the length is constant, the compiler generates other code; the bytes must be the same. */
 TEST(constant_lengths)
 {
 	uint8_t want[256];
@@ -167,8 +167,8 @@ TEST(constant_lengths)
 	CHECK_EQ(q.qp.pi, 10);
 }
 
-/* The caller writes the payload: the bytes are the same for every length and place in the ring.
- * This is allowed only if no NOPs are necessary. */
+/* The caller writes the payload: the request's bytes are the same for every length and position in
+ * the ring. mlx5dvl_sq_fits() allows this only if no NOPs are necessary. */
 TEST(payload_written_in_place)
 {
 	uint8_t want[256];
@@ -198,7 +198,7 @@ TEST(payload_written_in_place)
 		}
 	}
 	q.qp.pi = q.qp.ci + 14;
-	q.qp.pi &= ~15u; /* at the ring's start */
+	q.qp.pi &= ~15u; /* position of the ring's start */
 	q.qp.ci = q.qp.rung = q.qp.pi - 14;
 	q.qp.last = q.qp.stop = q.qp.pi;
 	mlx5dvl_sq_update(&q.qp);
@@ -217,7 +217,7 @@ TEST(ring_end_is_filled_with_nops)
 	for (int i = 0; i < 13; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
 	q.qp.ci = q.qp.rung = 13;
-	q.qp.left = 3 + 4 - 1; /* the NOPs and the request are one more */
+	q.qp.left = 3 + 4 - 1; /* one block less than the NOPs and the request have */
 	CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 220, 0, 5), 0);
 	for (uint32_t i = 13; i < 16; i++) {
 		CHECK_EQ(get32(q.sq + i * 64), i << 8 | MLX5DVL_NOP);
@@ -376,7 +376,7 @@ TEST(doorbell_of_a_batch)
 	mlx5dvl_ring(&q.qp);
 	CHECK_EQ(be32toh(q.record), 2);
 	CHECK(!memcmp(bf_memory, q.sq + 64, 8));
-	CHECK_EQ(bf_memory[8], 0xee); /* 8 bytes, no more */
+	CHECK_EQ(bf_memory[8], 0xee); /* only 8 bytes were written */
 	CHECK_EQ(bf_memory[256], 0xee);
 	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
 	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
@@ -446,8 +446,8 @@ TEST(without_blueflame_every_doorbell_is_8_bytes)
 	}
 }
 
-/* QP numbers from the whole range, as devices assign them: the table's memory for a QP is freed
- * with the QP. */
+/* Devices assign QP numbers from the whole range: the table's memory for a QP is freed when the QP
+ * is removed. */
 TEST(tables_of_qps_that_are_gone)
 {
 	enum { LIVE = 3, LEAVES = (1 << 24) / MLX5DVL_QPN_LEAF_ };
@@ -468,7 +468,7 @@ TEST(tables_of_qps_that_are_gone)
 		CHECK_EQ(core_add_qp(&core, &same), -EEXIST);
 		CHECK_EQ(core_leaves(&core), i < LIVE ? i + 1 : LIVE);
 	}
-	same.qpn = qp[0].qpn ^ 1; /* a second one of the same leaf */
+	same.qpn = qp[0].qpn ^ 1; /* another number of the same leaf */
 	CHECK_EQ(core_add_qp(&core, &same), 0);
 	CHECK_EQ(core_leaves(&core), LIVE);
 	for (int i = 0; i < LIVE; i++)

@@ -30,7 +30,7 @@ TEST(receives_are_written_once)
 	free(wqes);
 }
 
-/* The data of a receive is valid until the handler returns, so the next one may use the same memory. */
+/* The data of a receive is valid only until the handler returns, so receives can share memory. */
 TEST(a_single_receive_has_a_single_buffer)
 {
 	uint8_t *wqes = plain_alloc(2 * 32), buf[64];
@@ -54,14 +54,14 @@ static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 	*sum += recv->imm;
 }
 
-/* Acts as the device: follows the list, holds several receives at a time, and completes them in any
- * order. */
+/* Acts as the device: follows the list, holds several receives at a time, and completes them in a
+ * random order. */
 struct device {
 	struct mlx5dvl_srq srq;
 	struct plain_cq cq;
 	uint8_t *wqes;
 	uint32_t record;
-	uint16_t next, taken; /* position in the list; number of receives taken since the start */
+	uint16_t next, taken; /* next entry of the list; number of receives taken since the start */
 	uint16_t open[DEPTH];
 	uint32_t opened;
 	bool busy[DEPTH + 1]; /* the device has taken the receive and not completed it */
@@ -95,7 +95,7 @@ static void complete_one(struct device *d, uint64_t *rand)
 	PLAIN_CQE(&d->cq, .opcode = 1, .qpn = QPN, .counter = i, .imm = imm, .byte_cnt = 8);
 }
 
-/* Checks that the list begins with the posted receives, each once, and that the tail is not
+/* Checks that the list begins with the posted receives, each once, and that the tail entry is not
  * posted. */
 static void list_is_whole(struct device *d)
 {

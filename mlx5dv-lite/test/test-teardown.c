@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * QPs are destroyed while a message to them is half received: the SRQ must not lose a receive. With
- * the fault in meson.build the device holds a receive for each SEND, whose rest never arrives.
+ * QPs are destroyed while a message to them is partly received: the SRQ must not lose a receive.
+ * With the fault rule of hold.faults the device holds a receive for each SEND, and the rest of the
+ * SEND never arrives.
  */
 #include "hca.h"
 
@@ -25,7 +26,7 @@ static void destroy_both(struct mlx5dvl_qp *qp[2], bool receiver_first)
 	mlx5dvl_qp_destroy(qp[!receiver_first]);
 }
 
-/* Checks that all receives exist: as many messages arrive, and no more before a refill. */
+/* Checks that the SRQ has all DEPTH receives: DEPTH messages arrive without a refill. */
 static void expect_depth(void)
 {
 	struct mlx5dvl_qp *qp[2], *any = NULL;
@@ -76,7 +77,7 @@ TEST(other_events_are_kept)
 	open_pair(qp);
 	open_pair(other);
 	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_NONE);
-	CHECK_EQ(mlx5dvl_qp_to_error(other[0]), 0); /* causes a report that it is drained */
+	CHECK_EQ(mlx5dvl_qp_to_error(other[0]), 0); /* causes the event that the QP is drained */
 	CHECK_EQ(mlx5dvl_qp_to_error(other[1]), 0);
 	destroy_both(qp, true);
 	mlx5dvl_qp_destroy(other[1]);
@@ -88,7 +89,7 @@ TEST(other_events_are_kept)
 	hca_close(&h);
 }
 
-/* A program that never reads events can also destroy and close everything. */
+/* A program that never reads events can also destroy all objects and close the context. */
 TEST(closing_waits_for_nobody)
 {
 	struct mlx5dvl_qp *qp[2];

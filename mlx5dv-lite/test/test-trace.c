@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Features that the verbs interface cannot express, so that no other library can confirm them:
- * payload partly in the request and partly behind a pointer, NOPs at the ring's end, requests
- * signaled by the library, compressed completions. The test compares them with the software HCA's
- * record of the requests that it executed and completed.
+ * Features that the verbs interface lacks, so a comparison with libibverbs is not possible: payload
+ * partly in the request and partly behind a pointer, NOPs at the ring's end, requests signaled by
+ * the library, compressed completions. The test compares them with the software HCA's record of
+ * executed requests and written completions.
  */
 #include <endian.h>
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ static uint32_t below(uint32_t n)
 	return (uint32_t)(test_rand(&rand_state) % n);
 }
 
-/* The software HCA is preloaded, not linked. */
+/* The software HCA is preloaded, not linked, so its functions are looked up at run time. */
 static void *hca_function(const char *name)
 {
 	void *fn = dlsym(RTLD_DEFAULT, name);
@@ -100,8 +100,8 @@ struct tally {
 	uint32_t quiet; /* blocks since the last signaled request */
 };
 
-/* Checks the records since the last call: they are the batch in order, with only NOPs in between,
- * which end at the ring's end, and at least one request in 64 blocks is signaled. */
+/* Checks the records since the last call: the requests of the batch in order, with only NOPs in
+ * between, which fill the ring's end. At least one request in 64 blocks is signaled. */
 static void check_batch(struct tally *t, const struct expected *e, uint32_t n)
 {
 	struct softhca_wqe_record r;
@@ -198,7 +198,7 @@ static void same_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sen
 	CHECK_EQ(c.wqe_counter, sent->token & 0xffff);
 }
 
-/* The number of titles of runs among the next @n completions, which were not read yet. */
+/* Returns the number of compressed runs among the next @n completions, not consumed yet. */
 static uint32_t compressed_runs(const struct mlx5dvl_cq *cq, uint32_t n)
 {
 	uint32_t runs = 0;

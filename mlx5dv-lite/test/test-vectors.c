@@ -11,7 +11,7 @@
 		.size = sizeof(struct mlx5dvl_cq_attr), __VA_ARGS__                                \
 	}
 
-static uint32_t vector; /* of the last CQ that was created */
+static uint32_t vector; /* vector of the last CQ that was created */
 static struct ibv_moderate_cq moderation; /* of the last CQ that was modified */
 static int modified;
 static int (*modify)(struct ibv_cq *, struct ibv_modify_cq_attr *);
@@ -108,12 +108,12 @@ TEST(moderation_reaches_the_device)
 	CHECK_EQ(moderation.cq_count, 0);
 	CHECK_EQ(moderation.cq_period, 3);
 	CHECK_EQ(create(ctx, CQ(.event_count = 1)), 0);
-	CHECK_EQ(create(ctx, CQ(.event_count = 2)), -EINVAL); /* one completion: no event, ever */
+	CHECK_EQ(create(ctx, CQ(.event_count = 2)), -EINVAL); /* the event could never come */
 	CHECK_EQ(create(ctx, CQ(.event_count = 2, .event_period_us = 65535)), -EINVAL);
 	mlx5dvl_ctx_close(ctx);
 }
 
-/* Fewer completions than the count: the event comes when the period is over. */
+/* If there are fewer completions than event_count, the event comes at the end of the period. */
 TEST(the_event_of_one_completion_comes)
 {
 	struct mlx5dvl_cq *cq;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Twin QPs, one of each library, that get the same requests. Their peers both use this library. */
+/* Twin QPs that get the same requests: one of this library ("ours") and one of the vendor's. The
+ * peers of both use this library. */
 #ifndef TWINS_H
 #define TWINS_H
 
@@ -90,7 +91,7 @@ static inline void close_twins(void)
 	hca_close(&t.h);
 }
 
-/* Compares the peers: each receive of one must equal a receive of the other. */
+/* The receives of the two peers: those of one peer must equal those of the other. */
 struct arrivals {
 	uint64_t n, sum[2]; /* [0]: ours, [1]: the vendor's */
 };
@@ -113,15 +114,15 @@ static inline void on_arrival(void *arg, struct mlx5dvl_qp *qp, const struct mlx
 	int which = qp == t.vendor_peer;
 
 	a->n++;
-	/* The sums depend on the order. They leave out the header, which differs between the
-	 * two. */
+	/* The sums depend on the order of the receives. They leave out the GRH, which differs
+	 * between the two peers. */
 	a->sum[which] = a->sum[which] * 1000003 +
 			digest(recv, t.type == MLX5DVL_UD ? MLX5DVL_GRH_BYTES : 0);
 }
 
 /* The operations that both twins were given, and their results. */
 struct progress {
-	uint64_t tokens, our_tokens, vendor_tokens; /* sums, of signaled requests */
+	uint64_t tokens, our_tokens, vendor_tokens; /* sums of the tokens of signaled requests */
 	uint64_t to_receive;
 	struct arrivals arrived;
 };

@@ -121,7 +121,7 @@ static inline void vendor_address(const struct vendor *v, const struct mlx5dvl_q
 	}
 }
 
-/* The attribute mask of a step for this type of QP. */
+/* Returns the attribute mask of a state transition for this type of QP. */
 static inline int vendor_mask(const struct vendor *v, int reliable, int connected)
 {
 	return IBV_QP_STATE | (v->type == IBV_QPT_RC ? reliable : 0) |
