@@ -405,7 +405,8 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 
 /*
  * Accepts the burst with this head, after all messages of the previous burst have been consumed.
- * Returns the number of its messages; or 0 without any change if the count is 0 or exceeds a cell.
+ * Returns the number of its messages; or 0 without any change if that number is 0, or more than a
+ * cell can hold.
  * It prefetches
  *	- the first line of the next burst, which may have arrived, too
  *	- the other lines of a long burst; the lines of a short one are accessed soon anyway

@@ -321,7 +321,7 @@ void latrec_ep_destroy(struct latrec_ep *ep);
  * Records a post. The caller must call this before it posts the batch, once for each completion
  * that will come. @now_ns is the present time; @due_ns is the time at which the operation should
  * have begun. In a closed loop pass @now_ns twice. A due time after @now_ns counts as @now_ns.
- * Returns 0, or -EAGAIN if depth posts are outstanding; nothing has changed then. In this case the
+ * Returns 0, or -EAGAIN if depth posts are outstanding; nothing has changed then. After -EAGAIN the
  * caller must not post a signaled batch before it has taken a completion: otherwise later
  * completions would be matched with the wrong stamps.
  */

@@ -375,8 +375,8 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 
 /*
  * hot. Consumes the next completion, like mlx5dvl_mono_poll(), if it is a successful WRITE with
- * immediate. Returns true if it has done so, otherwise false; mlx5dvl_cq_ready() then shows whether
- * there is a completion of another kind.
+ * immediate. Returns true if it has consumed the completion, otherwise false; mlx5dvl_cq_ready()
+ * then shows whether there is a completion of another kind.
  *
  * mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed completions.
  * mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of these two functions
@@ -496,8 +496,8 @@ struct mlx5dvl_qp_attr {
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
 
-/* Checks attributes for mlx5dvl_qp_create(). Returns 0, or -E2BIG or -EINVAL as that function
- * would. */
+/* Checks the attributes of a QP without creating it. Returns 0, or -E2BIG or -EINVAL as
+ * mlx5dvl_qp_create() would. */
 int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr);
 
 /*
