@@ -19,7 +19,7 @@
  *	CARRY_UNMARKED	a move to the carries does not change `changes`
  *	WISH_STAYS	a thread that stops waiting leaves its wish (its request for a copy) in place
  */
-#define VALUES 3 /* of an epoch */
+#define VALUES 3 /* number of values in an epoch */
 #define EPOCHS 2
 #define COPIES 1
 #define PLACE(i, e) ((i + e) % 2)
@@ -32,7 +32,7 @@ bool wanted, done, failed;
 /* The copy: written by the second thread, or by the owner when it fulfils the wish. */
 byte c_low[2], c_high[2], c_max, c_sum, c_count;
 /* The check at the end reads these. */
-byte epoch; /* of the values that are recorded */
+byte epoch; /* epoch of the values that are recorded now */
 bool asked; /* latrec_hist_snapshot() has not returned */
 
 inline copy_all()
@@ -138,7 +138,7 @@ proctype owner()
 	od
 }
 
-/* As hist_copy() in the second thread. */
+/* Like hist_copy() in the second thread. */
 inline copy_here()
 {
 	seen = changes;
@@ -170,7 +170,7 @@ inline copy_here()
 #endif
 }
 
-/* As wish_ask(). */
+/* Like wish_ask(). */
 inline ask()
 {
 	done = false;
@@ -179,7 +179,7 @@ inline ask()
 	do
 	:: done -> break
 	:: !done && shut == false -> shut = true
-	:: !done -> /* has waited long enough */
+	:: !done -> /* the thread has waited long enough */
 #ifdef WISH_STAYS
 		failed = true;
 		break

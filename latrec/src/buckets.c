@@ -10,10 +10,10 @@ typedef uint64_t __attribute__((may_alias)) word;
 
 #define COUNT_LOW ((1u << CARRY_BITS) - 1)
 
-#define MANTISSA 52 /* bits of a double */
-#define BIAS 1023 /* of its exponent */
+#define MANTISSA 52 /* bits of a double's mantissa */
+#define BIAS 1023 /* bias of a double's exponent */
 
-/* As latrec_bucket(), for every value from 1. */
+/* Like latrec_bucket(), but for every value from 1 on. */
 static uint64_t number_of(uint32_t half, uint64_t value)
 {
 	uint32_t top = 63 - (uint32_t)__builtin_clzll(value);

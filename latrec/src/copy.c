@@ -4,10 +4,10 @@
  * waits.
  *
  * A record adds to a bucket first, then to min, max, sum and count. The copy reads them in the
- * opposite order: count first and the buckets last. If a record has begun meanwhile, a bucket may
- * contain a value that count does not contain, and the sum of the buckets is larger than count. If
- * the two are equal, no record has begun since count was read, so all fields are of the same
- * moment. Counts become smaller, or move between the two arrays, only while `changes` is odd.
+ * opposite order: count first and the buckets last. If a bucket has got a value that is not counted
+ * in count, the sum of the buckets is larger than count. So if the two are equal, no record has
+ * changed a bucket since count was read, and all fields are of the same moment. Counts become
+ * smaller, or move between the two arrays, only while `changes` is odd.
  *
  * If values come faster than a copy takes, no copy succeeds. So after a failure the second thread
  * leaves a wish, that is a request for a copy, and closes the gate. The next record then makes the
@@ -40,7 +40,7 @@ static uint64_t places_load(struct hist *t, const struct hist *f, const uint32_t
 		uint32_t low = __atomic_load_n(&f->bucket[at], __ATOMIC_ACQUIRE);
 		uint32_t high = carry ? __atomic_load_n(&carry[at], __ATOMIC_ACQUIRE) : 0;
 
-		/* Another thread may be copying *t; these are then like latrec_hist_put()'s. */
+		/* Release, as in put_count(): another thread may be copying *t at the same time. */
 		__atomic_store_n(&t->bucket[at], low, __ATOMIC_RELEASE);
 		if (t->carry)
 			__atomic_store_n(&t->carry[at], high, __ATOMIC_RELEASE);

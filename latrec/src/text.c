@@ -11,7 +11,7 @@
 #define LINE 96 /* longer than any line of the format */
 #define HASH_START 0xcbf29ce484222325ull /* FNV-1a, 64 bits */
 #define HASH_PRIME 0x100000001b3ull
-#define DECIMAL 40 /* digits of 128 bits, and a 0 */
+#define DECIMAL 40 /* digits of a 128-bit number, and the terminating 0 */
 
 static uint64_t hash_line(uint64_t hash, const char *line)
 {

@@ -7,7 +7,7 @@
 #include "ends.h"
 #include "internal.h"
 
-/* For HIST. */
+/* Creates a histogram, for use with HIST. */
 static inline struct latrec_hist *new_hist(uint64_t low, uint64_t high, uint32_t precision)
 {
 	const struct latrec_hist_attr attr = {.low = low, .high = high, .precision = precision};

@@ -15,7 +15,7 @@
 #define COPIES 100
 #endif
 #define VALUES                                                                                     \
-	20000 /* number of values that the first thread may record during a copy, and does before */
+	20000 /* values that the first thread records before a copy, and may record during it */
 #define EPOCHS 12 /* number of times that the histogram is filled from empty */
 
 struct run {

@@ -147,7 +147,7 @@ static_assert((int)MLX5DVL_LOCAL_WRITE == IBV_ACCESS_LOCAL_WRITE &&
 		      (int)MLX5DVL_REMOTE_WRITE == IBV_ACCESS_REMOTE_WRITE &&
 		      (int)MLX5DVL_REMOTE_READ == IBV_ACCESS_REMOTE_READ &&
 		      (int)MLX5DVL_REMOTE_ATOMIC == IBV_ACCESS_REMOTE_ATOMIC,
-	"access bits are passed on");
+	"the access bits must equal libibverbs', because they are passed on unchanged");
 
 static bool is_valid(size_t len, unsigned access)
 {

@@ -17,7 +17,7 @@ static_assert((int)MLX5DVL_NOP == MLX5_OPCODE_NOP && (int)MLX5DVL_WRITE == MLX5_
 		      (int)MLX5DVL_READ == MLX5_OPCODE_RDMA_READ &&
 		      (int)MLX5DVL_CMP_SWAP == MLX5_OPCODE_ATOMIC_CS &&
 		      (int)MLX5DVL_FETCH_ADD == MLX5_OPCODE_ATOMIC_FA,
-	"opcodes are the device's");
+	"enum mlx5dvl_opcode must have the device's values");
 
 /* For a field in which 0 is valid: returns the default if the value is 0 and the field's bit in
  * `set` is not set. */

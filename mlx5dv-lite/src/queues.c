@@ -24,10 +24,10 @@ static_assert(sizeof(struct mlx5dvl_cqe) == sizeof(struct mlx5_cqe64) &&
 		      offsetof(struct mlx5dvl_cqe, wqe_counter) ==
 			      offsetof(struct mlx5_cqe64, wqe_counter) &&
 		      offsetof(struct mlx5dvl_cqe, op_own) == offsetof(struct mlx5_cqe64, op_own),
-	"the inline header's CQE is the vendor's");
+	"struct mlx5dvl_cqe must have the vendor's layout");
 static_assert(offsetof(struct mlx5_err_cqe, syndrome) == 55 &&
 		      offsetof(struct mlx5_err_cqe, vendor_err_synd) == 54,
-	"where errors are read");
+	"the syndromes must be at the offsets at which cq.c reads them");
 
 static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr)
 {

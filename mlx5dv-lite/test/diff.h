@@ -129,8 +129,8 @@ static inline void post_vendor(struct vendor *v, const struct op *op, uint8_t *l
 }
 
 /*
- * Copies the WQE that libibverbs wrote last. It may wrap around the end of the send queue. Returns
- * the WQE's length in units of 16 bytes.
+ * Copies the WQE that libibverbs wrote last. The WQE may wrap around the end of the send queue.
+ * Returns the WQE's length in units of 16 bytes.
  */
 static inline uint32_t vendor_request(struct vendor *v, uint8_t *out)
 {

@@ -162,7 +162,7 @@ TEST(error_of_an_unsignaled_request)
 		setup(false, 64, 0);
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 41), 0);
 		CHECK_EQ(mlx5dvl_post_read(&qp.qp, NULL, 1, 100, 2, 3, 0, 42), 0);
-		qp.qp.rung = qp.qp.pi; /* without a register */
+		qp.qp.rung = qp.qp.pi; /* a doorbell without a register */
 		PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN, .counter = 1, .wqe_opcode = MLX5DVL_READ,
 			.syndrome = map[i].syndrome, .vendor = 0x77);
 		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 8, on_sent, &seen), 1);
@@ -339,7 +339,7 @@ TEST(compressed_sends)
 			counters[k] = (uint16_t)qp.qp.last;
 			sum += token;
 		}
-		qp.qp.rung = qp.qp.pi; /* without a register */
+		qp.qp.rung = qp.qp.pi; /* a doorbell without a register */
 		compressed(&(struct run){.n = n,
 			.opcode = 0,
 			.counter = counters[0],

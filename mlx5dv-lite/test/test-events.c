@@ -12,7 +12,7 @@ enum { SQ = 16, ROUNDS = 200 };
 
 static struct hca h;
 
-/* ---- between libibverbs and the library ---------------------------------------- */
+/* ---- wrappers of libibverbs' functions ----------------------------------------- */
 
 static enum ibv_event_type script[64]; /* events that are returned before the device's own */
 static uint32_t told, scripted;

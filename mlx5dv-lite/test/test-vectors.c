@@ -12,7 +12,7 @@
 	}
 
 static uint32_t vector; /* vector of the last CQ that was created */
-static struct ibv_moderate_cq moderation; /* of the last CQ that was modified */
+static struct ibv_moderate_cq moderation; /* moderation of the last modified CQ */
 static int modified;
 static int (*modify)(struct ibv_cq *, struct ibv_modify_cq_attr *);
 

@@ -10,8 +10,8 @@
             for request in ctx.requests():              for response in ctx.poll():
                 request.reply(b"pong")                      use(response.token, response.result())
 
-copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Messages are sent and received only
-inside poll(); it sends the messages collected since the last poll(), in one WRITE to each peer. Times are
+copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Messages are received only inside
+poll(), which also sends the messages collected since the last poll(), in one WRITE to each peer. Times are
 in seconds, None means for ever. The errno determines the type of an exception: BlockingIOError from call()
 if there is no room or credit (poll, then call again), TimeoutError or ConnectionResetError from result() if
 the peer has ended. Only one thread at a time may use a context and its objects.
@@ -195,7 +195,7 @@ class Request:
         self.allowance = _lib.copyrpc_req_allowance(pointer)  # most bytes that the caller accepts
 
     def reply(self, data=b""):
-        """Answers. OSError with EMSGSIZE: @data is larger than the allowance; the request must still be answered.
+        """Sends the reply. OSError with EMSGSIZE: @data is larger than the allowance; the request must still be answered.
         Another error: the endpoint has failed, and the reply is lost."""
         data = payload(data)
         self.endpoint.context._open
@@ -348,7 +348,7 @@ class Endpoint:
         _lib.copyrpc_ep_connect(self._open, blob, len(blob))
 
     def again_info(self):
-        """Returns the bytes that the peer's again() needs after a loss, for an endpoint(by_hand=True) of a
+        """Returns the bytes that the peer's again() needs after a lost connection, for an endpoint(by_hand=True) of a
         context with reconnect_ms: copyrpc_ep_again_info(). BlockingIOError: poll, then call again."""
         message = ctypes.create_string_buffer(AGAIN_SIZE)
         _lib.copyrpc_ep_again_info(self._open, message)
@@ -504,8 +504,8 @@ class Context(Handle):
         _lib.copyrpc_large_accept(self._open, byref(_LargeAttr(message_max=message_max, memory_max=memory_max)))
 
     def bulk(self, memory, access=READ | WRITE):
-        """Registers the memory of an object with a writable buffer for pulls and pushes of this side. READ and WRITE in
-        @access permit the same to the peers. Returns a Bulk."""
+        """Registers the memory of an object with a writable buffer for pulls and pushes of this side. With READ and
+        WRITE in @access, peers may read and write it, too. Returns a Bulk."""
         return Bulk(self, memory, access)
 
     def requests(self):

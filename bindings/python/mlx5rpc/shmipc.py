@@ -35,8 +35,8 @@ class _Attr(Attributes):
 
 
 class Event(ctypes.Structure):
-    """The client with this index came, left or died (kind: CAME, LEFT, DIED). The kernel reports its process. If the
-    process is not known, pid is 0, and uid and gid are 2**32 - 1."""
+    """The client with this index came, left or died (kind: CAME, LEFT, DIED). Its pid, uid and gid are reported by the
+    kernel. If its process is not known, pid is 0, and uid and gid are 2**32 - 1."""
     _fields_ = [(name, c_uint32) for name in ("kind", "index", "pid", "uid", "gid")]
 
 
@@ -151,7 +151,7 @@ class Request:
         return self._id == _POST
 
     def reply(self, data=b""):
-        """Answers. BrokenPipeError: the client has ended."""
+        """Sends the reply. BrokenPipeError: the client has ended."""
         data = payload(data)
         _lib.shmipc_server_reply(self._server._open, self.client, self._id, data, len(data))
 
@@ -193,7 +193,7 @@ class Server(_Side, side="server"):
             yield Request(self, req.client, req.id, string_at(self._buffer, req.len))
 
     def push(self, index, data=b""):
-        """Sends a push to the client with this index. BlockingIOError: the client has not taken the last `pushes` ones."""
+        """Sends a push to the client with this index. BlockingIOError: the client has not taken the last `pushes` pushes."""
         data = payload(data)
         _lib.shmipc_server_push(self._open, index, data, len(data))
 
@@ -240,8 +240,8 @@ class Client(_Side, side="client"):
 
     @property
     def posts(self):
-        """The number of posts of which the client does not know yet that the server has taken them. While it is not 0,
-        wait() also ends when the server takes posts."""
+        """The number of posts that the server may not have taken yet. While it is not 0, wait() also ends when the server
+        takes posts."""
         return _lib.shmipc_client_posts(self._open)
 
     def pushes(self):

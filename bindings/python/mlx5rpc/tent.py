@@ -13,9 +13,9 @@ the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or 
 the memory of a GPU with one of the last two. Register the object first; the engine then moves bytes from and to the object
 itself. Requests may use a part of it, such as a slice of an array.
 With copying threads (shm_rails) copies are much faster if the memory of both sides is from `engine.alloc()`.
-Times are in seconds, None means for ever. Other threads run while a function waits, a signal handler runs within a tenth of
-a second. All functions may be called from any thread, but not while or after another one closes the object. In a program
-with asyncio `await` the batch, `engine.next_notice()` and `segment.next_version()`.
+Times are in seconds, None means for ever. While a function waits, other threads run, and a signal handler runs within a
+tenth of a second. All functions may be called from any thread, but not while or after another thread closes the object. In a
+program with asyncio `await` the batch, `engine.next_notice()` and `segment.next_version()`.
 
 A request on memory of a GPU begins when a stream has finished the work it has when the request is submitted. The stream is
 the CUstream `stream`, or CUDA's legacy default stream if `stream` is None. An object with `__dlpack__` first makes that
