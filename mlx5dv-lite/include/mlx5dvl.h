@@ -42,9 +42,9 @@
  * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
  * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
  * default. If a program sets a field that an older library does not know, the function returns
- * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. With struct
- * mlx5dvl_port or mlx5dvl_qp_info the library writes at most as many bytes as the size argument. So
- * a program that was compiled for an older version gets and passes the fields that it knows.
+ * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. Functions that fill
+ * struct mlx5dvl_port or mlx5dvl_qp_info write at most @size bytes. So a program that was compiled
+ * for an older version gets and passes the fields that it knows.
  *
  * Errors: functions return 0 or a count, or -errno. They write output arguments only on success.
  * The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -94,9 +94,10 @@ const char *mlx5dvl_syndrome_text(uint8_t syndrome);
 struct mlx5dvl_error {
 	uint64_t token; /* of the failed request; 0 when is_recv */
 	int err; /* -ECANCELED: flushed; -ETIMEDOUT: the peer does not answer (retries exceeded);
-		    -ENOBUFS: the peer has no receive (RNR retries exceeded); -EACCES: remote key,
-		    bounds or permission; -EFAULT: local key, bounds or permission; -EMSGSIZE:
-		    length; -EREMOTEIO: the peer refused or failed; -EIO: any other error */
+		    -ENOBUFS: the peer has no receive (RNR retries exceeded); -EACCES: wrong remote
+		    key, bounds or permission; -EFAULT: wrong local key, bounds or permission;
+		    -EMSGSIZE: wrong length; -EREMOTEIO: the peer refused or failed; -EIO: any
+		    other error */
 	uint8_t syndrome; /* as reported by the device */
 	uint8_t vendor_syndrome;
 	uint8_t opcode; /* enum mlx5dvl_opcode of the request; undefined when is_recv */
