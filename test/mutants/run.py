@@ -109,8 +109,9 @@ class Copy:
         if shutil.which("cc"):
             box = self.build / "box"
             subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", "-o", box, self.tree / "test/suite/box.c"], check=True)
-            # The namespace ends with the test: a mutant's processes do not burden those that follow.
-            self.box = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", str(box)]
+            # The namespace ends with the test: a mutant's processes do not burden those that follow. Its first process
+            # is a shell, because box ends by the signal that has ended the test, which a first process ignores.
+            self.box = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh", str(box)]
 
     def compiles(self, names):
         depends = [self.tests[n]["depends"] for n in names]
