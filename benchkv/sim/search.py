@@ -5,14 +5,14 @@
     search.py BENCHKV-SIM [--cells N] [--seed S] [--ranks N] [--windows] [--least F] [--equal F] [--jobs N]
 
 A cell is a machine, 2 to --ranks ranks (64), a depth of 1 to 64, 1 to 46 clients and 1 to 4 daemons, drawn by --seed. The
-rivals start from the good state: none, hold, budget and threshold with their numbers swept, with --windows also
-little and auto:K,B. Successive halving finds the best one, which is then measured again with seeds that it was
-not chosen by, because the best of many noisy figures is too high. auto is measured with those seeds from both initial
-states, and its share is the lower throughput of the two / the rival's. The lowest / the highest throughput of all these
-jobs, of both states and all seeds, is about 1 if auto has one equilibrium; where it is below .98 it is measured again
-after 40 ms, because few calls over long wires settle late. Prints each cell (share, this ratio), the number of cells with
-shares of .95 and more, the ten worst, and the three with the lowest ratios; fails if a share is below --least, or a ratio
-below --equal.
+rivals of auto start from the good state: none, hold, budget and threshold with many numbers, with --windows also
+little and auto:K,B. Successive halving finds the best rival. It is then measured again with other seeds, because the best
+of many noisy figures is too high. auto is measured with the same seeds from both initial states; its share is the
+lower of the two throughputs, divided by the rival's. The second figure of a cell is the lowest throughput of auto
+divided by the highest, over both states and all seeds. It is about 1 if auto has one equilibrium. Where this ratio is below .98,
+it is measured again after 40 ms, because few calls over long wires settle late. Prints share and ratio of each cell, the
+number of cells with shares of .95 or more, the ten cells with the lowest shares, and the three with the lowest ratios. Fails if
+a share is below --least, or a ratio below --equal.
 """
 import argparse
 import json
@@ -43,7 +43,7 @@ INITS = ("high", "low")
 
 
 def draw_cells(n, seed, ranks):
-    """Sizes are drawn so that each factor of two has the same chance."""
+    """Draws n cells. A size is as likely between 1 and 2 as between 2 and 4, and so on."""
     rng = random.Random(seed)
 
     def size(low, high):
@@ -81,12 +81,12 @@ class Search:
         return left[0]
 
     def equal(self, cell, times):
-        """auto's lowest / its highest throughput."""
+        """Returns auto's lowest throughput divided by its highest."""
         found = [x for init in INITS for x in self.measure(cell, "auto", init, times)]
         return min(found) / max(found)
 
     def share(self, cell):
-        """auto's share of the best rival, its lowest / its highest throughput, the rival, and the rival's throughput."""
+        """Returns auto's share, the ratio of its lowest to its highest throughput, the best rival, and the rival's throughput."""
         rival = self.best(cell)
         top = statistics.mean(self.measure(cell, rival, "high", FRESH))
         low = min(statistics.mean(self.measure(cell, "auto", init, FRESH)) for init in INITS)
