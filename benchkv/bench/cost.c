@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two clients and a store in one thread, for counting what their checks cost:
+ * Two clients and a store in one thread, to measure the cost of the clients' checks:
  *
  *	cost OPS [ZIPF [INTERVAL]]
  *
- * With INTERVAL, a number of replies, the clients count latencies for each. The same program is linked with the checks of values taken out (unchecked.c).
+ * With INTERVAL, the clients count the latencies of each INTERVAL replies separately. The same
+ * program is also linked without the checks of values (unchecked.c).
  */
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@ struct side {
 	uint64_t next;
 };
 
-/* A burst of requests, all of them served, all answered. */
+/* Makes DEPTH requests, serves all of them, and checks all replies. */
 static void burst(struct side *s, struct store *store)
 {
 	struct kv_req req[DEPTH];

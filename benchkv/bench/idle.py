@@ -6,7 +6,7 @@
 
 Prints the CPU time of all threads of each rank, divided by the elapsed time: once with daemons that poll
 with short sleeps (--wait poll), once with daemons that sleep on descriptors (--wait event). Fails if a
-rank of the second kind uses more than 2 % of a core.
+rank with --wait event uses more than 2 % of a core.
 """
 import os
 import pathlib
@@ -20,7 +20,7 @@ from procs import clients_in_run, running, threads  # noqa: E402
 
 BENCHKV, SOFTHCA_RUN = sys.argv[1:]
 SECONDS = 10
-MOST = 0.02  # of a core, for a rank that sleeps
+MOST = 0.02  # share of a core that a rank with --wait event may use
 
 
 def cpu_ns(pid):

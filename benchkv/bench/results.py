@@ -38,32 +38,33 @@ RUNNER, BENCHKV = sys.argv[1:3]
 OUT = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "../RESULTS.md")
 TEXT = """# Results
 
-Made by `ninja -C build benchkv-results` in {minutes:.0f} minutes, on the software HCA and {cpus} cores, with a load average of {load} (before
-and after; the last job has {threads} threads, and other jobs caused the spread).
+`ninja -C build benchkv-results` wrote this file in {minutes:.0f} minutes, on the software HCA and {cpus} cores. The load average was {load} (before
+and after). The last job has {threads} threads. Other programs on the machine caused the wide ranges.
 
 The figures compare paths of a request through the same software on the same cores: a backend is ahead if it needs less CPU time
 and fewer switches between threads. At depth 32 batching backends ring fewer doorbells, each a trap into the software HCA.
-The figures do **not** compare the backends on a network. There, ranks share no cores, and a WRITE takes no CPU time but a place in an
-adapter's queue; see the [simulator's results](sim/RESULTS.md). With one rank, all backends with one daemon run the same code, so
+The figures do **not** compare the backends on a network. There, ranks do not share cores, and a WRITE takes the time of an adapter
+instead of a CPU; see the [simulator's results](sim/RESULTS.md). With one rank, all backends with one daemon run the same code, so
 the first column shows the noise of the measurement.
 
 ## Operations per second
 
-Ratio to `delegation` in the same turn: median (least to largest) of {rounds} turns of {seconds} s, {clients} clients per rank, one daemon per
-rank unless the row says otherwise.
+In each of {rounds} turns every variant runs once for {seconds} s. Its result is divided by that of `delegation` in the same turn; the table shows the
+median of these ratios (least to largest). {clients} clients per rank, one daemon per rank unless the row says otherwise.
 
 {rates}
 ## Latency of gets from another rank
 
-{ranks} ranks, depth {depth}, {threads_of_it} threads on {cpus} cores, so the upper quantiles are turns of the scheduler. Quantiles divided by
-the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns.
+{ranks} ranks, depth {depth}, {threads_of_it} threads on {cpus} cores, so the upper quantiles show how long the scheduler lets other
+threads run. Each quantile is divided by the median of `delegation` in the same turn; the table shows the median of these ratios
+(least to largest) of the {rounds} turns.
 
 {latencies}
 ## The published comparison
 
-Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}: median (least to largest) of {rounds} turns, {pair_threads} threads
-on {cpus} cores. One rank runs the same code in both. Between two ranks a request takes three hops to the daemon with the endpoints
-in `meta`, and one hop in `delegation`. The publication gives this as the reason for the gain.
+Throughput of `delegation` divided by that of `meta`, with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}: median (least to largest) of {rounds} turns,
+{pair_threads} threads on {cpus} cores. With one rank both backends run the same code. With two ranks, a request reaches the daemon with the
+endpoints directly in `delegation`, and often through another daemon in `meta`. The publication gives this as the reason for the gain.
 
 {pair}"""
 
@@ -80,7 +81,7 @@ def run(np, depth, backend, clients):
 
 
 def turns(np, depth, variants, clients):
-    """A list of turns: what each variant has said, by its name."""
+    """Runs all variants ROUNDS times. Returns a list of dictionaries: each variant's report by its name."""
     print(f"{np} ranks, {clients} clients, depth {depth}", file=sys.stderr)
     found = []
     for turn in range(ROUNDS):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Replaces, by ld --wrap, a client's checks of values by functions that accept each value. */
+/* Functions that accept every value. ld --wrap puts them in the place of the checks of values. */
 #include "history.h"
 
 __typeof__(history_found) __wrap_history_found;
