@@ -55,5 +55,5 @@ void calendar_trim(struct calendar *c)
 		n = CALENDAR_LEAST;
 	c->peak = 0;
 	if (n <= c->mask)
-		(void)resize(c, n); /* without memory the ring keeps its length */
+		(void)resize(c, n); /* on failure the ring keeps its length */
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that become visible to a daemon at some time: a ring of buckets, each of
- * CALENDAR_NS. A slot (a client's place for one request) stands in one bucket at most.
- * Within a bucket the order is that of insertion.
+ * The requests for a daemon, ordered by the time at which they become visible to it: a ring of
+ * buckets, each of CALENDAR_NS. A slot, which a client uses for one request at a time, is in one
+ * bucket at most. The requests of a bucket are in the order of their insertion.
  *
- * A bucket is a circular list, of which the calendar knows the last slot. The ring is kept
- * short: it is scanned all the time and should stay in the cache.
+ * A bucket is a circular list; the calendar stores its last slot. The ring is kept short: it is
+ * scanned all the time and should stay in the cache.
  */
 #ifndef BENCHKV_SIM_CALENDAR_H
 #define BENCHKV_SIM_CALENDAR_H
@@ -22,7 +22,7 @@
 #define CALENDAR_DEST_BITS 12
 #define CALENDAR_TRIM 64u /* number of takes after which the ring is cut to the needed length */
 
-/* A slot: the next slot of its bucket, and, in the upper bits, the rank that the request is for. */
+/* The request in a slot: the next slot of the bucket and, in the upper bits, the target rank. */
 struct request {
 	uint32_t bits;
 };
@@ -47,8 +47,8 @@ struct calendar {
 	uint64_t *full; /* a bit for each bucket that is not empty */
 	struct request *slots; /* shared by the calendars of a rank */
 	uint64_t mask;
-	uint64_t from; /* bucket number: all before are and stay empty */
-	uint64_t most; /* bucket number: all after it are empty */
+	uint64_t from; /* bucket number: all buckets before it are empty and stay empty */
+	uint64_t most; /* bucket number: all buckets after it are empty */
 	uint64_t peak; /* the largest most - from since the last trim */
 	uint32_t takes;
 };
@@ -60,7 +60,7 @@ void calendar_fini(struct calendar *c);
 /* Makes room for buckets up to this one. 0 or -ENOMEM. */
 int calendar_grow(struct calendar *c, uint64_t bucket);
 
-/* Makes the ring shorter if it was longer than necessary since the last time. */
+/* Shortens the ring if it was longer than necessary since the last trim. */
 void calendar_trim(struct calendar *c);
 
 /* The first bucket from @from on that is not empty, or @end. Tests 64 buckets at a time. */
@@ -81,8 +81,8 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 }
 
 /*
- * Puts a request. It becomes visible at the end of the bucket of @ns, but not before requests that
- * have been taken already.
+ * Inserts a request. It becomes visible at the end of the bucket of @ns, or of the bucket that was
+ * taken last, if that is later.
  */
 static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
@@ -109,8 +109,8 @@ static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest,
 }
 
 /*
- * Takes the first bucket that is visible at @ns. Returns the last slot of its list, whose next slot
- * is the first of the list; CALENDAR_NONE: there is no such bucket.
+ * Takes the requests of the first bucket that is visible at @ns. Returns the last slot of its list,
+ * whose next slot is the first of the list; CALENDAR_NONE: there is no such bucket.
  */
 static inline uint32_t calendar_take(struct calendar *c, uint64_t ns)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A job's threads. Each simulates a window of its ranks' time, then waits for the others.
+ * The threads of a job. Each thread simulates a window of time of its ranks, then waits for the
+ * other threads.
  *
- * The mail of a window is written by one thread, and read by another one in the next window, after
- * meet(). So there are two sets of mail, for odd and for even windows, and for the same reason two
- * words for the failure of a thread.
+ * A thread writes the mail of a window, and another thread reads it in the next window, after
+ * meet(). Therefore odd and even windows have separate mail, and separate words for the failure of
+ * a thread.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +18,7 @@
 
 struct crew {
 	struct sim *sim;
-	_Atomic uint32_t arrived; /* in this round */
+	_Atomic uint32_t arrived; /* threads that have reached meet() in this round */
 	_Atomic uint32_t round, sleepers;
 	_Atomic int failed[2];
 	pthread_mutex_t start; /* held until all threads exist */
@@ -33,8 +34,8 @@ struct member {
 static void sleep_through(struct crew *c, uint32_t round)
 {
 	/*
-	 * seq_cst, as the last thread's store to round and its load of sleepers: one of the two
-	 * threads sees the other's store.
+	 * seq_cst, like the store to round and the load of sleepers in meet(): either this thread
+	 * sees the new round, or the last thread sees this sleeper.
 	 */
 	atomic_fetch_add_explicit(&c->sleepers, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&c->round, memory_order_seq_cst) == round)
@@ -42,18 +43,18 @@ static void sleep_through(struct crew *c, uint32_t round)
 	atomic_fetch_sub_explicit(&c->sleepers, 1, memory_order_relaxed);
 }
 
-/* A barrier. Writes of a thread before it are visible to all threads after it. */
+/* A barrier. Writes of a thread before the barrier are visible to all threads after it. */
 static void meet(struct crew *c)
 {
 	/* No thread begins the next round before this thread has arrived in this one. */
 	uint32_t round = atomic_load_explicit(&c->round, memory_order_relaxed);
 	struct wait w = WAIT_INIT;
 
-	/* acq_rel: with the same of the others; the last one has seen what all have done. */
+	/* acq_rel, pairs with this access of other threads: the last one sees all writes. */
 	if (atomic_fetch_add_explicit(&c->arrived, 1, memory_order_acq_rel) + 1 ==
 		c->sim->n_parts) {
 		atomic_store_explicit(&c->arrived, 0, memory_order_relaxed);
-		/* Pairs with the load below (release), and see sleep_through(). */
+		/* Pairs with the acquire load below; seq_cst because of sleep_through(). */
 		atomic_store_explicit(&c->round, round + 1, memory_order_seq_cst);
 		if (atomic_load_explicit(&c->sleepers, memory_order_seq_cst))
 			futex_wake((const uint32_t *)&c->round, INT_MAX);
@@ -83,7 +84,7 @@ static void take_mail(struct part *p)
 	}
 }
 
-/* Runs the daemons' steps that begin before the end of the window, ordered by their beginning. */
+/* Runs the daemons' steps that begin before the end of the window, in the order of their starts. */
 static void run_rank(struct rank *r)
 {
 	for (;;) {
@@ -109,14 +110,14 @@ static void run_window(struct part *p)
 		run_rank(&s->ranks[i]);
 }
 
-/* 0, or a failure of any thread. */
+/* Simulates a part to the end of the job. 0, or the error of any thread. */
 static int run_part(struct crew *c, struct part *p)
 {
 	int err = 0;
 
 	for (; !err && p->until < c->sim->end; p->window++) {
 		run_window(p);
-		/* relaxed: meet() is between this and the load. */
+		/* Relaxed: meet() orders this store before the load. */
 		if (p->error)
 			atomic_store_explicit(&c->failed[p->window % 2], p->error,
 				memory_order_relaxed);
@@ -138,8 +139,8 @@ static void *member_main(void *arg)
 }
 
 /*
- * Starts a thread for each part but the first, which is the caller's. At most n threads are
- * started.
+ * Starts a thread for each of the n parts except the first, which the caller simulates. Returns
+ * the number of parts that have a thread.
  */
 static uint32_t call_up(struct crew *c, struct member *members, uint32_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A simulated job: its ranks, daemons and clients. sim.c makes it, crew.c runs it, loop.c is a
- * daemon.
+ * A simulated job: its ranks, daemons and clients. sim.c creates the job, crew.c runs it in
+ * threads, and loop.c simulates a daemon.
  */
 #ifndef BENCHKV_SIM_JOB_H
 #define BENCHKV_SIM_JOB_H
@@ -42,7 +42,7 @@ struct daemon {
 	uint32_t n_held;
 	uint64_t held_since;
 	struct backlog backlog;
-	uint32_t served, serves; /* calls of other ranks: in this loop, and at most */
+	uint32_t served, serves; /* calls of other ranks: served in this loop; limit of a loop */
 	struct control control;
 	/* The loop. */
 	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* where the next step begins */
@@ -53,9 +53,9 @@ struct daemon {
 };
 
 /*
- * Calls without a response. The integral of their number over the time after the warm-up is the sum
- * over all changes of the number: the change multiplied by the time from the change to the end.
- * `sum` contains only the part of this that depends on the times of the changes.
+ * Calls without a response. Each change of their number contributes (end - time of the change) *
+ * change to the integral of the number over the time after the warm-up. `sum` contains only the
+ * terms -(time of the change) * change.
  */
 struct inflight {
 	uint32_t n;
@@ -70,14 +70,14 @@ struct rank {
 	uint64_t random;
 	struct inflight inflight;
 	struct daemon *daemons;
-	/* By slot, a client's place for one request: client * depth + i. */
+	/* Indexed by slot. Request i of a client has the slot client * depth + i. */
 	struct request *requests; /* of the calendars */
 	uint64_t *start; /* when the client made the request */
 	uint64_t *called; /* when the daemon took it; NULL: neither control nor trace needs it */
-	bool *answered; /* a daemon passes the response to the client's one; NULL: backend delegation */
-	uint64_t *client_free; /* by client */
+	bool *answered; /* the response is on its way to the client's daemon; NULL: delegation */
+	uint64_t *client_free; /* by client: when it can make its next request */
 	/* Replies that a client has seen while it waits for others; NULL: no client waits. */
-	uint32_t *seen; /* slots; of a client from its first slot's place on */
+	uint32_t *seen; /* slots; those of a client begin at index client * depth */
 	uint32_t *n_seen; /* by client */
 };
 
@@ -105,7 +105,7 @@ struct sim {
 	struct part *parts;
 	uint32_t n_parts;
 	uint32_t *part_of; /* by rank */
-	struct mail *mail[2]; /* of odd and of even windows; from a part to a part */
+	struct mail *mail[2]; /* of even and of odd windows; see sim_mail() */
 };
 
 /* xorshift64* (S. Vigna 2014); the state is never 0. */
@@ -120,20 +120,20 @@ static inline uint64_t draw(uint64_t *random)
 	return x * 0x2545f4914f6cdd1dull;
 }
 
-/* 0 <= x < n, by the upper bits. */
+/* Returns a random number x, 0 <= x < n, from the upper bits. */
 static inline uint32_t draw_below(uint64_t *random, uint32_t n)
 {
 	return (uint32_t)((draw(random) >> 32) * n >> 32);
 }
 
-/* The client of a slot: slot / depth. Exact for 2^20 slots. */
+/* The client of a slot: slot / depth, exact for the first 2^20 slots. */
 #define SIM_DEPTH_SHIFT 42
 static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
 {
 	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
 }
 
-/* The daemon of a rank that has its endpoint to a peer, or serves the slot if that is itself. */
+/* The daemon that has the rank's endpoint to a peer, or serves the slot if the peer is the rank. */
 static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t slot)
 {
 	uint32_t d = r->sim->c->daemons;
@@ -143,7 +143,7 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 	return &r->daemons[peer == r->index ? slot % d : (r->index + peer) % d];
 }
 
-/* The daemon that takes a request from its client. */
+/* The daemon to which a client gives a request. */
 static inline struct daemon *rank_taker(struct rank *r, uint32_t peer, uint32_t slot)
 {
 	const struct sim *s = r->sim;
@@ -154,8 +154,8 @@ static inline struct daemon *rank_taker(struct rank *r, uint32_t peer, uint32_t 
 }
 
 /*
- * The number of a rank's daemon that has the endpoint to a peer. Does not read struct rank, which
- * another thread writes all the time.
+ * The index in sim.daemons of the rank's daemon that has the endpoint to a peer. Does not read
+ * struct rank, which another thread writes all the time.
  */
 static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t peer)
 {
@@ -165,18 +165,18 @@ static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t pe
 }
 
 /*
- * A step: a poll, or the part of a poll that is in the window; after the last poll of a loop also
- * the rest of the loop.
+ * Simulates a step of a daemon: a poll, or the part of a poll that is in the window. The step of
+ * the last poll of a loop also contains the rest of the loop.
  */
 void daemon_step(struct daemon *d);
 
-/* The mail from one part to another one. */
+/* The mail that one part sends to another one in a window. */
 static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t from, uint32_t to)
 {
 	return &s->mail[window % 2][from * s->n_parts + to];
 }
 
-/* Runs a job from its beginning to its end, in as many threads as it has parts. 0, -ENOMEM, -EAGAIN. */
+/* Runs a job from its beginning to its end, with a thread for each part. 0, -ENOMEM, -EAGAIN. */
 int crew_run(struct sim *s);
 
 static inline void inflight_change(struct inflight *f, uint64_t ns, int change)

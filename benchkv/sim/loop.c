@@ -40,7 +40,7 @@ static inline void work_end(struct daemon *d, const struct work *w)
 
 /* ---- clients ---- */
 
-/* The client of a slot makes its next request as soon as it can, at ns or later. */
+/* The client of a slot makes its next request as soon as it can, but not before ns. */
 ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, uint64_t ns)
 {
 	const struct sim *s = r->sim;
@@ -54,7 +54,7 @@ ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, u
 		r->part->error = -ENOMEM;
 }
 
-/* Keeps a reply that a client has seen; makes the next requests when it has seen all it waits for. */
+/* Keeps a reply that a client has seen. After client_waits replies makes as many new requests. */
 static void wait_for_more(struct rank *r, struct work *w, uint32_t slot, uint64_t ns)
 {
 	const struct sim *s = r->sim;
@@ -86,7 +86,7 @@ ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 		make_request(r, w, slot, seen);
 }
 
-/* Passes a slot to another daemon of the rank, which sees it as late as a client's request. */
+/* Passes a slot to another daemon of the rank. The delay is that of a client's request. */
 static void pass(struct rank *r, const struct work *w, struct daemon *to, uint32_t slot,
 	uint32_t dest)
 {
@@ -94,7 +94,7 @@ static void pass(struct rank *r, const struct work *w, struct daemon *to, uint32
 		r->part->error = -ENOMEM;
 }
 
-/* The daemon gives a reply to the client of the slot, or to the daemon that the client polls. */
+/* The daemon gives a reply to the client of the slot or, with meta, to the client's own daemon. */
 ALWAYS_INLINE void give_reply(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
@@ -149,7 +149,7 @@ static inline void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32
 	}
 }
 
-/* A call of another rank is served, and its reply gathered. */
+/* Serves a call of another rank and gathers the reply. */
 ALWAYS_INLINE void serve(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
 	uint32_t word)
 {
@@ -178,7 +178,7 @@ static void leave_call(struct daemon *d, struct call call)
 	b->calls[b->n++] = call;
 }
 
-/* Serves a call, unless the loop has served as many as it may. */
+/* Serves a call, or leaves it to the next loop if this loop has reached its limit. */
 ALWAYS_INLINE void take_call(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
 	uint32_t word)
 {
@@ -188,7 +188,7 @@ ALWAYS_INLINE void take_call(struct daemon *d, struct work *w, uint32_t from, ui
 		serve(d, w, from, slot, word);
 }
 
-/* Serves the calls that the loop before has left. */
+/* Serves the calls that the previous loop has left. */
 static void serve_backlog(struct daemon *d)
 {
 	struct backlog *b = &d->backlog;
@@ -200,7 +200,7 @@ static void serve_backlog(struct daemon *d)
 	work_end(d, &w);
 }
 
-/* A response goes to its client. */
+/* Gives a response to its client, or holds it if the control holds replies. */
 ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
@@ -237,7 +237,7 @@ static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots
 }
 
 /*
- * Prefetches the next WRITE while this one is taken, because it may come from another core's cache.
+ * Prefetches the next WRITE while this one is handled, because it may be in another core's cache.
  */
 static inline void prefetch_next(struct daemon *d)
 {
@@ -274,8 +274,8 @@ static void take_write(struct daemon *d, const struct event *a)
 
 /*
  * Polls until the CQ is empty, including WRITEs that arrive during the poll, as the real poll does.
- * A WRITE that is posted in this window arrives after the end of the window, so a poll that takes
- * longer continues in the next window. True: the poll has ended.
+ * A WRITE that is posted in this window arrives after the end of the window, so a poll that is not
+ * over by then continues in the next window. True: the poll has ended.
  */
 static bool poll_once(struct daemon *d)
 {
@@ -294,8 +294,8 @@ static bool poll_once(struct daemon *d)
 }
 
 /*
- * With backend meta: what a daemon passes on to another one of the rank, and takes from there. False:
- * the slot is a request that this daemon is to serve or to send.
+ * With backend meta: handles a slot that holds a response for a client of this daemon, or a request
+ * that another daemon of the rank must send. False: this daemon must serve or send the request.
  */
 static bool relay(struct daemon *d, struct work *w, uint32_t slot, uint32_t dest)
 {
@@ -336,8 +336,8 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 }
 
 /*
- * Takes the clients' visible requests, at most as many as a loop may take. Returns true if there are
- * any. A request that is left is the next one again, because its bucket is the calendar's first.
+ * Takes the clients' visible requests, at most `intake` of them. Returns true if there are any. The
+ * requests that are left return to the calendar, where they are the first ones again.
  */
 static bool take_requests(struct daemon *d)
 {
@@ -356,7 +356,7 @@ static bool take_requests(struct daemon *d)
 			struct request request = requests[following];
 
 			slot = following;
-			following = request_next(request); /* the slot may be put again */
+			following = request_next(request); /* before the slot is inserted again */
 			if (likely(left)) {
 				take_request(d, &w, slot, request_dest(request));
 				left--;
@@ -370,7 +370,7 @@ static bool take_requests(struct daemon *d)
 	return true;
 }
 
-/* Counts a WRITE of n messages that is posted next. */
+/* Adds the CPU time of a WRITE of n messages, which is posted next, and counts the WRITE. */
 static void count_write(struct daemon *d, uint32_t n)
 {
 	d->now += d->rank->sim->costs.write;
@@ -380,7 +380,7 @@ static void count_write(struct daemon *d, uint32_t n)
 	}
 }
 
-/* Posts the messages for a peer in one WRITE, or in the initial state "low" one WRITE each. */
+/* Posts the messages for a peer in one WRITE; during the initial disturbance, in a WRITE each. */
 static void flush_endpoint(struct daemon *d, uint32_t peer)
 {
 	struct rank *r = d->rank;
@@ -422,7 +422,7 @@ static uint64_t now_of(void *arg)
 	return ((struct daemon *)arg)->now;
 }
 
-/* Sorts the endpoints that may flush now to the front of loads, and returns their number. */
+/* Moves the endpoints that must be flushed now to the front of loads, and returns their number. */
 static size_t select_endpoints(struct daemon *d)
 {
 	size_t n = d->n_dirty;
@@ -461,7 +461,7 @@ static bool traces(const struct daemon *d)
 	return s->c->trace && d == &s->daemons[sim_owner(s, 0, 1)];
 }
 
-/* The filtered values for the trace: those of the control, or with another control the sim's own. */
+/* The filtered values for the trace. If the control has none, the simulator filters them itself. */
 static struct adaptive *filtered(struct daemon *d)
 {
 	return control_observes(&d->control) ? &d->control.adaptive : &d->rank->sim->filtered;
@@ -485,7 +485,7 @@ static void trace(struct daemon *d)
 		adaptive_rho(a));
 }
 
-/* Filters the values of a loop, for a control that observes and for the trace. */
+/* Filters the values of a loop, if the control or the trace needs them. */
 static void observe(struct daemon *d)
 {
 	struct adaptive_loop seen = {.cqes = d->polls.cqes,
@@ -520,8 +520,8 @@ static void end_loop(struct daemon *d)
 }
 
 /*
- * Skips the repetitions of an empty loop until a message can arrive. Messages that another rank
- * posts in this window arrive later.
+ * Skips empty loops until the next message can arrive. Messages that another rank posts in this
+ * window arrive after the window.
  */
 static void skip_idle_loops(struct daemon *d, bool found)
 {

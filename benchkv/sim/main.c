@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	status = output_close(PROGRAM, o.trace, o.config.trace, 0);
 	status = output_close(PROGRAM, o.hgrm, o.config.hgrm, status);
 	status = output_close(PROGRAM, o.json, json, status);
-	/* A file that cannot be written has been named. */
+	/* An error of a file has been printed already. */
 	if (err && !status && !ferror(stdout)) {
 		fprintf(stderr, PROGRAM ": %s\n", strerror(-err));
 		status = 1;

@@ -41,29 +41,28 @@ static const struct arg_row rows[] = {
 		.unset = "--qd", .with = "qd-step", .sets = RUN,
 		.help = "requests in flight until --qd-step, at most --qd"},
 	{"qd-step", 0, "MS", MS(.001), .field = AT(config.step_ns), .with = "qd-before",
-		.sets = RUN, .help = "when the others join them"},
+		.sets = RUN, .help = "time of the change from --qd-before to --qd"},
 	{"clients", 0, "N", ARG_WHOLE, AT(config.clients), .min = 1, .max = 1024, .def = "46",
 		.sets = RUN | MAP, .help = "client threads per rank"},
 	{"client-waits", 0, "N", ARG_WHOLE, AT(config.client_waits), .min = 1, .max = 4096,
 		.def = "1", .sets = RUN,
 		.help = "replies that a client has to see before its next requests"},
 	{"backend", 0, NULL, ARG_WORD, AT(config.meta), .words = backends, .def = "delegation",
-		.sets = RUN | MAP, .help = "as benchkv's: who sends the requests of a client"},
+		.sets = RUN | MAP, .help = "as in benchkv: the path of a client's requests"},
 	{"daemons", 0, "N", ARG_WHOLE, AT(config.daemons), .min = 1, .max = 64, .def = "1",
 		.sets = RUN | MAP, .help = "daemons that share a rank's endpoints"},
 	{"intake", 0, "N", ARG_WHOLE, AT(config.intake), .min = 1, .max = 1u << 20, .unset = "all",
-		.help = "requests that a loop takes at most"},
+		.help = "most requests that a loop takes"},
 	{"control", 0, "C", ARG_CALL, AT(config.control), .read = read_control, .def = "auto",
-		.sets = RUN | MAP, .help = "control of batching, as benchkv's"},
+		.sets = RUN | MAP, .help = "control of batching, as in benchkv"},
 	{"machine", 0, "M", ARG_CALL, AT(config.machine), .read = read_machine, .def = "hdr100",
 		.help = "hdr100, cx7, or a JSON file"},
 	{"init", 0, NULL, ARG_WORD, AT(config.collapsed), .words = states, .def = "high",
-		.sets = RUN,
-		.help = "all requests at once, or then a WRITE per message for a while"},
+		.sets = RUN, .help = "low: at first each message is sent in its own WRITE"},
 	{"disturb", 0, "US", US(1e6), .field = AT(config.collapsed_ns), .def = "1000",
-		.help = "how long that is"},
+		.help = "how long --init low sends such WRITEs"},
 	{"stagger", 0, "US", US(1000), .field = AT(config.stagger_ns), .def = "0",
-		.help = "first requests for rank r come r x US later"},
+		.help = "the first requests for rank r are delayed by r x US"},
 	{"warmup", 0, "MS", MS(0), .field = AT(config.warmup_ns), .def = "3",
 		.help = "time that is not counted"},
 	{"duration", 0, "MS", MS(.001), .field = AT(config.duration_ns), .def = "10",
@@ -90,8 +89,8 @@ static const char usage[] =
 	"       benchkv-sim table [--machine M] [--json FILE]\n"
 	"       benchkv-sim map [--control C] [OPTION]...\n"
 	"Simulates jobs of benchkv, backends delegation and meta, by the control code of benchkv itself.\n"
-	"run prints one job, table compares with published figures, map goes over ranks and\n"
-	"queue depths, from both initial states.\n";
+	"run prints one job, table compares with published figures, map simulates 2 to 64\n"
+	"ranks with several queue depths, from both initial states.\n";
 
 static int check(struct args *args, const struct sim_config *c)
 {

@@ -47,7 +47,7 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 		"intake", (int)c->intake, "backend", backend_name(c->meta));
 }
 
-/* One thread per core, but at least RANKS_PER_THREAD ranks per thread. */
+/* Returns a number of threads: one per core, but at least RANKS_PER_THREAD ranks per thread. */
 static uint32_t threads_for(uint32_t ranks)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -59,7 +59,7 @@ static uint32_t threads_for(uint32_t ranks)
 
 /*
  * If the control is `auto` without numbers, derives K and B as the ranks of a real job do. Returns
- * the values that they were derived from.
+ * the values from which K and B were derived.
  */
 static struct control_origin derive(struct sim_config *c)
 {

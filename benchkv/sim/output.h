@@ -17,8 +17,8 @@ struct published {
 	const char *control;
 	bool collapsed; /* the initial state of the simulated job */
 	double mops, outstanding, cqe_batch, loops_per_s;
-	enum origin mops_is, loops_is; /* the other figures are predicted */
-	uint32_t clients, daemons; /* 0: 46, 1 */
+	enum origin mops_is, loops_is; /* of throughput and loop rate; the rest is predicted */
+	uint32_t clients, daemons; /* 0: the default, 46 clients and 1 daemon */
 	bool meta; /* the backend */
 };
 
@@ -29,7 +29,10 @@ extern const struct published_block {
 	size_t n;
 } published_blocks[PUBLISHED_BLOCKS];
 
-/* Each runs what it prints. json is where objects go, or NULL. 0 or -errno. */
+/*
+ * Each function simulates jobs and prints the results. json: a file for objects, or NULL. 0 or
+ * -errno.
+ */
 int output_run(const struct sim_options *o, FILE *json);
 int output_table(const struct sim_options *o, FILE *json);
 int output_map(const struct sim_options *o, FILE *json);
@@ -37,7 +40,7 @@ int output_map(const struct sim_options *o, FILE *json);
 /* "meta" or "delegation". */
 const char *backend_name(bool meta);
 
-/* Runs a job and writes its object. auto without numbers gets those of that job. */
+/* Runs a job and writes its object. For auto without numbers derives K and B from that job. */
 int output_job(const struct sim_config *config, FILE *json, struct sim_result *r_p);
 
 #endif

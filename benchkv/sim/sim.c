@@ -11,8 +11,8 @@ static_assert(SIM_MAX_RANKS <= 1u << CALENDAR_DEST_BITS, "a rank fits into struc
 
 /*
  * Returns the usual time between the first and the last arrival of the WRITEs that are on their way to
- * a context. It is half of the time that a context needs for one WRITE per request in flight. A longer
- * time is possible and costs a little more.
+ * a context. This is half of the time that a context needs for one WRITE per request in flight. If
+ * the time is longer, the timeline still works, but is a little slower.
  */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
@@ -40,7 +40,7 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	return 0;
 }
 
-/* Returns the seed of a rank, because each rank has random numbers of its own. */
+/* Returns the seed of a rank's own random numbers. */
 static uint64_t seed_of(uint64_t seed, uint32_t rank)
 {
 	return mix64(seed * 0x9e3779b97f4a7c15ull + rank + 1) | 1;
@@ -87,7 +87,7 @@ static uint64_t first_time(const struct sim_config *c, uint32_t slot)
 	return c->depth_before && slot % c->depth >= c->depth_before ? c->step_ns : 0;
 }
 
-/* All clients begin at time 0, except for the delays of --stagger. */
+/* Makes the first requests. All clients begin at time 0, except for the delay of --stagger. */
 static int first_requests(struct rank *r)
 {
 	struct sim *s = r->sim;
@@ -102,7 +102,7 @@ static int first_requests(struct rank *r)
 	return 0;
 }
 
-/* Divides the ranks into parts of about the same size. */
+/* Divides the ranks into parts of about the same size, one for each thread. */
 static int share_out(struct sim *s)
 {
 	uint32_t n = s->c->threads;
@@ -218,7 +218,7 @@ static void sim_fini(struct sim *s)
 	free(s->ranks);
 }
 
-/* Adds the fields as an array, because all of them are numbers of 64 bits. */
+/* Adds the structs as arrays, because all their fields are numbers of 64 bits. */
 static void add_counts(struct counts *sum, const struct counts *c)
 {
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
@@ -230,7 +230,7 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : 0;
 }
 
-/* Adds the latencies of all parts to those of the first one. Returns these. */
+/* Adds the latencies of all parts to the histogram of the first part, and returns it. */
 static const struct latrec_hist *gather_latencies(struct sim *s)
 {
 	for (uint32_t i = 1; i < s->n_parts; i++)

@@ -2,19 +2,20 @@
 /*
  * A discrete-event simulation of a job of benchkv with backend delegation or meta: NP ranks, each
  * with D daemons that share the rank's endpoints and C clients in a closed loop. The
- * daemons decide with the control that benchkv itself runs (control.h).
+ * daemons run the control of benchkv itself (control.h).
  *
  * The model of a daemon's loop has these parts, in this order: polls of received WRITEs, as often
  * as the control decides; clients' requests; the flush of the endpoints that the control selects.
- * Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s. With backend
- * delegation a client gives its request to that daemon. With meta it gives all of them to its own
- * daemon, which passes them to the owner, and gets the responses back from there.
+ * The connection of ranks r and s belongs to daemon (r + s) mod D on both sides. With backend
+ * delegation a client gives its request to that daemon. With meta a client gives all requests to
+ * its own daemon, which passes each request to the daemon of the connection, and gets the response
+ * back from there.
  *
- * Time goes on in windows of send_ns + wire_ns + recv_ns: what a rank does in one reaches
- * another rank in a later one, so within a window the ranks do not matter to each other. They
- * are shared out to threads; the result is the same for any number of them. The daemons of a
- * rank take turns in the order of their loops' beginnings. A request of a client to one that is
- * ahead of it is taken one loop later.
+ * Time is divided into windows of send_ns + wire_ns + recv_ns. A message that a rank sends in one
+ * window reaches another rank in a later window, so within a window the ranks are independent.
+ * Threads divide the ranks between them; the result does not depend on the number of threads. The
+ * daemons of a rank are simulated in the order in which their steps begin. A client's request to a
+ * daemon whose simulated time is already later is taken one loop later.
  */
 #ifndef BENCHKV_SIM_SIM_H
 #define BENCHKV_SIM_SIM_H
@@ -31,10 +32,10 @@ struct sim_config {
 	struct machine machine;
 	struct control_spec control;
 	uint32_t ranks, daemons, clients, depth;
-	uint32_t depth_before; /* until step_ns; 0: depth */
+	uint32_t depth_before; /* depth until step_ns; 0: `depth` from the beginning */
 	uint64_t step_ns;
 	uint32_t client_waits; /* replies that a client has to see before its next requests; 0: 1 */
-	uint32_t intake; /* requests of clients that a loop takes at most; 0: all */
+	uint32_t intake; /* most requests of clients that a loop takes; 0: all */
 	bool meta; /* the backend: meta, otherwise delegation */
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
@@ -63,8 +64,8 @@ struct sim_result {
 #define SIM_MAX_SLOTS (1u << 20) /* clients x depth */
 
 /*
- * 0, -EINVAL (a size of 0, more ranks or slots than that, or clients that wait for more than they
- * have in flight), -ENOMEM, -EAGAIN (a thread cannot be made).
+ * Simulates a job. 0, -EINVAL (a size is 0, there are too many ranks or slots, or clients wait for
+ * more replies than they have requests in flight), -ENOMEM, -EAGAIN (a thread cannot be created).
  */
 int sim_run(const struct sim_config *config, struct sim_result *result_p);
 

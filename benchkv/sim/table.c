@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 #include "output.h"
 
-#define SEEDS 9 /* per cell; its median and range show whether it has two outcomes */
+#define SEEDS 9 /* seeds per cell; the median and the range show whether a cell has two outcomes */
 #define RECOVERY_NS (20 * NSEC_PER_MSEC)
 
 static const struct published depth32[] = {
@@ -74,8 +74,8 @@ static void print_machine(const struct machine *m)
 	printf("  critical batch: round trip / CPU per message = %.0f\n",
 		(2 * (m->send_ns + m->wire_ns + m->recv_ns) + m->loop_ns) /
 			(m->request_ns + m->incoming_ns + m->response_ns));
-	printf("ratios: d = a parameter was derived from the published figure, f = one was fitted to "
-	       "it,\n  p = predicted by the parameters\n");
+	printf("ratios: d = a parameter was derived from the published figure, f = one was\n"
+	       "  fitted to it, p = neither: the figure is a prediction\n");
 }
 
 static void print_pair(double published, double simulated, double unit, int digits,

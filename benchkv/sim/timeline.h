@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps events in the order of their times, and those of the same time in the order of their
- * senders, whatever the order in which they are put. A ring of buckets, in each of which the events
- * form a sorted list, with a bit for each that is not empty. An event too far ahead for the ring
- * stands in its last bucket, and is put again when that bucket comes up. Putting and taking cost
- * the same however many there are, if `span_ns` is about the time from the first one to the last.
+ * A queue of events, sorted by time, and events of the same time by sender. It is a ring of buckets
+ * with a bit for each bucket that is not empty. The events of a bucket are a sorted list. An event
+ * too far ahead for the ring is put into the last bucket, and is inserted again when that bucket
+ * becomes the first. Insertion and removal take constant time if `span_ns` is about the time from
+ * the first event to the last.
  */
 #ifndef BENCHKV_SIM_TIMELINE_H
 #define BENCHKV_SIM_TIMELINE_H
@@ -23,22 +23,22 @@ struct batch;
 struct event {
 	uint64_t ns;
 	uint32_t next;
-	uint32_t from; /* the rank that sent it: one at a time */
+	uint32_t from; /* the rank that sent it; it sends one at a time */
 	uint32_t messages;
-	uint32_t consumed; /* what its metadata says */
+	uint32_t consumed; /* the sender's `received`, see struct endpoint */
 	union {
 		struct {
 			uint32_t slot, word;
-		} one; /* of a single message */
-		struct batch *batch; /* of several */
+		} one; /* if messages == 1 */
+		struct batch *batch; /* if messages > 1 */
 	};
 };
 
 struct timeline {
-	struct event *events; /* those that are put, and a list of free ones */
+	struct event *events; /* the events in the buckets, and a list of free ones */
 	uint32_t size, free, n;
 	uint32_t shift; /* a bucket is 1 << shift ns */
-	uint64_t from; /* bucket number: none before it has any */
+	uint64_t from; /* bucket number: all buckets before it are empty */
 	uint64_t full[TIMELINE_BUCKETS / 64];
 	uint32_t first[TIMELINE_BUCKETS];
 };
@@ -63,7 +63,7 @@ static inline bool event_before(const struct event *a, const struct event *b)
 	return a->ns < b->ns || (a->ns == b->ns && a->from < b->from);
 }
 
-/* Puts an event that has its place in events. */
+/* Inserts the event with this index in `events` into its bucket. */
 static inline void timeline_insert(struct timeline *t, uint32_t id)
 {
 	struct event *e = &t->events[id];
@@ -86,7 +86,7 @@ static inline void timeline_insert(struct timeline *t, uint32_t id)
 	*link = id;
 }
 
-/* Copies an event into it. 0 or -ENOMEM. */
+/* Inserts a copy of an event. 0 or -ENOMEM. */
 static inline int timeline_put(struct timeline *t, const struct event *e)
 {
 	uint32_t id;
@@ -102,7 +102,7 @@ static inline int timeline_put(struct timeline *t, const struct event *e)
 	return 0;
 }
 
-/* Takes an event, the first of its bucket, out of it. */
+/* Removes the first event of a bucket, and returns its index in `events`. */
 static inline uint32_t timeline_remove(struct timeline *t, uint32_t i)
 {
 	uint32_t id = t->first[i];
@@ -113,7 +113,7 @@ static inline uint32_t timeline_remove(struct timeline *t, uint32_t i)
 	return id;
 }
 
-/* The first event, or NULL. Its bucket is t->from then. */
+/* Returns the first event, or NULL. After that t->from is its bucket. */
 static inline const struct event *timeline_first(struct timeline *t)
 {
 	if (!t->n)
@@ -136,7 +136,7 @@ static inline const struct event *timeline_first(struct timeline *t)
 	}
 }
 
-/* Takes the first event; timeline_first() has returned it before. */
+/* Removes and returns the first event. Must follow timeline_first(), which has returned it. */
 static inline struct event timeline_take(struct timeline *t)
 {
 	uint32_t id = timeline_remove(t, (uint32_t)(t->from % TIMELINE_BUCKETS));

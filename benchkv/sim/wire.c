@@ -79,7 +79,7 @@ static int grow_mail(struct mail *mail)
 	return 0;
 }
 
-/* Sends a WRITE of @n messages, posted at @ns. Returns its arrival's event, or NULL: no memory. */
+/* Sends a WRITE of @n messages, posted at @ns. Returns the arrival's event; NULL: no memory. */
 static struct event *send_write(const struct route *r, struct endpoint *e, uint32_t n, uint64_t ns)
 {
 	struct nic *nic = r->nic;

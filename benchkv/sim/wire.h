@@ -3,10 +3,9 @@
  * Endpoints, the messages that they gather, WRITEs under way, and the serial servers of the
  * adapter's contexts.
  *
- * The messages of a WRITE stay where they were gathered, in a batch that is passed to the receiver
- * with the WRITE; a single message is in the event itself. A posted WRITE is a parcel, which a
- * thread's mail carries to the thread that simulates the receiver. There it becomes an event of the
- * receiving context.
+ * The messages of a WRITE are gathered in a batch, which is passed to the receiver with the WRITE.
+ * A single message is in the event itself. A posted WRITE is a parcel in the mail to the thread
+ * that simulates the receiver. That thread turns the parcel into an event of the receiving context.
  */
 #ifndef BENCHKV_SIM_WIRE_H
 #define BENCHKV_SIM_WIRE_H
@@ -21,28 +20,28 @@
 #include "machine.h"
 #include "timeline.h"
 
-#define WIRE_MESSAGE_BYTES 64 /* of a message, and of the metadata of a WRITE */
+#define WIRE_MESSAGE_BYTES 64 /* size of a message, and of the metadata of a WRITE */
 #define WIRE_RESPONSE (1u << 31)
 
 /* ---- batches of messages ---- */
 
 /*
- * A message is the slot of the rank that called, with WIRE_RESPONSE if it is the response. Behind
- * the messages are the words that go with the calls, if the control tells its peers something.
+ * A message is the slot of the calling rank, with WIRE_RESPONSE if it is a response. The messages
+ * are followed by a word for each of them, if the control sends words with its calls.
  */
 struct batch {
 	struct batch *next; /* the next free batch */
 	uint32_t room; /* messages that fit */
-	uint32_t kind; /* of its size */
+	uint32_t kind; /* size class */
 	uint32_t slots[];
 };
 
-#define POOL_KINDS 24 /* slots and the rest have 64 << kind bytes */
-#define POOL_SPARE 1024 /* free batches of a kind that are kept */
+#define POOL_KINDS 24 /* size classes; a batch has 64 << kind bytes, without words */
+#define POOL_SPARE 1024 /* most free batches of a kind that are kept */
 
 /*
- * Free batches of a thread. A batch becomes free where it was received: it is in that core's cache,
- * and each thread receives about as many as it posts.
+ * The free batches of a thread. A batch is freed by the thread that received it, whose core has it
+ * in its cache. Each thread receives about as many batches as it posts.
  */
 struct pool {
 	struct batch *free[POOL_KINDS];
@@ -53,8 +52,8 @@ struct pool {
 void pool_fini(struct pool *p);
 
 /*
- * Replaces a full batch, or NULL, by a batch with twice the room and the same messages. NULL: no
- * memory.
+ * Returns a batch with twice the room and the messages of @full, which it frees, or the smallest
+ * batch if @full is NULL. NULL: no memory.
  */
 struct batch *pool_larger(struct pool *p, struct batch *full);
 
@@ -79,9 +78,9 @@ static inline uint32_t *batch_words(struct batch *b)
 /* ---- endpoints ---- */
 
 struct endpoint {
-	struct batch *gathered; /* NULL: nothing */
-	uint32_t room; /* of `gathered`; 0: nothing is gathered */
-	uint32_t calls, replies; /* gathered */
+	struct batch *gathered; /* messages that are not posted yet; NULL: none */
+	uint32_t room; /* of `gathered`; 0 if that is NULL */
+	uint32_t calls, replies; /* in `gathered` */
 	uint32_t writes; /* total number of posted WRITEs */
 	uint32_t received; /* WRITEs of the peer that this side has processed */
 	uint32_t consumed; /* this side's WRITEs that the peer has acknowledged as processed */
@@ -115,8 +114,7 @@ static inline int endpoint_append(struct endpoint *e, struct pool *p, uint32_t s
 /* The adapter's side of a context. */
 struct nic {
 	uint64_t send_free, recv_free; /* when the servers will be idle */
-	struct timeline
-		arrivals; /* WRITEs under way to it, when they are at the receiving server */
+	struct timeline arrivals; /* WRITEs under way, by their arrival at the receiving server */
 };
 
 /* A WRITE on its way. */
@@ -125,7 +123,7 @@ struct parcel {
 	uint32_t to; /* daemon */
 };
 
-/* Parcels in the order in which they were posted. In a cache line of its own: each has one writer. */
+/* Parcels in the order in which they were posted. Each mail has one writer and a cache line. */
 struct mail {
 	_Alignas(64) struct parcel *parcels;
 	size_t size, n;
@@ -144,10 +142,10 @@ struct route {
 /* Posts a WRITE at ns with everything gathered, which must not be empty. 0 or -ENOMEM. */
 int wire_post(const struct route *r, struct endpoint *e, uint64_t ns);
 
-/* Posts a WRITE with the i-th gathered message alone. After all of them: endpoint_posted(). */
+/* Posts a WRITE with only the i-th gathered message. The caller then calls endpoint_posted(). */
 int wire_post_one(const struct route *r, struct endpoint *e, uint32_t i, uint64_t ns);
 
-/* Marks the endpoint as empty after a post. */
+/* Must be called when all gathered messages are posted: the endpoint is empty again. */
 static inline void endpoint_posted(struct endpoint *e)
 {
 	e->gathered = NULL;
@@ -156,7 +154,7 @@ static inline void endpoint_posted(struct endpoint *e)
 	e->calls = e->replies = 0;
 }
 
-/* The time of the next completion, as far as is known; UINT64_MAX: none. */
+/* The time of the next completion of the WRITEs known so far; UINT64_MAX: there is none. */
 static inline uint64_t wire_next(const struct machine *m, struct nic *nic)
 {
 	const struct event *e = timeline_first(&nic->arrivals);
@@ -166,7 +164,7 @@ static inline uint64_t wire_next(const struct machine *m, struct nic *nic)
 	return (e->ns > nic->recv_free ? e->ns : nic->recv_free) + (uint64_t)m->recv_ns;
 }
 
-/* Takes the next WRITE if it has completed by @ns, else returns false. */
+/* Takes the next WRITE if it has completed at @ns; otherwise returns false. */
 static inline bool wire_receive(const struct machine *m, struct nic *nic, uint64_t ns,
 	struct event *e_p)
 {
