@@ -15,7 +15,7 @@
 #define HOLD_MIN 32 /* loops without a decision after a change */
 #define COLLAPSED_CQES 1.0
 #define COLLAPSED_EMPTY 0.9
-#define GAIN_MIN 1e-3 /* completions per poll: what counts as no gain at all */
+#define GAIN_MIN 1e-3 /* least gain that is assumed, completions per poll */
 #define U_MAX_LEAST 8
 #define U_MAX_MOST 64
 #define STEP_MOST 8
@@ -48,7 +48,7 @@ void adaptive_identify(struct adaptive *a)
 	a->u_max = clamp(2.5 * a->r0, U_MAX_LEAST, U_MAX_MOST);
 }
 
-/* Ends a half of the identification, or the time until the next identification. */
+/* Ends a half of the identification, or the phase until the next identification. */
 static void next_phase(struct adaptive *a)
 {
 	double loops = ADAPTIVE_WARMUP;

@@ -2,13 +2,13 @@
 /*
  * A poll budget that follows the load. A daemon whose loop is shorter than the network's
  * round trip finds hardly any completion per loop, and each message leaves in a WRITE of its
- * own. The controller keeps rho = loop time / round trip near one: a daemon polls up to u
- * additional times before the loop goes on, or until a completion arrives.
+ * own. The controller keeps rho = loop time / round trip near one: after the first poll a daemon
+ * polls up to u more times, until a completion arrives.
  *
  * The controller first identifies the system: it runs ADAPTIVE_WARMUP loops with u = 0, and as many
  * with u = ADAPTIVE_PROBE. The difference determines the sizes of its steps, and the round trip
- * determines the largest u. Every ADAPTIVE_AGAIN loops it repeats this, and then continues with the
- * former u.
+ * determines the largest u. The controller repeats this every ADAPTIVE_AGAIN loops, and then
+ * continues with the u that it had before.
  */
 #ifndef BENCHKV_ADAPTIVE_H
 #define BENCHKV_ADAPTIVE_H
@@ -32,13 +32,13 @@ static inline uint32_t clamp(double x, double low, double high)
 struct adaptive_loop {
 	uint32_t cqes; /* completions (not messages) of this loop; 0: the loop was empty */
 	double loop_us;
-	double rtt_us; /* mean of the calls that ended in the loop; 0: none, use the last value */
+	double rtt_us; /* mean round trip of the calls that ended; 0: none, use the last value */
 };
 
 struct adaptive {
 	uint32_t u; /* polls after the first one */
 	uint32_t u_max, step_up, step_down;
-	/* Filtered: completions, empty loops, loop time, round trip. */
+	/* Moving averages: completions, share of empty loops, loop time, round trip. */
 	double b_ema, e_ema, loop_ema_us, rtt_ema_us;
 	double rtt_us; /* the last round trip that was measured */
 	uint32_t low_count, high_count, hold_count;
@@ -47,9 +47,9 @@ struct adaptive {
 	uint32_t half; /* 0: with u = 0; 1: with u = ADAPTIVE_PROBE; 2: done */
 	uint32_t u_before;
 	uint64_t sum_cqes, sum_empty; /* of this half */
-	double b0, e0, r0, b1, e1; /* means of the halves; r0 in us */
+	double b0, e0, r0, b1, e1; /* means of half 0 and half 1, as above; r0: round trip in us */
 	double db_du, de_du; /* change of completions and of empty loops per additional poll */
-	enum decision_reason why; /* of the last change of u; a reader may reset it before */
+	enum decision_reason why; /* of the last change of u; control_loop_end() resets it */
 };
 
 void adaptive_init(struct adaptive *a);

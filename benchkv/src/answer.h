@@ -22,7 +22,7 @@ struct asker {
 	uint64_t call; /* of flux */
 };
 
-/* Sends a reply on the path of the request. A reply that cannot be sent is counted. */
+/* Sends a reply on the path by which the request came. Counts a reply that cannot be sent. */
 void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * A backend carries the requests of a rank's clients to the daemons of other ranks, and the
  * replies back. It is a table of facts and functions in a file of backend/, and a line of
- * backend/list.c. No other file checks which backend a job has.
+ * backend/list.c. No other file depends on which backend a job has.
  *
  * The main thread calls the functions that make and connect, in the order of this struct; then it
  * starts the threads. A job of one rank calls none of these functions. Each function may be NULL
@@ -27,7 +27,7 @@ struct backend {
 	const char *name;
 	const char *brief; /* the backend's line in `benchkv --help` */
 	const char *about; /* the first lines of `benchkv NAME --help` */
-	/* These flags also determine which options in options.c the backend accepts. */
+	/* The first two flags also determine which options in options.c the backend accepts. */
 	bool copyrpc; /* endpoints are those of copyrpc, with two rings and statistics */
 	bool owned; /* daemons own the endpoints, and the clients of a rank share them */
 	bool all_own; /* if owned: by default all daemons own endpoints, not only the first one */
@@ -36,18 +36,18 @@ struct backend {
 	uint32_t (*endpoints)(const struct node *n); /* of this rank; never NULL */
 	const char *why_endpoints; /* explains their number */
 
-	/* Make the shared objects of the daemons, then each daemon's part, then each client's. */
+	/* Make the objects that the daemons share, then each daemon's part, then each client's. */
 	int (*make)(struct node *n, char *why, int size);
 	int (*make_daemon)(struct daemon *d); /* sets sees_ranks; never NULL */
 	int (*make_client)(struct client *c);
 	/* Connects the daemons and clients to those of the other ranks; all ranks call it. */
 	int (*connect)(struct node *n, char *why, int size); /* never NULL */
 	/*
-	 * Makes a region of shared memory for a daemon that sees other ranks, connects the clients,
-	 * and removes the region's name.
+	 * Creates a region of shared memory for a daemon that handles requests to or from other
+	 * ranks, connects the clients, and removes the region's name.
 	 */
 	int (*open_daemon)(struct daemon *d, char *why, int size);
-	/* Called after the threads have ended. @in_order: no connection was being made. */
+	/* Called after the threads have ended. @in_order: no connection is being established. */
 	void (*free_client)(struct client *c);
 	void (*free)(struct node *n, bool in_order);
 
@@ -58,13 +58,13 @@ struct backend {
 	 * room now; another error: the path has failed.
 	 */
 	int (*call)(struct client *c, uint32_t shard, const struct kv_req *req);
-	/* Passes replies to c->take(). Their number or -errno. NULL: shmipc carries replies. */
+	/* Passes replies to c->take(), returns their number or -errno. NULL: shmipc has them. */
 	int (*poll)(struct client *c);
 	uint32_t (*pending)(const struct client *c); /* number of paths with outstanding requests */
-	/* Sleeps until a reply comes, if pending() is 1. NULL: a reply wakes no thread. */
+	/* Sleeps until a reply comes, if pending() is 1. NULL: a reply cannot wake the client. */
 	void (*wait)(struct client *c, uint64_t timeout_ns);
 
-	/* Called in a daemon's thread: serves requests of other ranks. Their number; never NULL. */
+	/* Called in a daemon's thread: serves other ranks' requests, returns their number. */
 	uint32_t (*serve)(struct daemon *d);
 
 	/* Adds the statistics of a client's own endpoints. */
@@ -74,10 +74,10 @@ struct backend {
 /* All backends of this build, terminated by NULL. The first one is the default. */
 extern const struct backend *const backends[];
 
-/* The backend that this build lacks, for error messages, or "". */
+/* For error messages: the backends that this build lacks, or "". */
 extern const char backends_lacking[];
 
-/* NULL: no backend has this name. */
+/* Returns the backend with this name, or NULL. */
 const struct backend *backend_find(const char *name);
 
 /* The backend's index in the list. */

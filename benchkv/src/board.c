@@ -13,7 +13,7 @@ uint64_t board_bytes(uint32_t keys)
 	return (uint64_t)keys * sizeof(struct board_slot);
 }
 
-/* Zeros are slots without a post. */
+/* A slot of zeros has no post. */
 int board_init(struct board *b, uint32_t keys)
 {
 	b->slots = aligned_alloc(alignof(struct board_slot), board_bytes(keys));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The board is memory that the clients of a rank share. For each of the first keys, by number, it
- * holds the newest put that a client knows to be in the store, and the put that this one has
+ * holds the newest put that a client knows to be in the store, and the put that the newest put has
  * replaced.
  *
  * A client calls board_look() before it sends a request. When the reply has arrived, the client
  * calls board_post() with its own put that was acknowledged, or the put that it has read. The post
- * has an effect only if no other one was made since board_look(). So if put B follows put A on the
- * board, the store has carried out B after A: the request was sent when A was known to be in the
- * store, and its reply shows another put. The sequence of a slot's puts is therefore a part of the
- * order in which the store has carried out the puts of the key.
+ * has an effect only if no other post was made since board_look(). So if put B follows put A on the
+ * board, the store has carried out B after A: A was known to be in the store when the request was
+ * sent, and the reply shows B. The sequence of puts on the board is therefore a part of the order
+ * in which the store has carried out the puts of the key.
  *
  * Any thread may call these functions at any time.
  */
@@ -20,10 +20,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define BOARD_NONE UINT64_MAX /* no put has this name: the preloader makes no operations */
+#define BOARD_NONE UINT64_MAX /* no put has this name, because the preloader has no operations */
 
 struct board_slot {
-	alignas(32) _Atomic uint64_t turn; /* posts so far, times 2; odd: one is under way */
+	alignas(32) _Atomic uint64_t turn; /* posts so far, times 2; odd: a post is under way */
 	_Atomic uint64_t newest, before; /* names of puts, or BOARD_NONE */
 };
 
@@ -37,11 +37,11 @@ struct board_view {
 	uint64_t newest, before; /* BOARD_NONE: not known */
 };
 
-/* For that many keys: 0 or -ENOMEM. */
+/* Initializes a board for this number of keys. 0 or -ENOMEM. */
 int board_init(struct board *b, uint32_t keys);
 void board_fini(struct board *b);
 
-/* The memory of one. */
+/* The memory of a board. */
 uint64_t board_bytes(uint32_t keys);
 
 static inline struct board_view board_look(struct board *b, uint32_t number)
@@ -49,23 +49,23 @@ static inline struct board_view board_look(struct board *b, uint32_t number)
 	struct board_slot *s = &b->slots[number];
 	struct board_view v;
 
-	/* Acquire: pairs with the release of board_post(), whose put is in the store then. */
+	/* Acquire: pairs with the last store of board_post(). */
 	v.turn = atomic_load_explicit(&s->turn, memory_order_acquire);
-	/* Acquire, both: the turn is read again after them; pairs with their release. */
+	/* Both acquire, pairs with their release stores: the turn is read again after them. */
 	v.newest = atomic_load_explicit(&s->newest, memory_order_acquire);
 	v.before = atomic_load_explicit(&s->before, memory_order_acquire);
-	/* Relaxed: an unchanged turn says that nobody has written in between. */
+	/* Relaxed: if the turn is unchanged, no thread has written in between. */
 	if (!v.turn || v.turn % 2 ||
 		atomic_load_explicit(&s->turn, memory_order_relaxed) != v.turn) {
 		v.newest = v.before = BOARD_NONE;
-		v.turn |= v.turn != 0; /* odd: nothing can be posted after it */
+		v.turn |= v.turn != 0; /* odd: board_post() refuses this view */
 	}
 	return v;
 }
 
 /*
- * The put of this name was in the store after what the view shows. Returns the turn of the post,
- * or 0: somebody else has posted since.
+ * Posts that the put of this name was in the store after the puts of the view. Returns the turn of
+ * the post, or 0 if another post was made since the view.
  */
 static inline uint64_t board_post(struct board *b, uint32_t number, const struct board_view *v,
 	uint64_t name)
@@ -74,13 +74,13 @@ static inline uint64_t board_post(struct board *b, uint32_t number, const struct
 	uint64_t turn = v->turn;
 
 	/*
-	 * Acquire: what is written below comes after it. Pairs with the release of the turn
+	 * Acquire: the stores below come after it. Pairs with the release store of the turn
 	 * below.
 	 */
 	if (turn % 2 || !atomic_compare_exchange_strong_explicit(&s->turn, &turn, turn + 1,
 				memory_order_acquire, memory_order_relaxed))
 		return 0;
-	/* Release, both: the odd turn is seen before them; pairs with the loads of board_look(). */
+	/* Both release: the odd turn is seen before them; pairs with the loads of board_look(). */
 	atomic_store_explicit(&s->before, v->newest, memory_order_release);
 	atomic_store_explicit(&s->newest, name, memory_order_release);
 	/* Release: pairs with the first load of board_look(). */

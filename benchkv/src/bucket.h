@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loops grouped by how many completions or messages they found, as the published tables do. */
+/* Groups loops by the number of completions or messages that they found, as in published tables. */
 #ifndef BENCHKV_BUCKET_H
 #define BENCHKV_BUCKET_H
 

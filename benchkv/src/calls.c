@@ -9,7 +9,7 @@
 
 /* ---- phase D: calls ---- */
 
-/* Calls or relays. -EAGAIN: no room now; otherwise the errand is under way, or has failed. */
+/* Calls or relays. Returns -EAGAIN: no room now; 0: the errand is under way, or has failed. */
 static int try_errand(struct daemon *d, uint32_t index)
 {
 	const struct kv_req *req = &d->errands.all[index].req;
@@ -65,7 +65,7 @@ void errand_take(struct daemon *d, const struct asker *who, const struct kv_req 
 		errand_fail(d, index, EHOSTUNREACH);
 		return;
 	}
-	/* After the errands that wait for the same rank, if there are any. */
+	/* It must not overtake errands that wait for the same rank. */
 	if (all->queues[req->rank].first != QUEUE_NONE || try_errand(d, index)) {
 		d->stats.stalled++;
 		queue_errand(all, index);
@@ -78,7 +78,7 @@ static uint32_t take_found(struct daemon *d)
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
-	/* A client with more requests in flight than agreed would only have to wait. */
+	/* Errands are full only if a client has more requests in flight than agreed: it waits. */
 	while (!errands_full(&d->errands) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
 		struct kv_req req = {.type = 0};
@@ -93,8 +93,8 @@ static uint32_t take_found(struct daemon *d)
 }
 
 /*
- * A poll finds DELEGRPC_SERVER_POLL_MAX requests at most. If the rest waited for the next loop, a
- * WRITE would carry a share of that number, however many requests there are.
+ * Polls the ring repeatedly, because a poll finds at most DELEGRPC_SERVER_POLL_MAX requests. If the
+ * others waited for the next loop, that number would limit the messages per WRITE.
  */
 uint32_t errands_take(struct daemon *d)
 {
@@ -135,7 +135,7 @@ uint32_t errands_exchange(struct daemon *d)
 
 /* ---- phase E: retry ---- */
 
-/* Calls the waiting errands of a rank. True: none waits any more. */
+/* Calls or relays the waiting errands of a rank. True: no errand waits any more. */
 static bool drain_queue(struct daemon *d, struct errand_queue *q)
 {
 	struct errands *e = &d->errands;

@@ -7,7 +7,7 @@
 
 #include "puts.h"
 
-#define AHEAD 8 /* operations: about what a cache miss takes */
+#define AHEAD 8 /* operations; they take about the time of a cache miss */
 
 uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth)
 {
@@ -62,7 +62,10 @@ void check_restart(struct checker *c, uint32_t run)
 	c->history.run = run;
 }
 
-/* Own puts follow those of the next client. A single client is its own next client. */
+/*
+ * Appends this client's own puts to the keys of the audit, after the puts of the next client. A
+ * single client is its own next client.
+ */
 static int add_own(struct checker *c, const struct history_made *made)
 {
 	uint64_t *due;
@@ -104,7 +107,7 @@ void check_audit_numbers(struct checker *c, uint32_t first, uint32_t step, uint3
 	c->n_due = c->n_next = n;
 }
 
-/* The client whose put request number i of the audit reads. */
+/* The client whose put is read by request i of the audit. */
 static uint32_t audited(const struct checker *c, uint64_t i)
 {
 	return i < c->n_next ? c->next : c->origin;
@@ -172,7 +175,7 @@ void check_cancel(struct checker *c, const struct kv_req *req)
 	slab_put(&c->free, req->seq & c->slot_mask);
 }
 
-/* Adds the term of a key that two clients read; @owner has put it. */
+/* Adds the term of a key that two clients read to c->views. */
 static void compare_views(struct checker *c, const struct check_slot *slot, uint64_t value)
 {
 	uint32_t owner = audited(c, slot->op);
@@ -293,7 +296,7 @@ void check_finish(struct checker *c, bool stopped)
 {
 	*(stopped ? &c->n.unfinished : &c->n.lost) += check_open_count(c);
 	if (c->auditing && c->n.ops < c->n_due && !stopped) {
-		/* The audit was given up: these keys were not read. */
+		/* The audit has ended early: the remaining keys count as lost. */
 		c->n.lost += c->n_due - c->n.ops;
 		c->n.ops = c->n_due;
 	}

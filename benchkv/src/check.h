@@ -2,11 +2,11 @@
 /*
  * Checks that every request gets exactly one correct reply, and that its own client receives it.
  *
- * A client opens a slot for each request, and gives the slot's name (seq) to the layer
- * that carries the request as its token, and to the server inside the request. Both come
- * back: the token identifies the request according to that layer, the message identifies it
- * according to the server. They must agree, the slot must be open, the client must be the one
- * that sent the request, and the reply must fit the operation:
+ * A client opens a slot for each request. The slot's name (seq) is the token for the layer that
+ * carries the request, and is also in the request itself, from which the server copies it to the
+ * reply. With the reply both come back: the token from the layer, the seq from the server. They
+ * must agree, the slot must be open, the client must be the sender of the request, and the reply
+ * must fit the operation:
  *
  *	KV_PUT_OK	the value that was sent
  *	KV_GET_OK	a value that the key can have according to history.h
@@ -16,7 +16,7 @@
  *
  * After the last run there is an audit: the client reads every key that the next client of the job
  * has put in that run, and its own followed keys (history.h). These requests take the normal path.
- * No more puts are under way, so each key must hold the last put of one of its writers; otherwise
+ * No put is under way any more, so each key must hold the last put of one of its writers; otherwise
  * the store has lost, forgotten or replayed a put. Two clients that read a key must find the same
  * value.
  */
@@ -33,24 +33,24 @@
 #include "workload.h"
 
 struct check_slot {
-	uint64_t op; /* in the stream, or in the audit */
+	uint64_t op; /* index in the stream, or in the audit */
 	uint64_t start_ns;
 	uint64_t value; /* of a put */
 	struct history_view view;
-	uint32_t seq; /* of the slot's present or last use */
+	uint32_t seq; /* of the current or last request in the slot */
 	bool put;
 };
 
 struct check_counts {
-	uint64_t ops; /* opened */
-	uint64_t remote; /* of these, for another rank */
+	uint64_t ops; /* opened operations */
+	uint64_t remote; /* opened operations for other ranks */
 	uint64_t verified;
-	uint64_t not_found; /* of the verified */
-	uint64_t put_off; /* how often a request was delayed because there was no room */
-	/* Compare-and-swaps with a reply; of these, for another rank. */
+	uint64_t not_found; /* verified operations that found no value */
+	uint64_t put_off; /* how often a request was delayed: no room, or check_crosses() */
+	/* Compare-and-swaps with a reply; those of them for other ranks. */
 	uint64_t swaps, remote_swaps;
-	uint64_t conflicts; /* of the swaps: the key had another version */
-	/* Errors; each operation counts in at most one of the first seven. */
+	uint64_t conflicts; /* swaps that found another version of the key */
+	/* Errors; an operation counts in at most one of the first seven. */
 	uint64_t refused; /* KV_ERROR */
 	uint64_t wrong_value; /* the reply does not fit the operation */
 	uint64_t forgotten, stale, invented; /* see history.h */
@@ -58,12 +58,12 @@ struct check_counts {
 	uint64_t lost;
 	uint64_t duplicated; /* a reply for a request that already has one */
 	/* Not an error. */
-	uint64_t unfinished; /* still open when the run was stopped before its end */
+	uint64_t unfinished; /* operations that were open when the run was stopped early */
 };
 
 /*
- * The audit covers this many operations of each client, the last ones of the last run. So its time
- * and memory have a limit that does not depend on the length of the run.
+ * The audit covers this many operations of each client, the last ones of the last run. This limits
+ * its time and memory, however long the run was.
  */
 #define CHECK_WINDOW (1u << 21)
 
@@ -81,11 +81,11 @@ struct checker {
 	/* For the audit: */
 	bool auditing;
 	uint32_t next; /* the client whose keys are read */
-	uint64_t *due; /* n_next last puts of that client, then own puts */
+	uint64_t *due; /* operations: n_next last puts of `next`, then own puts */
 	uint32_t n_due, n_next;
-	uint32_t first, step; /* of the numbers of keys, see check_audit_numbers() */
-	struct op op; /* of the last request */
-	uint64_t views; /* sum of terms of the values read, see check_audit() and rmw.h */
+	uint32_t first, step; /* key numbers to read, see check_audit_numbers() */
+	struct op op; /* of the last request of the audit */
+	uint64_t views; /* sum over the values that were read, see check_audit() and rmw.h */
 	uint32_t origin, rank;
 	uint32_t slot_mask;
 	struct check_counts n;
@@ -95,14 +95,14 @@ struct checker {
 };
 
 /*
- * @stream: of the client in @attr; the caller keeps it. @rank: of the client. @depth: most open
- * requests. 0 or -ENOMEM.
+ * @stream: the operations of the client in @attr; must outlive @c. @rank: of the client. @depth:
+ * most open requests. 0 or -ENOMEM.
  */
 int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
 	uint32_t rank, uint32_t depth);
 void check_fini(struct checker *c);
 
-/* The memory of one. */
+/* The memory of a checker. */
 uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth);
 
 /* Resets the counts for a run. Keeps the history of writes and reads. */
@@ -110,19 +110,18 @@ void check_restart(struct checker *c, uint32_t run);
 
 /*
  * Resets the counts for the audit after @runs runs. @made: the operations of every client, see
- * history_end(). The caller must then open operations 0 .. n_due - 1. If this client has read an
- * operation that another client has not made, that client counts as one invented value. 0 or
- * -ENOMEM.
+ * history_end(). The caller must then open operations 0 .. n_due - 1. Each client of which this
+ * client has read an operation that it has not made counts as an invented value. 0 or -ENOMEM.
  *
- * A followed key is read twice, by the client that has put it and by the one before. Each adds a
- * term of key and value to its views, with opposite signs, so that the sum over all clients is 0
- * if every key was read by both with the same value.
+ * A followed key is read twice: by the client that has put it, and by the client before that one.
+ * Both add a term of key and value to their views, with opposite signs, so that the sum over all
+ * clients is 0 if both clients found the same value in every key.
  */
 int check_audit(struct checker *c, uint32_t runs, const struct history_made *made);
 
 /*
- * Must be called instead in a job of read-modify-writes: opened operation i then reads key number
- * @first + i * @step.
+ * Must be called instead of check_audit() in a job of read-modify-writes: operation i of the audit
+ * reads the key with number @first + i * @step, for i < @n.
  */
 void check_audit_numbers(struct checker *c, uint32_t first, uint32_t step, uint32_t n);
 
@@ -146,12 +145,12 @@ static inline void check_sent(struct checker *c, const struct kv_req *req)
 }
 
 /*
- * True if another open request is for the same key, and one of both is a put. Where requests may
- * overtake each other, the request of check_open() must not be sent now.
+ * Returns true if another open request is for the same key, and one of the two is a put. If
+ * requests may overtake each other, the request of check_open() must not be sent then.
  */
 bool check_crosses(const struct checker *c, const struct kv_req *req);
 
-/* The request of check_open() could not be sent, and will not be. */
+/* The caller will not send the request of check_open(). Its operation can be opened again. */
 void check_cancel(struct checker *c, const struct kv_req *req);
 
 /*
@@ -197,7 +196,7 @@ ALWAYS_INLINE bool check_answers(struct checker *c, const struct check_slot *slo
 
 /* The slot's operation is verified; @found: its key had a value. */
 void check_verified(struct checker *c, const struct check_slot *slot, uint64_t value, bool found);
-/* The slot's operation has another verdict than READ_RIGHT. */
+/* The slot's operation has failed with this verdict, unless it is READ_RIGHT. */
 void check_wrong(struct checker *c, enum verdict v);
 
 ALWAYS_INLINE void check_close(struct checker *c, const struct check_slot *slot)

@@ -18,7 +18,7 @@
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep on a path before the clock is read */
 
-/* @over_time and @rmw are constants, so that a job without these options does nothing more. */
+/* @over_time and @rmw are constants, so that a job without these options does no extra work. */
 ALWAYS_INLINE void take(struct client *c, uint64_t token, const struct kv_resp *resp,
 	bool over_time, bool rmw)
 {
@@ -55,7 +55,7 @@ static void take_rmw_reply(struct client *c, uint64_t token, const struct kv_res
 	take(c, token, resp, c->node->o->interval_ns, true);
 }
 
-/* The same after a check of the value's further bytes. */
+/* Takes a reply after it has checked the bytes of the value after the first 8. */
 static void take_value(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
 	struct kv_resp checked = *resp;
@@ -143,8 +143,8 @@ int client_connect(struct client *c, uint32_t daemon, const char *name)
 /* ---- one turn of the loop ---- */
 
 /*
- * When operation i is to be made: at once in a closed loop, and in the audit; else the clients of
- * the job take turns.
+ * The time at which operation i is due: now in a closed loop and in the audit; with --rate the
+ * clients of the job take turns.
  */
 static uint64_t due_ns(const struct client *c, uint64_t i)
 {
@@ -173,7 +173,7 @@ static int send_swaps(struct client *c)
 	return err;
 }
 
-/* A large call may overtake another one. Swaps that do are tried again. */
+/* Large calls may overtake each other. A swap that fails for this reason is tried again. */
 ALWAYS_INLINE bool may_cross(const struct client *c, const struct kv_req *req)
 {
 	return unlikely(c->node->values) && check_crosses(&c->check, req);
@@ -211,7 +211,7 @@ ALWAYS_INLINE int refill(struct client *c, uint64_t *next, uint64_t last, bool r
 	return 0;
 }
 
-/* The same after the swaps that wait. */
+/* Sends the waiting swaps, then operations as refill() does. */
 static int refill_rmw(struct client *c, uint64_t *next, uint64_t last)
 {
 	int err = send_swaps(c);
@@ -222,9 +222,9 @@ static int refill_rmw(struct client *c, uint64_t *next, uint64_t last)
 }
 
 /*
- * Sleeps until operation `next` is due, but not longer than until the next look at the clock, on
- * the connection itself if only one has something to bring. With replies on several ways it naps
- * and looks.
+ * Sleeps until operation `next` is due, or SLEEP_NS if that is shorter. If replies can come on only
+ * one path, a reply there ends the sleep. With several paths the sleep is short, and the caller
+ * polls them again.
  */
 static void rest(struct client *c, uint64_t next)
 {
@@ -240,7 +240,7 @@ static void rest(struct client *c, uint64_t next)
 		clock_nap(ways || !open ? c->node->nap_ns : sleep_ns);
 }
 
-/* Counts the operations from @next on that were due before the end, and will not be made. */
+/* Counts the operations from @next on that were due before the end but were not made. */
 static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end_ns)
 {
 	const struct options *o = c->node->o;
@@ -251,8 +251,8 @@ static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end
 }
 
 /*
- * The loop, until the last operation or the end of the time, and every reply, or the
- * time-out of one. 0 or -errno; *next_p: how many operations were made.
+ * Makes operations until the last one or the end of the time, then waits for all replies, at most
+ * the time-out for each. 0 or -errno; *next_p: the number of operations made.
  */
 ALWAYS_INLINE int turns(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p,
 	bool rmw)
@@ -279,7 +279,7 @@ ALWAYS_INLINE int turns(struct client *c, uint64_t last, uint64_t end_ns, uint64
 		if (n || !check_open_count(&c->check))
 			seen_ns = c->now_ns;
 		if (n) {
-			/* Relaxed: only the number counts, see node_done(). */
+			/* Relaxed: no other data depends on it, see node_done(). */
 			atomic_store_explicit(&c->done, c->check.n.verified, memory_order_relaxed);
 			wait_reset(&w);
 		} else if (c->now_ns - seen_ns > c->node->o->timeout_ns) {
@@ -334,7 +334,7 @@ static void run_once(struct client *c, uint32_t run)
 	c->made->doubtful = c->check.doubtful;
 }
 
-/* Reads the keys of the audit, and counts them with another algorithm. 0 or -errno. */
+/* Reads the keys of the audit, and counts them by the other algorithm of puts.h. 0 or -errno. */
 static int audit_keys(struct client *c)
 {
 	struct checker *check = &c->check;
@@ -351,7 +351,7 @@ static int audit_keys(struct client *c)
 		made[check->next].last, &c->keys_put);
 }
 
-/* The same with read-modify-writes. */
+/* The audit of a job of read-modify-writes. */
 static int audit_changes(struct client *c)
 {
 	uint64_t n = 0;

@@ -19,7 +19,7 @@
 
 /* Data of a request in flight, in addition to struct check_slot. */
 struct mark {
-	uint64_t due_ns; /* when it should have been made */
+	uint64_t due_ns; /* when the operation was due */
 	uint8_t kind; /* the index of its latency, see result.h */
 };
 
@@ -30,7 +30,7 @@ struct client {
 	struct shmipc_client **ipc; /* by daemon */
 	const struct backend *remote; /* carries requests for other ranks; NULL: there are none */
 	void *way; /* the backend's part of this client */
-	/* Takes a reply: token is that of the request. */
+	/* Takes the reply to the request with this token. */
 	void (*take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 	struct stream stream;
 	struct checker check;

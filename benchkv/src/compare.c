@@ -40,7 +40,7 @@ static const char *const parameters[] = {"backend", "np", "daemons", "net_daemon
 struct row {
 	double median[2], ratio, low, high;
 	bool there, interval, worse; /* worse: by more than the tolerance */
-	char name[40], words[60]; /* of the figure; the verdict */
+	char name[40], words[60]; /* name of the figure; the verdict in words */
 };
 
 /* Two settings, with the number of pairs of jobs that took turns. */
@@ -62,7 +62,7 @@ static double value_of(const json_t *report, const struct figure *f)
 {
 	const json_t *in = f->group ? json_object_get(report, f->group) : report;
 
-	return json_number_value(json_object_get(in, f->name)); /* 0: there is none */
+	return json_number_value(json_object_get(in, f->name)); /* 0: no such figure */
 }
 
 int compare_add(json_t *reports, json_t *report, const char *name)
@@ -78,7 +78,7 @@ int compare_add(json_t *reports, json_t *report, const char *name)
 	return json_array_append(reports, report) ? -ENOMEM : 0;
 }
 
-/* True: the file has another word. */
+/* True: the file has more than white space left. */
 static bool more_follows(FILE *f)
 {
 	int c;
@@ -106,9 +106,9 @@ static int load(FILE *f, const char *name, json_t *reports)
 
 size_t compare_rank(size_t n)
 {
-	/* Logarithm of the chance that just k values are below the median: 2^-n can be 0 as a double. */
+	/* Logarithm of the chance that exactly k values are below the median (2^-n can be 0). */
 	double chance = -(double)n * M_LN2;
-	double below = 0; /* chance that at most k are */
+	double below = 0; /* chance that at most k values are below it */
 	size_t k = 0;
 
 	for (; k < n; k++) {
@@ -120,7 +120,7 @@ size_t compare_rank(size_t n)
 	return n >= COMPARE_PAIRS ? k : 0;
 }
 
-/* Did the jobs take turns? Times are texts whose order is that of the times. */
+/* Returns true if the jobs took turns. Times are texts, whose order is that of the times. */
 static bool took_turns(json_t *const reports[2], size_t n)
 {
 	const char *last = "";
@@ -151,7 +151,7 @@ static double median_of(const json_t *reports, const struct figure *f, double *s
 	return order_median(scratch, n);
 }
 
-/* False: not all reports have the figure. @pairs is 0 without pairs. */
+/* Fills in a row, except the verdict. False: not all reports have the figure. @pairs may be 0. */
 static bool row_of(json_t *const reports[2], const struct figure *f, size_t pairs, double *scratch,
 	struct row *r)
 {
@@ -169,7 +169,7 @@ static bool row_of(json_t *const reports[2], const struct figure *f, size_t pair
 	for (size_t i = 0; i < pairs; i++)
 		scratch[i] = value_of(json_array_get(reports[1], i), f) /
 			     value_of(json_array_get(reports[0], i), f);
-	r->ratio = order_median(scratch, pairs); /* sorts */
+	r->ratio = order_median(scratch, pairs); /* sorts `scratch` */
 	r->low = scratch[k - 1];
 	r->high = scratch[pairs - k];
 	return true;
@@ -252,7 +252,7 @@ static void print_differences(const json_t *a, const json_t *b)
 	}
 }
 
-/* Prints the parameters in which the jobs of one side differ, each with the first other value. */
+/* Prints the parameters in which jobs of one side differ from its first job, with both values. */
 static void print_mixed(const char *letter, const json_t *reports)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {

@@ -10,24 +10,24 @@
 #include "base/compiler.h"
 
 /*
- * By the simulator, which has a table. WINDOW is about 1.15 round trips of a lone call, the
- * daemons' loops included, in units of the time that a NIC context needs per WRITE (4.9 us,
- * 0.57 us). FULL is what a daemon works on in that time (68 ns per message), and a little
- * more: an endpoint with that much is worth a WRITE of its own.
+ * Defaults for the simulator's default machine. WINDOW is about 1.15 round trips of a single call,
+ * including the daemons' loops (4.9 us), divided by the time that a NIC context needs per WRITE
+ * (0.57 us). FULL is a little more than the number of messages that a daemon handles in the time
+ * of a WRITE (68 ns per message): as many calls are worth a WRITE of their own.
  */
 #define WINDOW 10
 #define FULL 9
 #define WINDOW_MOST 128 /* of a derived window: an endpoint can record so many WRITEs */
-#define AGE_UNIT_NS 20000ull /* this time of waiting has the weight of one call */
-#define SPACING_NS 2000ull /* between WRITEs beyond the window */
+#define AGE_UNIT_NS 20000ull /* a wait of this length has the weight of one call */
+#define SPACING_NS 2000ull /* least mean time between WRITEs beyond the window */
 
 #define NUMBER(field) offsetof(struct control_spec, field)
 
-/* Each kind is written as a word, then its numbers after a colon, with commas between. */
+/* The text of a control: a word, and for some kinds a colon and numbers with commas between. */
 static const struct form {
 	const char *word;
 	uint32_t n_numbers;
-	size_t numbers[2]; /* where they are in struct control_spec */
+	size_t numbers[2]; /* their offsets in struct control_spec */
 } forms[] = {
 	[CONTROL_AUTO] = {"auto", 2, {NUMBER(window), NUMBER(full)}},
 	[CONTROL_NONE] = {"none", 0, {0}},
@@ -85,8 +85,9 @@ int control_parse(const char *text, struct control_spec *spec_p)
 }
 
 /*
- * The window of a path that is long for its NICs. In a round trip a context can send so many WRITEs
- * with calls, and as many with replies: fewer leave it idle.
+ * The window for a round trip that is long compared with the time per WRITE. It is the number of
+ * WRITEs with calls that a context can send in a round trip, in addition to as many WRITEs with
+ * replies. With a smaller window the context would be idle at times.
  */
 static double filling(const struct control_times *times)
 {
@@ -194,7 +195,7 @@ void control_limit(struct control *c, double requests, uint32_t daemons, uint32_
 
 	if (c->spec.kind != CONTROL_AUTO || !others)
 		return;
-	/* If limits followed smaller differences, the larger ones would leave waves whole. */
+	/* Limits that follow smaller differences would let daemons take turns again. */
 	share = many ? (double)own / others : 1. / daemons;
 	c->serves = clamp(2. / 3 * requests * share, 32, UINT32_MAX);
 }
@@ -260,7 +261,7 @@ static void swap(struct control_load *loads, size_t to, size_t from)
 	loads[from] = l;
 }
 
-/* A selection under way: [0, go) of loads may go. */
+/* A selection under way: loads 0 to go - 1 are selected. */
 struct selection {
 	struct control *c;
 	struct control_load *loads;
@@ -277,7 +278,7 @@ static void note(const struct selection *s, const struct control_load *load, uin
 		note_flush(s->c, load, age_ns(s->c, load, s->now_ns), unconsumed, why);
 }
 
-/* Selects load number i. */
+/* Selects loads[i]: moves it to the front. */
 static void take(struct selection *s, size_t i, enum decision_reason why)
 {
 	const struct control *c = s->c;
@@ -335,8 +336,8 @@ static size_t most_urgent(const struct selection *s)
 }
 
 /*
- * From now on the others wait, if they did not before. Those that have waited for too long go. The
- * most urgent one of the rest.
+ * Starts the time of waiting of endpoints that did not wait before. Selects the endpoints that have
+ * waited for too long. Returns the index of the most urgent one of the rest.
  */
 static size_t take_overdue(struct selection *s)
 {
@@ -363,7 +364,7 @@ static bool has_room(const struct selection *s)
 	return s->go < s->n && s->c->unconsumed + s->taken < s->c->spec.window;
 }
 
-/* Selects as many endpoints as the window has room for, beginning with this one. */
+/* Selects as many endpoints as the window has room for, beginning with loads[first]. */
 static void take_most_urgent(struct selection *s, size_t first)
 {
 	if (!has_room(s))
@@ -395,7 +396,7 @@ static size_t select_acknowledged(struct selection *s, control_consumed_fn *cons
 	return s->go;
 }
 
-/* auto: endpoints that still wait. */
+/* auto: the endpoints that are not selected wait. */
 static void leave_rest(const struct selection *s)
 {
 	s->c->waits += s->go < s->n;
@@ -444,7 +445,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	p->since_ns = 0;
 	if (!load->calls)
 		return;
-	if (p->count == CONTROL_POSTED) { /* all of them because of FULL: replace the last one */
+	if (p->count == CONTROL_POSTED) { /* all were sent because of FULL: replaces the last one */
 		ends[(p->head + p->count - 1) % CONTROL_POSTED] = end;
 		return;
 	}

@@ -2,7 +2,7 @@
 /*
  * Control of batching. A daemon runs a loop: it polls for messages, processes them, and flushes its
  * endpoints, one for each rank, that is, posts the messages gathered there in WRITEs. The control
- * decides how long the daemon gathers messages before it goes on, and which endpoints it flushes.
+ * decides how long the daemon gathers messages before it flushes, and which endpoints it flushes.
  * The control gets observations and returns decisions. It uses no clock, no network and no thread,
  * so that a simulator can run the same code.
  *
@@ -25,12 +25,13 @@
  *			- if it has waited for B * 20 us + 2 us * number of endpoints. This time
  *			  limit adds at most one WRITE every 2 us, which is less than a NIC can
  *			  send.
- *			A loop serves at most two thirds as many calls of other ranks as an average
- *			daemon can have under way itself (a daemon with at least twice the average's
- *			endpoints: as it can have itself), but at least 32, and leaves the others
- *			to the next loop, which serves at least those. Without that limit daemons
- *			that call only each other take turns: one has all messages and works, and
- *			the others wait.
+ *			A loop serves a limited number of calls of other ranks, and leaves the
+ *			others to the next loop, which serves at least those. The limit is two
+ *			thirds of the calls that an average daemon can have under way itself, or
+ *			32 if that is more. For a daemon with at least twice the average number of
+ *			endpoints it is two thirds of the calls that this daemon can have under
+ *			way. Without the limit, daemons that call only each other take turns: one
+ *			has all messages and works, and the others wait.
  *	little		batching is switched on and off according to the average latency, see
  *			little.h. While it is on, calls to a rank wait until the earlier calls to
  *			it are consumed. B or more calls are sent in any case, and calls together
@@ -76,10 +77,10 @@ struct control_spec {
 	uint32_t hold_us;
 	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
 	bool derive; /* auto without numbers: derive them from the machine's times, if known */
-	uint32_t filling; /* least K on the machine, see control_derive(); 0: not derived */
+	uint32_t filling; /* least K that keeps the NIC busy; 0: not derived */
 };
 
-/* Returns 0, or -EINVAL: @text is none of the controls at the top of this file. */
+/* Returns 0, or -EINVAL: @text is not one of the controls at the top of this file. */
 int control_parse(const char *text, struct control_spec *spec_p);
 
 /* A machine's times. 0: not known. */
@@ -99,7 +100,7 @@ void control_derive(struct control_spec *spec, const struct control_times *times
 struct control_origin {
 	const char *source; /* in words */
 	struct control_times times;
-	double under_way; /* @under_way of control_share() */
+	double under_way; /* the argument of control_share() */
 };
 
 /* Explains the values of K and B in a line without commas. */
@@ -107,9 +108,9 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 	char *text, size_t size);
 
 /*
- * Adapts auto to @under_way, the most calls that a copyrpc context can have under way. Without
- * numbers, limits K to 1.5 times the square root of it, but not to less than 5 or half a round trip
- * / write: if the calls are few, a larger window would divide them among too many WRITEs.
+ * For auto without numbers: limits K to 1.5 times the square root of @under_way, the most calls
+ * that a copyrpc context can have under way, but not to less than 5 or half a round trip / write.
+ * If the calls are few, a larger window would divide them among too many WRITEs.
  */
 void control_share(struct control_spec *spec, double under_way);
 
@@ -125,8 +126,8 @@ struct control_ends {
 
 /* The part of an endpoint's state that every selection reads, in an array without the rings. */
 struct control_posted {
-	uint16_t head, count; /* of its ends */
-	bool open; /* in control.open; control_refresh() removes it if it has no ends */
+	uint16_t head, count; /* of the endpoint's ring of ends */
+	bool open; /* it is in control.open; control_refresh() removes it if it has no ends */
 	uint64_t oldest; /* the first of the endpoint's ends */
 	uint64_t since_ns; /* since when calls wait at this endpoint; 0: none waits */
 };
@@ -153,10 +154,10 @@ struct control_load {
 };
 
 /*
- * The position up to which the peer counts as having consumed WRITEs. If no call is under way, the
- * peer has consumed all calls, and the position is the end of all WRITEs, @posted. The acknowledged
- * position, @consumed, may be lower then: the peer acknowledges a batch of replies after the calls
- * only when it has a message to send.
+ * Returns the position up to which the control regards WRITEs as consumed by the peer. If no call
+ * is under way, the peer has consumed all calls, and the position is @posted, the end of all
+ * WRITEs. @consumed, the position that the peer has acknowledged, may be lower then: the peer
+ * acknowledges a batch of replies that follows the calls only when it has a message to send.
  */
 static inline uint64_t control_consumed(uint32_t under_way, uint64_t posted, uint64_t consumed)
 {
@@ -171,8 +172,9 @@ typedef uint64_t control_now_fn(void *arg);
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
 
 /*
- * Limits the calls that a loop of auto serves, see the top. The clients of the rank can have
- * @requests in flight. @daemons share the endpoints for @others ranks, of which this one has @own.
+ * Limits the calls that a loop of auto serves, see the top of this file. The clients of the rank
+ * can have @requests in flight. @daemons daemons share the endpoints for @others ranks; this daemon
+ * has @own of the endpoints.
  */
 void control_limit(struct control *c, double requests, uint32_t daemons, uint32_t own,
 	uint32_t others);
@@ -203,8 +205,8 @@ static inline bool control_poll_again(const struct control *c, const struct cont
 }
 
 /*
- * Number of calls of other ranks that a loop may serve, in the order in which they have arrived.
- * @left: those that the loop before has left, which never wait again.
+ * The number of calls of other ranks that a loop may serve, in the order of their arrival. @left:
+ * the number of calls that the previous loop has left; these never wait again.
  */
 static inline uint32_t control_serves(const struct control *c, uint32_t left)
 {
@@ -234,7 +236,7 @@ static inline bool control_holds(const struct control *c)
 	return c->spec.kind == CONTROL_HOLD || c->spec.kind == CONTROL_ADAPTIVE_HOLD;
 }
 
-/* True: control_select() may leave endpoints out. */
+/* True: the control selects endpoints; otherwise all of them are flushed. */
 static inline bool control_selects(const struct control *c)
 {
 	return c->spec.kind == CONTROL_AUTO || c->spec.kind == CONTROL_LITTLE;
@@ -282,7 +284,7 @@ size_t control_select(struct control *c, struct control_load *loads, size_t n,
 /* Updates c->unconsumed; control_select() updates it only when it needs the value. */
 void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg);
 
-/* An endpoint that control_select() selected was flushed, and its WRITEs end at this position. */
+/* Must be called when a selected endpoint was flushed. @end: the end position of its WRITEs. */
 void control_sent(struct control *c, const struct control_load *load, uint64_t end);
 
 /* The endpoint has failed: its peer will consume nothing more. */

@@ -50,7 +50,7 @@ static uint32_t run_traced(struct daemon *d)
 	return n;
 }
 
-/* A loop whose phases are timed. */
+/* Runs a loop and times its phases. */
 static uint32_t run_sampled(struct daemon *d)
 {
 	uint64_t at_ns[TRACE_PHASES] = {0}, end;
@@ -117,7 +117,7 @@ void *daemon_main(void *arg)
 	struct wait w = WAIT_INIT;
 
 	topo_pin_self(d->node->topo, d->index);
-	/* Relaxed: the flag publishes no other data; the join orders the accesses after it. */
+	/* Relaxed: the flag publishes no other data; pthread_join() orders later accesses. */
 	while (!atomic_load_explicit(&d->node->stop_daemons, memory_order_relaxed))
 		rest(d, run_loop(d), &w);
 	return NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A daemon thread has a shard of the store. It serves the clients of its own rank through shmipc,
- * and requests of other ranks. These arrive at the daemons that have endpoints (see net_daemons in
- * options.h); each of them serves its own shard and passes the other requests to the other
- * daemons through flux. Requests of its own rank's clients for other ranks come through a ring
- * (delegation) or through another daemon (meta). If clients have endpoints of their own, no such
- * requests come to daemons.
+ * and requests of other ranks. Requests of other ranks arrive at the daemons that have endpoints
+ * (see net_daemons in options.h). Such a daemon serves its own shard, and passes requests for other
+ * shards to their daemons through flux. Requests of the rank's own clients for other ranks come
+ * through a ring (delegation) or through another daemon (meta). If clients have endpoints of their
+ * own, such requests do not come to daemons.
  */
 #ifndef BENCHKV_DAEMON_H
 #define BENCHKV_DAEMON_H
@@ -30,14 +30,14 @@ struct daemon_stats {
 	uint64_t remote; /* requests of other ranks for this daemon's shard */
 	uint64_t forwarded; /* requests of other ranks that were passed to another daemon */
 	uint64_t relayed; /* requests for other ranks that went to the daemon of the endpoint */
-	uint64_t calls, responses; /* calls of other ranks for clients, and their responses */
+	uint64_t calls, responses; /* calls to other ranks for this rank's clients, and responses */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */
-	uint64_t batch[BUCKETS]; /* loops by the messages that their polls brought */
+	uint64_t batch[BUCKETS]; /* loops, grouped by the messages that their polls brought */
 	uint64_t bad_replies; /* replies that could not be sent */
-	/* Time in each phase, of one in PHASE_SAMPLE loops that handled something. */
+	/* One in PHASE_SAMPLE loops is timed: those that handled something, and their phases. */
 	uint64_t phase_loops, phase_ns[TRACE_PHASES];
-	/* Time until a call was made, then until its response; of one in STAGE_SAMPLE calls. */
+	/* One in STAGE_SAMPLE calls is timed: until the call, and from the call to its response. */
 	uint64_t stage_calls, wait_ns, network_ns;
 };
 
@@ -47,13 +47,14 @@ struct daemon {
 	pthread_t thread;
 	struct store *store;
 	struct shmipc_server *ipc;
-	struct delegrpc_server *ring; /* NULL: no requests come that way */
-	struct flux_node *flux; /* requests of other ranks, for other shards; NULL: none */
+	struct delegrpc_server *ring; /* clients' requests for other ranks; NULL: none come here */
+	struct flux_node *flux; /* requests of other ranks for other daemons' shards; NULL: none */
 	struct flux_node *relay; /* requests for other ranks, to their daemons; NULL: none */
 	void *port; /* the backend's part of this daemon */
 	bool sees_ranks; /* it handles requests to, or from, other ranks */
 	bool takes_errands; /* clients' requests for other ranks come through shmipc */
-	struct network net; /* of those that do, as what follows */
+	/* Only with sees_ranks: */
+	struct network net;
 	struct errands errands;
 	struct trace trace;
 	struct decisions decisions; /* of the control, with --decisions */

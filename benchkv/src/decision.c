@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By what: its name, those of the values seen, and of the decisions 0 and 1, if they have names. */
+/* By kind of decision: its name, the names of the observations, and of the decisions 0 and 1. */
 static const struct {
 	const char *name, *values[DECISION_VALUES], *no, *yes;
 } kinds[] = {
@@ -25,8 +25,8 @@ static const struct {
 };
 
 static const char *const reasons[BECAUSES] = {
-	[BECAUSE_RESPONSES] = "as many responses as the budget are in",
-	[BECAUSE_POLLS] = "as many polls as the budget were made",
+	[BECAUSE_RESPONSES] = "as many responses as the budget have come",
+	[BECAUSE_POLLS] = "as many polls as the budget have been made",
 	[BECAUSE_THRESHOLD] = "one poll has brought as many messages as the threshold",
 	[BECAUSE_COMPLETION] = "a completion has come",
 	[BECAUSE_REPLIES] = "replies never wait",
@@ -41,7 +41,7 @@ static const char *const reasons[BECAUSES] = {
 	[BECAUSE_RANKS] = "as many replies as ranks are held",
 	[BECAUSE_TIME] = "the hold time is over",
 	[BECAUSE_LAST] = "no call is under way",
-	[BECAUSE_HEALTHY] = "the last replies came as many at once",
+	[BECAUSE_HEALTHY] = "the last replies were as many as ranks and came at once",
 	[BECAUSE_MORE] = "more replies may come in time",
 	[BECAUSE_SHORT] = "the loop is shorter than 0.8 round trips",
 	[BECAUSE_EMPTY] = "more than 0.75 of the loops are empty",
@@ -60,7 +60,7 @@ static const char *const reasons[BECAUSES] = {
 
 int decisions_init(struct decisions *d, uint64_t now_ns)
 {
-	/* Touched only as far as it is used. */
+	/* calloc(): pages that are not used take no memory. */
 	*d = (struct decisions){.rows = calloc(DECISIONS_MAX, sizeof(*d->rows)),
 		.start_ns = now_ns,
 		.now_ns = now_ns};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The decisions of a control with their observations and reasons. They are kept in memory while a
- * daemon runs, and written as CSV when it has ended. If a decision differs from the previous one
- * only in its time, the count of the previous row is increased. When there is no more room, further
- * decisions are only counted.
+ * A log of the decisions of a control, with their observations and reasons. It is in memory while a
+ * daemon runs, and is written as CSV when the daemon has ended. If a decision differs from the
+ * previous one only in its time, the count of the previous row is increased. When the log is full,
+ * further decisions are only counted.
  */
 #ifndef BENCHKV_DECISION_H
 #define BENCHKV_DECISION_H
@@ -73,7 +73,7 @@ struct decisions {
 	struct decision_row *rows;
 	uint32_t n;
 	uint64_t left_out;
-	uint64_t start_ns, now_ns; /* now: when the loop began */
+	uint64_t start_ns, now_ns; /* beginning of the log; beginning of the current loop */
 };
 
 /* 0 or -ENOMEM. */
@@ -82,7 +82,7 @@ void decisions_fini(struct decisions *d);
 
 void decisions_add(struct decisions *d, const struct decision *x);
 
-/* Writes the line of names, and the lines of a daemon. */
+/* decisions_write_names() writes the header line, decisions_write() the rows of a daemon. */
 void decisions_write_names(FILE *out);
 void decisions_write(const struct decisions *d, uint32_t daemon, FILE *out);
 

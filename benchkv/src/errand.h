@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An errand is a request of a client of this rank for another rank, from the moment at which a
- * daemon takes it (calls.h) until the daemon has replied. A daemon keeps here its errands and the
- * replies that the control holds.
+ * An errand is a request of a client of this rank for another rank. It begins when a daemon takes
+ * the request (calls.h), and ends when the daemon has replied. struct errands holds the errands of
+ * a daemon and the replies that the control holds.
  */
 #ifndef BENCHKV_ERRAND_H
 #define BENCHKV_ERRAND_H
@@ -23,8 +23,8 @@ struct errand {
 	struct kv_req req;
 	struct asker who;
 	uint32_t next; /* in the queue of its rank */
-	uint64_t start_ns; /* beginning of the loop that took it, if the control needs that */
-	uint64_t taken_ns, called_ns; /* if the errand is sampled, else 0 */
+	uint64_t start_ns; /* beginning of the loop that took it, if the control needs it */
+	uint64_t taken_ns, called_ns; /* if the errand is timed, else 0 */
 };
 
 struct errand_queue {
@@ -44,19 +44,19 @@ struct errands {
 	uint32_t *stalled; /* ranks with waiting errands */
 	uint32_t n_stalled;
 	uint32_t n_waiting; /* errands in the queues */
-	uint32_t taken; /* number of errands so far; some are sampled */
+	uint32_t taken; /* number of errands so far; one in STAGE_SAMPLE is timed */
 	struct kept_reply *kept;
 	uint32_t n_kept;
 	uint64_t kept_since_ns;
 };
 
-/* Makes room for @inflight errands at a time. 0 or -ENOMEM. */
+/* Initializes @e for at most @inflight errands at a time. 0 or -ENOMEM. */
 int errands_init(struct errands *e, uint32_t inflight, uint32_t ranks);
 void errands_fini(struct errands *e);
 
 bool errands_full(const struct errands *e);
 
-/* The response to the errand's call has arrived: records its times, if it is sampled. */
+/* Must be called when the response has arrived: records the times of an errand that is timed. */
 void errand_arrived(struct daemon *d, uint32_t index);
 
 /* Replies now, and frees the errand. */
@@ -65,7 +65,7 @@ void errand_end(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 /* Sends the reply to the client now, or keeps it if the control holds replies. */
 void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 
-/* No reply will come: replies to the client with this errno. */
+/* Replies to the client with this errno, because no response will come. */
 void errand_fail(struct daemon *d, uint32_t index, int error);
 
 /* Called after @responses more responses: sends the held replies if the control releases them. */

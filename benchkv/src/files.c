@@ -17,7 +17,6 @@ static const char *value_of(const struct options *o, enum file f)
 	return *(const char *const *)(const void *)((const char *)o + file_kinds[f].value);
 }
 
-/* The options may differ from rank to rank in their files. */
 void file_name(const struct options *o, enum file f, uint32_t rank, char name[FILE_NAME_MAX])
 {
 	const char *file = value_of(o, f);

@@ -10,7 +10,7 @@
 #include "options.h"
 
 enum file {
-	FILE_JSON, /* report.h; standard output with - */
+	FILE_JSON, /* report.h; "-" is standard output */
 	FILE_HGRM, /* report.h */
 	FILE_SERIES, /* report.h */
 	FILE_TRACE, /* trace.h */
@@ -21,20 +21,20 @@ enum file {
 #define FILE_NAME_MAX 4096
 
 extern const struct file_kind {
-	const char *option; /* asks for the file */
-	size_t value; /* of the option: offset in struct options */
+	const char *option; /* requests the file */
+	size_t value; /* offset of the option's value in struct options */
 	bool of_each_rank; /* each rank writes FILE.RANK; otherwise rank 0 writes FILE */
 } file_kinds[FILES];
 
 /* The name of a rank's file, cut off if it is too long. */
 void file_name(const struct options *o, enum file f, uint32_t rank, char name[FILE_NAME_MAX]);
 
-/* Opens the file for writing if it was asked for. 0 or -errno. */
+/* Opens the file for writing if it was requested. 0 or -errno. */
 int file_open(const struct options *o, enum file f, uint32_t rank, FILE **out_p);
 
 /*
- * Closes a file, but not standard output. 0, or the -errno of this or an earlier write; errno must
- * have been 0 before the first write.
+ * Closes a file, but not standard output. 0, or the -errno of this or an earlier write. The caller
+ * must have set errno to 0 before the first write.
  */
 int file_close(FILE *out);
 

@@ -23,21 +23,21 @@ void gate_init(struct gate *g);
 void gate_fini(struct gate *g);
 
 /*
- * Called by a client with its error or 0: waits for the run after `run`. Returns false if there is
- * none.
+ * Called by a client with its error or 0: waits until the run with index `run` may begin. Returns
+ * false if there is no such run.
  */
 bool gate_pass(struct gate *g, uint32_t run, int error);
 
-/* Called every 20 ms while the main thread waits; NULL: nothing. */
+/* Called every 20 ms while the main thread waits; may be NULL. */
 typedef void gate_tick_fn(void *arg);
 
 /*
- * Called by the main thread: waits until that many clients have arrived. Returns 0, or earlier the
- * error of one of them, or -EINTR when the flag of stop.h is raised.
+ * Called by the main thread: waits until this number of clients have arrived. Returns 0. Returns
+ * earlier with the error of a client, or with -EINTR when the flag of stop.h is raised.
  */
 int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg);
 
-/* Called by the main thread: lets the clients go on with the next run, or end if leave is set. */
+/* Called by the main thread: lets the clients begin the next run, or end if @leave is true. */
 void gate_open(struct gate *g, bool leave);
 
 #endif

@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 
-#define KEY_RESULT "result" /* with the number of a run, or LIFELINE_DAEMONS */
-#define PARTIAL_NS (700 * NSEC_PER_MSEC) /* less than a second, after which mpirun kills the job */
+#define KEY_RESULT "result" /* published with the number of a run, or LIFELINE_DAEMONS */
+#define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun kills the job after a second */
 
-/* A result in transit follows its series. */
+/* Encodes a series and a result, in this order. */
 static int pack(const struct series *s, const struct result *r, char **data_p, size_t *len_p)
 {
 	size_t words = series_bytes(s), len;
@@ -31,7 +31,7 @@ static int pack(const struct series *s, const struct result *r, char **data_p, s
 	return data ? 0 : -ENOMEM;
 }
 
-/* Sends a result over the lifeline, or without one puts it for rank 0. */
+/* Sends a result over the lifeline; if @line is NULL, publishes it for rank 0. */
 static int pass_on(struct job *j, struct lifeline *line, uint32_t run, const struct series *s,
 	const struct result *r)
 {
@@ -60,7 +60,7 @@ int gather_tell(struct job *j, struct lifeline *line)
 static int add_result(struct job *j, uint32_t rank, uint32_t run, const struct result *r,
 	const struct series *s)
 {
-	if (run == LIFELINE_DAEMONS) { /* the last of this rank */
+	if (run == LIFELINE_DAEMONS) { /* the last result of this rank */
 		result_add(&j->daemons, r);
 		memcpy(j->ranks[rank].served, r->served, sizeof(r->served));
 		j->heard[rank] = true;
@@ -75,7 +75,7 @@ static int add_result(struct job *j, uint32_t rank, uint32_t run, const struct r
 	return series_add(&j->series[run], s);
 }
 
-/* Adds a result of a rank, a lifeline_result_fn. */
+/* Adds a result of a rank. Is a lifeline_result_fn. */
 static int take_result(void *arg, uint32_t rank, uint32_t run, const void *data, size_t len)
 {
 	struct job *j = arg;

@@ -6,9 +6,9 @@
 #include "meet.h"
 
 /*
- * Called by all other ranks: passes on j->runs and j->daemons. If @line is NULL, rank 0 gets them
- * after the next fence. In a job that ends early, @line is the lifeline, which carries them.
- * Returns 0 or -errno.
+ * Called by all ranks except rank 0: passes j->runs and j->daemons to rank 0. If @line is NULL,
+ * rank 0 can get them after the next fence. In a job that ends early, @line is the lifeline, which
+ * carries them. Returns 0 or -errno.
  */
 int gather_tell(struct job *j, struct lifeline *line);
 
@@ -19,8 +19,8 @@ int gather_tell(struct job *j, struct lifeline *line);
 int gather_hear(struct job *j);
 
 /*
- * The same with the results that arrive over the lifeline within a short time. j->begun becomes the
- * number of runs with any result.
+ * Does the same with the results that arrive over the lifeline within a short time. Raises j->begun
+ * to the number of runs for which a rank has a result.
  */
 void gather_partial(struct job *j);
 

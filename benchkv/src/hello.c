@@ -120,7 +120,7 @@ int hello_fits(const struct hello *first, const struct hello *h, uint32_t rank, 
 			b->software ? "the software HCA" : "an adapter",
 			a->software ? "the software HCA" : "an adapter");
 	if (a->ethernet != b->ethernet)
-		return misfit(h, rank, why, size, ": %s is of %s, rank 0's %s of %s", h->device,
+		return misfit(h, rank, why, size, ": %s uses %s, rank 0's %s %s", h->device,
 			b->ethernet ? "RoCE" : "InfiniBand", first->device,
 			a->ethernet ? "RoCE" : "InfiniBand");
 	if (a->partition != b->partition)

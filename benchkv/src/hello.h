@@ -40,10 +40,10 @@ struct hello {
 	uint64_t options[OPTIONS_FIELDS];
 	uint64_t cores; /* topo_cores_id() */
 	uint64_t file_errno[FILES]; /* 0: the rank can write the file, or need not */
-	uint64_t machine_errno; /* of rank 0; 0: it can use the machine file, or there is none */
+	uint64_t machine_errno; /* of rank 0; 0: it can read the machine file, or there is none */
 	uint64_t port_errno; /* 0: the rank can use its port, or needs none */
 	struct hca_port port;
-	char device[HCA_NAME_MAX]; /* "": none was found, and none was named */
+	char device[HCA_NAME_MAX]; /* "": no device was found, and --device names none */
 	uint64_t window, full; /* K and B of the control `auto`; rank 0 computes them */
 	uint64_t basis; /* enum basis: the source of K and B */
 	struct control_times times;
@@ -69,7 +69,7 @@ int hello_read(const void *data, size_t len, uint32_t rank, struct hello *h_p, c
 int hello_fits(const struct hello *first, const struct hello *h, uint32_t rank, char *why,
 	size_t size);
 
-/* True: this rank fits, but has another MTU; one line in @why says so. */
+/* Returns true if this rank has another MTU than rank 0; one line in @why then names both. */
 bool hello_mtu_differs(const struct hello *first, const struct hello *h, uint32_t rank, char *why,
 	size_t size);
 

@@ -105,7 +105,7 @@ void history_doubt(struct history *h, const struct history_view *v)
 
 /* ---- verdicts ---- */
 
-/* The number of operations that the client makes in a run, as far as that is known. */
+/* The number of operations that the client makes in a run, or an upper bound. */
 static uint64_t ops_of(const struct history *h, uint32_t client)
 {
 	if (h->made)
@@ -153,12 +153,12 @@ static bool outdated(const struct history *h, const struct history_view *v, uint
 
 static enum verdict own_value(const struct history *h, const struct history_view *v, uint64_t stamp)
 {
-	/* The last put is right, unless another value was seen after it. */
+	/* The own last put is right, unless another value was seen after it. */
 	if (v->followed && stamp + 1 == v->put_at)
 		return v->changed_at > v->put_at ? READ_STALE : READ_RIGHT;
 	if (stamp + 1 >= v->at || !can_be(h, h->client, stamp, v->key))
 		return READ_INVENTED;
-	if (!v->followed || !v->put_at) /* nothing is known, see history_doubt() */
+	if (!v->followed || !v->put_at) /* no own put is known, see history_doubt() */
 		return READ_RIGHT;
 	return stamp + 1 > v->put_at ? READ_INVENTED : READ_STALE;
 }
@@ -232,7 +232,7 @@ static enum verdict followed_value(struct history *h, const struct history_view 
 	return verdict;
 }
 
-/* For a key that is not followed, checks only whether the value names one of its puts. */
+/* Checks a value of a key that is not followed: only whether it names a put of this key. */
 static enum verdict other_value(struct history *h, const struct history_view *v, uint64_t name)
 {
 	uint64_t stamp = kv_name_stamp(name);
@@ -246,7 +246,7 @@ static enum verdict other_value(struct history *h, const struct history_view *v,
 	return READ_RIGHT;
 }
 
-/* True: there has been a put of the key. */
+/* True: the client knows of a put of the key. */
 static bool was_put(const struct history_view *v)
 {
 	return v->followed && (v->changed_at || v->board.newest != BOARD_NONE);

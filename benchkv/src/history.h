@@ -2,26 +2,28 @@
 /*
  * A client's knowledge about keys, with which it checks the values that it reads.
  *
- * The store carries out the requests for a key one after the other, and those of one client
- * for one key in the order in which the client made them: every path of the requests is first
+ * The store carries out the requests for a key one after the other. It carries out the requests of
+ * one client for one key in the order in which the client made them, because every path is first
  * in, first out. So a replaced value never comes back, and the following results of a get are
  * wrong:
  *
- *	forgotten	nothing, or the preloaded value, of a key that the client has put, or
- *			has read a put of, before; or that is on the rank's board
- *	stale		an own put that is not the last one before the get; another client's
- *			put that is older than one of that client which was read before; a
- *			value that was read, then found replaced (by an own put, or by another
- *			value read), and is back; a put of an earlier run than an own put; one
- *			that the board shows to be replaced before the get was made, see board.h
- *	invented	a value that no put of this key has: the named client does not exist, its
- *			regenerated stream has another operation there, or it has not made it
- *			yet (if the number of its operations is known)
+ *	forgotten	nothing, or the preloaded value, although the client has put the key or
+ *			read a put of it before, or the key has a put on the rank's board
+ *	stale		an own put that is not the last one before the get;
+ *			another client's put that is older than a put of that client which was
+ *			read before;
+ *			a value that was read, then replaced by an own put or by another value
+ *			that was read, and then read again;
+ *			a put of an earlier run than an own put;
+ *			a put that the board shows as replaced before the get, see board.h
+ *	invented	a value that no put of this key has: the named client does not exist, or
+ *			its regenerated stream has another operation at that index, or the
+ *			client does not make that many operations (if their number is known)
  *
  * The first HISTORY_KEYS keys by number, which are the most popular ones, are followed: for each of
  * them the client stores its own last put and the newest value that it has read. It stores nothing
- * about the other keys, but detects invented values of all keys. A table stores the newest puts of
- * other clients that this client has read, per pair of key and client; a new pair replaces an older
+ * about the other keys, but detects invented values of all keys. A table stores the newest put that
+ * this client has read for each pair of followed key and other client; a new pair replaces an older
  * one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
  *
  * A put that was not acknowledged may be carried out now, later or never. The checks make no use of
@@ -47,11 +49,11 @@ enum verdict {
 	READ_INVENTED,
 };
 
-/* Times are those of the client itself: 1 + kv_stamp() of the operation; 0 is never. */
+/* Times count the client's own operations: 1 + kv_stamp() of the operation; 0: never. */
 struct history_key {
 	uint64_t last; /* name of the newest put that is known */
-	uint64_t last_at; /* time of the last operation that read it or made it */
-	uint64_t changed_at; /* time of the first such operation */
+	uint64_t last_at; /* time of the last operation that read or made this put */
+	uint64_t changed_at; /* time of the first operation that read or made it */
 	uint64_t put_at; /* time of the last own put */
 	uint64_t posted; /* turn of the board at which the last own put was posted; 0: it was not */
 };
@@ -75,13 +77,13 @@ struct history {
 	struct board *board; /* NULL: none */
 	struct history_key *keys; /* by number */
 	struct history_pair *pairs;
-	uint64_t *highest; /* by client: 1 + the highest operation that was read of it */
+	uint64_t *highest; /* by client: 1 + the highest operation of it that was read */
 	const struct history_made *made; /* by client; NULL: not known */
 	uint64_t ops; /* of all clients in each run; 0: not known */
 	uint32_t client; /* among all clients of the job */
-	uint32_t n_keys; /* that are followed */
+	uint32_t n_keys; /* number of followed keys */
 	uint32_t writers; /* clients of the job */
-	uint32_t run; /* the last one in which there were puts */
+	uint32_t run; /* the last run with puts */
 	bool preloaded;
 };
 
@@ -91,14 +93,14 @@ struct history_view {
 	struct board_view board;
 	uint32_t key;
 	uint32_t number;
-	bool followed; /* else only at, key and number are set */
+	bool followed; /* false: only at, key and number are set */
 };
 
 struct history_attr {
 	const struct source *source;
 	struct board *board; /* of the rank, for history_keys(); NULL: none */
 	uint32_t client, writers;
-	uint64_t ops; /* of all clients in a run; 0: as many as there is time for */
+	uint64_t ops; /* of all clients in a run; 0: the duration limits them */
 	bool preloaded;
 };
 
@@ -106,13 +108,13 @@ struct history_attr {
 int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 
-/* The number of followed keys in a range of so many. */
+/* The number of followed keys in a range of @key_range keys. */
 uint32_t history_keys(uint64_t key_range);
 
-/* The memory of one. */
+/* The memory of a history. */
 uint64_t history_bytes(uint64_t key_range, uint32_t writers);
 
-/* A request for the key of this operation is about to be made, at the time of stamp. */
+/* Fills in the view for a request for the operation's key, which is about to be made. */
 void history_look(const struct history *h, const struct op *op, uint64_t stamp,
 	struct history_view *v_p);
 
@@ -126,11 +128,11 @@ static inline void history_prefetch(const struct history *h, const struct op *op
 		__builtin_prefetch(&h->board->slots[op->number]);
 }
 
-/* The put is on its way, then it was acknowledged. */
+/* Must be called when the put is sent, and when it was acknowledged. */
 void history_put(struct history *h, const struct history_view *v);
 void history_acknowledged(struct history *h, const struct history_view *v);
 
-/* The put failed or was given up: whether it is or will be in the store is unknown. */
+/* Must be called when a put has failed or was given up: it is unknown whether it is carried out. */
 void history_doubt(struct history *h, const struct history_view *v);
 
 /* A get has found this value, or nothing. */
@@ -139,7 +141,7 @@ enum verdict history_absent(const struct history *h, const struct history_view *
 
 /*
  * Must be called after all runs. @made: the operations of each client; the caller keeps the array.
- * Returns the number of clients with an operation that was read but that the client has not made.
+ * Returns the number of clients of which an operation was read that they have not made.
  */
 uint32_t history_end(struct history *h, const struct history_made *made);
 
@@ -150,7 +152,7 @@ uint32_t history_end(struct history *h, const struct history_made *made);
 enum verdict history_final(const struct history *h, uint32_t writer, uint64_t op, uint32_t key,
 	uint64_t value);
 
-/* The same, if no value or the preloaded value was found. */
+/* The same for a get that has found no value. */
 enum verdict history_final_absent(const struct history *h, uint32_t writer);
 
 /*

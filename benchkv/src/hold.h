@@ -6,8 +6,8 @@
  * more replies would come).
  *
  * The hold time is fixed or adaptive. An adaptive one is the average time in which as many replies
- * as ranks arrive, limited to 0.5 to 100 us; replies that follow a batch that was full without
- * being held are not held. The authors of the delegation backend published this control.
+ * as ranks arrive, limited to 0.5 to 100 us; and replies are not held if as many replies as ranks
+ * have arrived in the same loop. The authors of the delegation backend published this control.
  */
 #ifndef BENCHKV_HOLD_H
 #define BENCHKV_HOLD_H
@@ -25,7 +25,7 @@ struct hold {
 	uint32_t full; /* number of replies that are released immediately: the number of ranks */
 	double rate; /* arrivals per ns, filtered; 0: not known yet */
 	uint64_t last_ns; /* time of the last arrivals */
-	bool healthy; /* the last batch was full without being held */
+	bool healthy; /* the last replies were as many as ranks, and arrived at once */
 };
 
 static inline void hold_init(struct hold *h, double ns, bool adaptive, uint32_t ranks)
@@ -33,7 +33,7 @@ static inline void hold_init(struct hold *h, double ns, bool adaptive, uint32_t 
 	*h = (struct hold){.adaptive = adaptive, .ns = ns, .full = ranks};
 }
 
-/* @n > 0 replies have arrived in one loop. */
+/* Must be called when @n > 0 replies have arrived in one loop. */
 static inline void hold_arrived(struct hold *h, uint32_t n, uint64_t now_ns)
 {
 	double sample = now_ns > h->last_ns ? n / (double)(now_ns - h->last_ns) : 0;

@@ -19,22 +19,22 @@
 #include "stop.h"
 
 #define KEY_CSV "csv"
-/* Limits the wait for the message that a rank has died, which can come after its consequences. */
+/* A rank's death can cause errors here before its message arrives; this limits the wait for it. */
 #define NEWS_NS (2 * NSEC_PER_SEC)
-#define REPORT_NS (1500 * NSEC_PER_MSEC) /* for rank 0 to report what was measured */
+#define REPORT_NS (1500 * NSEC_PER_MSEC) /* time for rank 0 to print a partial report */
 #define SLOWEST 4
 #define PATIENCE_NS (NEWS_NS + 2 * NSEC_PER_SEC) /* other ranks let rank 0 print the error */
 
-/* Results of a rank besides 0 and -errno; with these its figures are complete. */
+/* Results of a rank besides 0 and -errno. The rank's figures are complete. */
 enum {
 	UNVERIFIED = 1, /* an operation was not verified */
 	UNWRITTEN, /* a trace or decisions could not be written, see `why` */
 };
 
 /*
- * All ranks have as much to do as this one: with a number of operations even a slow one is
- * through after SLOWEST times our time. Its clients may have waited in vain for a reply,
- * as ours may have.
+ * Waits for the other ranks. With --ops all ranks have equal work, and even a slow rank should be
+ * done after SLOWEST times our time. On both sides clients may have waited for the time-out of a
+ * reply.
  */
 static int fence_after_run(struct job *j, uint32_t run)
 {
@@ -65,7 +65,7 @@ static int run_clients(struct job *j, uint32_t run)
 	return err;
 }
 
-/* The result of the run that began last; its clients wait for the next one, or have ended. */
+/* Takes the result of the last run. The clients wait for the next run, or have ended. */
 static int take_result(struct job *j)
 {
 	uint32_t run = j->measured_runs++;
@@ -103,7 +103,7 @@ static int run_all(struct job *j)
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
-/* Reads every key that was put, when no rank puts any more; afterwards all ranks meet. */
+/* Runs the audit when no rank makes puts any more. Afterwards waits for all ranks. */
 static int audit(struct job *j)
 {
 	int err = audit_prepare(&j->node, j->why, sizeof(j->why));
@@ -151,7 +151,7 @@ static int print_report(struct job *j, const struct report *r)
 	return table_err ? job_cannot_write(j, "writing to", "standard output", table_err) : 0;
 }
 
-/* partial: why the job ended before its end, or NULL. 0, UNVERIFIED or -errno. */
+/* @partial: why the job ended early, or NULL. 0, UNVERIFIED or -errno. */
 static int report(struct job *j, const char *partial)
 {
 	struct report r = {.node = &j->node,
@@ -183,7 +183,7 @@ static int report(struct job *j, const char *partial)
 	return err;
 }
 
-/* Writes the reason for the control's parameters, the first of the decisions. */
+/* Writes the first line of the decisions: the control's parameters and the reason for them. */
 static void write_control(const struct node *n, FILE *out)
 {
 	char name[CONTROL_NAME_MAX], why[256];
@@ -212,8 +212,9 @@ static void write_decisions(const struct node *n, FILE *out)
 }
 
 /*
- * Writes the files before the ranks meet again and tells rank 0 of errors: a full disk must not
- * cost the results, and a rank that ends with an error would end ranks that have not reported yet.
+ * Writes the files, and reports errors to rank 0, before the ranks meet again. A full disk must not
+ * cost the results. If the rank ended with an error here, the launcher would end ranks that have
+ * not reported yet.
  */
 static int write_csvs(struct job *j)
 {
@@ -226,7 +227,7 @@ static int write_csvs(struct job *j)
 	return launch_put(j->l, KEY_CSV, 0, j->csv_err, sizeof(j->csv_err));
 }
 
-/* Called by rank 0 at the end. 0, or UNWRITTEN, and why names the rank of the file. */
+/* Called by rank 0 at the end. 0, or UNWRITTEN; j->why then names the rank and the file. */
 static int judge_csvs(struct job *j)
 {
 	int32_t err[FILES];
@@ -282,8 +283,8 @@ static void explain_end(const struct job *j, char *text, size_t size)
 }
 
 /*
- * Reports what was measured until a job ended early; the threads of the node have ended. Other
- * ranks than rank 0 send it there.
+ * Reports the measurements of a job that ends early; the threads of the node have ended. The other
+ * ranks send their measurements to rank 0.
  */
 static void conclude_partial(struct job *j)
 {
@@ -293,11 +294,11 @@ static void conclude_partial(struct job *j)
 	if (!j->begun)
 		return;
 	if (j->measured_runs < j->begun)
-		(void)take_result(j); /* without memory there is no series */
+		(void)take_result(j); /* on failure the report has no series */
 	result_of_all(&j->node, j->runs, &j->daemons);
 	if (j->node.rank) {
 		gather_tell(j, j->lifeline);
-		/* Rank 0 reports; the end of this rank may end it. */
+		/* Waits while rank 0 reports: when this rank ends, the launcher may end rank 0. */
 		lifeline_await(j->lifeline, REPORT_NS);
 		return;
 	}
@@ -311,7 +312,7 @@ static void conclude_partial(struct job *j)
 
 /* ---- the whole job ---- */
 
-/* If a rank has died, that is the reason, whatever error it has led to here. */
+/* If a rank has died, its death replaces the error that it has caused here. */
 static void blame_the_dead(struct job *j)
 {
 	int64_t lost;
@@ -323,20 +324,20 @@ static void blame_the_dead(struct job *j)
 			j->hosts[lost]);
 	else if (lifeline_told(j->lifeline))
 		snprintf(j->why, sizeof(j->why), "another rank cannot go on");
-	/* Rank 0 prints it, or rank 1 if rank 0 has died. */
+	/* Rank 0 prints the death of a rank, or rank 1 if rank 0 has died. */
 	if (lifeline_told(j->lifeline) || (lost >= 0 && launch_rank(j->l) > 1))
 		j->said = true;
 }
 
 /*
- * Prints why this rank gives up before it takes anything down, because the failure may keep its
- * threads from ending.
+ * Prints why this rank gives up. Must be called before anything is destroyed, because the failure
+ * may prevent the threads from ending.
  */
 static void give_up(struct job *j, int err)
 {
 	if (j->said || stop_told())
 		return;
-	if (j->status != JOB_USAGE) /* no death leads to that */
+	if (j->status != JOB_USAGE) /* the death of a rank does not cause that status */
 		blame_the_dead(j);
 	if (j->said)
 		return;
@@ -356,8 +357,8 @@ static void abort_job(struct job *j)
 }
 
 /*
- * An error that every rank has found ends every rank without an abort, and one complaint is enough:
- * rank 0 meets the others after it has complained.
+ * Ends the rank after an error that every rank has found. Rank 0 prints the error, then meets the
+ * other ranks; if they meet, no rank need abort the job, and the others print nothing.
  */
 static void end_together(struct job *j, int err)
 {
@@ -385,7 +386,7 @@ static int run_node(struct job *j)
 		lifeline_leave(j->lifeline);
 		/*
 		 * Aborts before the node is freed, because the end of the software HCA may wait for
-		 * a rank that hangs. No region of ours has a name any more.
+		 * a rank that hangs. No region of this rank has a name any more.
 		 */
 		abort_job(j);
 	} else {
@@ -398,7 +399,7 @@ static int run_node(struct job *j)
 	return err;
 }
 
-/* results may be NULL. */
+/* @results may be NULL. */
 static void free_results(struct result *results, uint32_t n)
 {
 	for (uint32_t i = 0; results && i < n; i++)

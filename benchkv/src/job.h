@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One rank's part in the job, from the comparison of options to the report. */
+/* A rank's part of the job, from the comparison of options to the report. */
 #ifndef BENCHKV_JOB_H
 #define BENCHKV_JOB_H
 
@@ -8,13 +8,13 @@
 
 enum {
 	JOB_OK = 0,
-	JOB_ERROR = 1, /* also: an operation that was not verified */
-	JOB_USAGE = OPTIONS_USAGE, /* also: the command lines of the ranks differ */
+	JOB_ERROR = 1, /* an error, or an operation was not verified */
+	JOB_USAGE = OPTIONS_USAGE, /* a bad command line, or those of the ranks differ */
 };
 
 /*
  * Runs the job. @device: NULL if there is none; then @no_device is the reason. Returns the
- * exit status; errors have been printed on standard error.
+ * exit status; prints errors on standard error.
  */
 int job_run(const struct options *o, struct launch *l, const char *device, const char *no_device);
 

@@ -86,7 +86,7 @@ def case_reasons():
         check(part in alone, alone)
     two = plan(2, "--clients", 46, "--queue-depth", 256, "--daemons", 2)[0]
     for part in ("device: no mlx5 hardware was found, so it is the software HCA's first device\n",
-                 "endpoints: one for each other rank, that for rank r at daemon r mod --net-daemons\n",
+                 "endpoints: one for each other rank; daemon r mod --net-daemons owns that of rank r\n",
                  "ring size: 8 x 46 clients x 256 requests x 64 bytes, up to a power of two from 4096",
                  "the defaults; a dry run does not measure as a run does\n"):
         check(part in two, two)

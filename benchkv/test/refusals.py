@@ -49,7 +49,7 @@ def case_misfits():
                 "name=mlx5_4 link=roce\nname=mlx5_5 pkey=0x7fff\n")
     for second, said in (("mlx5_1", "mlx5_1 has the P_Key 0x8123, rank 0's mlx5_0 0xffff"),
                          ("mlx5_3", "mlx5_3 has no active port"), ("mlx5_5", "mlx5_5 is a full member of no partition"),
-                         ("mlx5_4", "mlx5_4 is of RoCE, rank 0's mlx5_0 of InfiniBand"),
+                         ("mlx5_4", "mlx5_4 uses RoCE, rank 0's mlx5_0 InfiniBand"),
                          ("mlx5_9", "has no mlx5 device mlx5_9: give"),
                          ("mlx5_2", "mlx5_2 has the MTU 1024, rank 0's mlx5_0 4096")):
         rest = ["delegation", "--ops", "100", "--device"]

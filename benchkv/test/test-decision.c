@@ -53,7 +53,7 @@ TEST(counts_what_repeats)
 			    "3,1.500,1,flush,7,calls=2 replies=0 age_ns=1500 unconsumed=4,go,"
 			    "of those that wait it has the most calls and age\n"
 			    "3,1.500,1,poll,,polls=2 last=0 responses=1500 cqes=4 u=0,5,"
-			    "as many polls as the budget were made\n"));
+			    "as many polls as the budget have been made\n"));
 }
 
 /* 2^18 rows; further decisions are only counted, also those that equal the last one. */

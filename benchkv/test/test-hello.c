@@ -163,7 +163,7 @@ TEST(ports_are_compared)
 	h = good;
 	h.port.ethernet = 1;
 	strcpy(h.device, "mlx5_1");
-	CHECK(strstr(fits(&good, &h), "mlx5_1 is of RoCE, rank 0's mlx5_0 of InfiniBand"));
+	CHECK(strstr(fits(&good, &h), "mlx5_1 uses RoCE, rank 0's mlx5_0 InfiniBand"));
 	h.port = good.port;
 	h.port.partition = 0x123;
 	CHECK(strstr(fits(&good, &h), "mlx5_1 has the P_Key 0x8123, rank 0's mlx5_0 0xffff"));

@@ -18,7 +18,7 @@ static struct delegrpc_client **rings_of(const struct client *c)
 	return c->way;
 }
 
-/* Requests come to owners only. */
+/* Clients give requests for other ranks only to daemons that own endpoints. */
 static int make_daemon(struct daemon *d)
 {
 	return node_endpoints(d->node, d->index) ? owners_make_daemon(d) : 0;
@@ -63,7 +63,10 @@ static int call(struct client *c, uint32_t shard, const struct kv_req *req)
 		req->seq);
 }
 
-/* The first ring from daemon *i_p on with replies to come, or NULL; *i_p: the daemon after it. */
+/*
+ * Returns the next ring with outstanding replies, starting with daemon *i_p, or NULL. Sets *i_p to
+ * the daemon after that of the ring.
+ */
 static struct delegrpc_client *next_pending(const struct client *c, uint32_t *i_p)
 {
 	while (*i_p < c->node->o->daemons) {
@@ -112,7 +115,7 @@ const struct backend backend_delegation = {
 	.brief = "client, delegrpc, daemon, copyrpc; the default",
 	.about =
 		"Clients write their requests for other ranks into a ring of shared memory (delegrpc),\n"
-		"from which a daemon takes them to the rank (copyrpc).\n",
+		"from which a daemon takes them and sends them to the rank (copyrpc).\n",
 	.make = owners_make,
 	.make_daemon = make_daemon,
 	.make_client = make_client,

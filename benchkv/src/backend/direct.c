@@ -58,9 +58,9 @@ static void free_client(struct client *c)
 /* ---- endpoints ---- */
 
 /*
- * A rank's endpoints for another one, in an order that both know: those of each client for each
- * daemon there, client by client; then those of our daemons for each client there, in the order of
- * their clients.
+ * The number of endpoints of a rank for another rank. Both sides order them in the same way: the
+ * endpoints of our clients, one for each daemon of the other rank, client by client; then the
+ * endpoints of our daemons, one for each client of the other rank, in the order of these clients.
  */
 static uint32_t links(const struct node *n)
 {
@@ -88,7 +88,7 @@ static int open_contexts(struct node *n, char *why, int size)
 	return err;
 }
 
-/* A daemon's endpoints are found by what comes in; nobody keeps them. */
+/* Makes endpoint i of `links`. A daemon needs no list of its endpoints: it only answers. */
 static int make_endpoint(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p)
 {
 	const struct copyrpc_ep_attr attr = {.user = NULL};

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client gives its request to the daemon of the key's shard (shmipc), as those for its own rank.
- * This daemon gives it to the daemon that owns the endpoint of the rank (flux).
+ * A client gives its request for another rank to its own rank's daemon with the number of the key's
+ * shard (shmipc), as if the key were of its own rank. This daemon passes the request to the daemon
+ * that owns the endpoint for the other rank (flux).
  */
 #include "client.h"
 #include "daemon.h"
 #include "owners.h"
 
 /*
- * Requests to other ranks have a network of their own. They wait for other ranks, which may wait
- * for the requests that the first network carries.
+ * Requests to other ranks have a second network of flux channels. They wait for replies of other
+ * ranks, which may themselves wait for requests that the first network carries.
  */
 static int make(struct node *n, char *why, int size)
 {
@@ -33,9 +34,9 @@ const struct backend backend_meta = {
 	.name = "meta",
 	.brief = "client, shmipc, daemon, flux, the rank's daemon, copyrpc",
 	.about =
-		"Clients give their requests for other ranks to the daemon of the key's shard (shmipc),\n"
-		"this to the daemon that has the endpoint of the rank (flux), this to the rank "
-		"(copyrpc).\n",
+		"Clients give their requests for other ranks to the daemon with the number of the\n"
+		"key's shard (shmipc). It passes them to the daemon with the endpoint of the rank\n"
+		"(flux), which sends them to the rank (copyrpc).\n",
 	.all_own = true,
 	.make = make,
 	.make_daemon = make_daemon,

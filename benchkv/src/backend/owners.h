@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parts of the backends whose daemons own the endpoints: a rank has one copyrpc endpoint for each
- * other rank, that for rank r at daemon r mod --net-daemons. This daemon serves its own shard
- * for the other rank, and passes the rest to the other daemons by flux.
+ * The common parts of the backends whose daemons own the endpoints. A rank has one copyrpc endpoint
+ * for each other rank; daemon r mod --net-daemons owns the endpoint for rank r. This daemon serves
+ * rank r's requests for its own shard, and passes those for other shards to their daemons by flux.
  */
 #ifndef BENCHKV_OWNERS_H
 #define BENCHKV_OWNERS_H
@@ -14,7 +14,8 @@
 /* The fields of struct backend that all these backends have in common. */
 #define OWNERS_FIELDS                                                                              \
 	.owned = true, .copyrpc = true, .endpoints = owners_endpoints,                             \
-	.why_endpoints = "one for each other rank, that for rank r at daemon r mod --net-daemons", \
+	.why_endpoints =                                                                           \
+		"one for each other rank; daemon r mod --net-daemons owns that of rank r",         \
 	.connect = owners_connect, .serve = owners_serve
 
 uint32_t owners_endpoints(const struct node *n);
@@ -24,7 +25,7 @@ int owners_connect(struct node *n, char *why, int size);
 /* Channels between the daemons of a rank; none if there is one daemon. */
 int owners_make_flux(const struct node *n, struct flux **flux_p, char *why, int size);
 
-/* State of a daemon that takes requests to other ranks; it may own endpoints. */
+/* Creates the state of a daemon that takes requests to other ranks, and may own endpoints. */
 int owners_make_daemon(struct daemon *d);
 
 /* Polls the endpoints that the daemon owns, if any. */

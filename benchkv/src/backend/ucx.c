@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests and replies as UCX active messages. Each daemon has a worker, whose address the ranks
- * tell each other; each client has a worker and an endpoint for each daemon of the other ranks. A
- * daemon answers on the endpoint that the request came from.
+ * Requests and replies are UCX active messages. Each daemon has a worker, whose address the rank
+ * publishes; each client has a worker and an endpoint for each daemon of the other ranks. A daemon
+ * replies on the endpoint by which the request came.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -19,33 +19,33 @@
 #include "stop.h"
 #include "why.h"
 
-#define KEY_WORKER "worker" /* with the number of a daemon */
+#define KEY_WORKER "worker" /* published with the number of a daemon */
 
 enum { REQUEST, REPLY, GREETING };
 
-/* A reply until it is sent. */
+/* A reply that UCX has not sent yet. */
 struct outgoing {
 	struct kv_resp resp;
 	struct ucx_server *server;
-	struct outgoing *next; /* on the free list */
+	struct outgoing *next; /* in the free list */
 };
 
 struct ucx_server {
 	ucp_worker_h worker;
 	struct daemon *daemon;
 	struct outgoing *free;
-	uint32_t served; /* in this poll */
+	uint32_t served; /* requests served in this poll */
 };
 
 struct ucx_client {
 	ucp_worker_h worker;
 	struct client *client;
 	ucp_ep_h *ep; /* by rank and daemon */
-	struct kv_req *sent; /* by seq: a request stays until it is sent, its reply tells */
+	struct kv_req *sent; /* by seq: requests; UCX may read one until its reply has come */
 	uint32_t mask;
 	uint32_t pending;
 	uint64_t calls; /* requests that UCX has taken, without the greetings */
-	bool greeting; /* replies are to greetings */
+	bool greeting; /* the expected replies are replies to greetings */
 	int error; /* -errno: an endpoint has failed */
 };
 
@@ -71,10 +71,10 @@ static int to_errno(ucs_status_t status)
 /* ---- set-up ---- */
 
 /*
- * Settings for UCX if the user has not chosen a transport: RC by mlx5's own code, and buffers for
- * messages of this size. By default a worker's pools take 76 MiB, which UCX touches while the
- * connections are made, with the worker's lock held: on a machine whose pages are slow to come that
- * takes longer than the time-out. UD carries the connection messages only.
+ * Settings for UCX that the user has not chosen: RC by UCX's mlx5 code, and buffers for messages of
+ * this size. By default the pools of a worker have 76 MiB. UCX touches them with the worker's lock
+ * held while it establishes connections; on a machine with slow page faults that takes longer than
+ * the time-out. UD carries only the messages that establish connections.
  */
 static void set_defaults(void)
 {
@@ -99,7 +99,7 @@ static int open_context(struct node *n)
 	char port[128];
 	int err;
 
-	/* Variables of the environment take precedence. */
+	/* Variables of the environment take precedence over these defaults. */
 	set_defaults();
 	snprintf(port, sizeof(port), "%s:1", n->device);
 	setenv("UCX_NET_DEVICES", port, 0);
@@ -109,7 +109,7 @@ static int open_context(struct node *n)
 	return err;
 }
 
-/* Has that function take messages with that id. */
+/* Sets the function that handles messages with this id. */
 static int set_handler(ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t fn, void *arg)
 {
 	const ucp_am_handler_param_t param = {
@@ -159,8 +159,8 @@ static void close_client(struct ucx_client *u)
 }
 
 /*
- * Closes all workers. UCX does not survive that while a connection is being made: then all is left
- * to the end of the process.
+ * Closes all workers. UCX crashes if a connection is being established at that time; then nothing
+ * is closed, and the end of the process frees everything.
  */
 static void close_all(struct node *n, bool in_order)
 {
@@ -181,7 +181,7 @@ static void free_outgoing(struct outgoing *o)
 	o->server->free = o;
 }
 
-/* Sends a message. If the result is a pointer, @data must stay until @sent is called with @arg. */
+/* Sends a message. If this returns a pointer, @data must stay valid until UCX calls @sent. */
 static ucs_status_ptr_t send_message(ucp_ep_h ep, unsigned id, const void *data, size_t len,
 	uint32_t flags, ucp_send_nbx_callback_t sent, void *arg)
 {
@@ -232,7 +232,7 @@ static void reply(struct ucx_server *s, ucp_ep_h to, const struct kv_resp *resp)
 	o->resp = *resp;
 	r = send_message(to, REPLY, &o->resp, sizeof(o->resp), 0, on_reply_sent, o);
 	if (UCS_PTR_IS_PTR(r))
-		return; /* on_reply_sent() follows */
+		return; /* UCX will call on_reply_sent() */
 	if (UCS_PTR_IS_ERR(r))
 		s->daemon->stats.bad_replies++;
 	free_outgoing(o);
@@ -258,7 +258,7 @@ static ucs_status_t on_request(void *arg, const void *header, size_t header_len,
 	return UCS_OK;
 }
 
-/* The first message of a client: the connection is made, and its timers have run out. */
+/* Answers the first message of a client, which shows that the connection is established. */
 static ucs_status_t on_greeting(void *arg, const void *header, size_t header_len, void *data,
 	size_t len, const ucp_am_recv_param_t *param)
 {
@@ -338,7 +338,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 	u->error = to_errno(status);
 }
 
-/* An endpoint for that daemon of that rank, by its address. */
+/* Makes the client's endpoint for a daemon of a rank, which has this address. */
 static int connect_worker(struct ucx_client *u, uint32_t rank, uint32_t daemon, const void *address)
 {
 	const ucp_ep_params_t params = {
@@ -396,8 +396,9 @@ static int poll_worker(struct client *c)
 }
 
 /*
- * Until all greetings are answered, or none was for the time-out. It naps: the threads that the
- * answers depend on (daemons, UCX's own, those of other ranks) may need the core.
+ * Waits until all greetings are answered, or no answer has come for the time-out. Sleeps between
+ * polls, because the threads that must answer (daemons, UCX's threads, other ranks) may need the
+ * core.
  */
 static int await_greetings(struct ucx_client *u)
 {
@@ -422,8 +423,8 @@ static int await_greetings(struct ucx_client *u)
 }
 
 /*
- * Greets the daemons of the other ranks when they are about to run, and waits for the answers, so
- * that no request waits for a connection. -ETIMEDOUT, -EINTR, or an endpoint has failed.
+ * Greets the daemons of the other ranks before the first run, and waits for the answers, so that no
+ * request waits for a connection. 0, -ETIMEDOUT, -EINTR, or the error of an endpoint.
  */
 static int greet(struct client *c)
 {
@@ -461,7 +462,7 @@ static int tell_worker(struct node *n, uint32_t daemon)
 	return err;
 }
 
-/* The clients' endpoints for that daemon of that rank. */
+/* Makes the clients' endpoints for a daemon of a rank. */
 static int hear_worker(struct node *n, uint32_t rank, uint32_t daemon)
 {
 	void *address;
