@@ -25,21 +25,21 @@ struct launch {
 	bool alone;
 	char job[JOB_MAX], host[JOB_MAX];
 	uint32_t fences; /* number of fences that have begun */
-	uint64_t met_ns; /* when the last fence ended; 0: none has */
+	uint64_t met_ns; /* when the last fence ended; 0: no fence has ended */
 	launch_watch_fn *watch; /* NULL: none */
 	void *watch_arg;
 };
 
 /*
- * One request to the launcher under way. Its answer comes on a thread of PMIx, perhaps
- * after we have ceased to wait for it: the later of the two frees it.
+ * A request to the launcher. A thread of PMIx handles the answer, perhaps after our thread has
+ * stopped waiting for it. The later of the two threads frees the request.
  */
 struct request {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool done, abandoned;
 	pmix_status_t status;
-	char key[KEY_MAX]; /* PMIx reads it as long as the request lasts */
+	char key[KEY_MAX]; /* PMIx may read it until it has answered */
 	void *data;
 	size_t len;
 };
@@ -63,7 +63,7 @@ static void request_free(struct request *r)
 	free(r);
 }
 
-/* On the thread of PMIx. */
+/* Called on a thread of PMIx when the answer has come. */
 static void request_end(struct request *r, pmix_status_t status, void *data, size_t len)
 {
 	bool abandoned;
@@ -104,7 +104,7 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)NSEC_PER_SEC;
 }
 
-/* Waits for the end; on any other end than 0 the request is no longer ours. */
+/* Waits for the answer. If this returns an error, the caller must not use the request any more. */
 static int request_wait(const struct launch *l, struct request *r, uint64_t timeout_ns)
 {
 	uint64_t now = clock_ns(), deadline = now + timeout_ns;
@@ -166,7 +166,7 @@ static void name_host(struct launch *l)
 		PMIX_VALUE_RELEASE(value);
 }
 
-/* On the thread of PMIx. */
+/* Called on a thread of PMIx when the launcher has ended. */
 static void on_lost(size_t id, pmix_status_t status, const pmix_proc_t *source, pmix_info_t info[],
 	size_t n, pmix_info_t results[], size_t n_results, pmix_event_notification_cbfunc_fn_t done,
 	void *arg)
@@ -228,7 +228,7 @@ int launch_init(struct launch **l_p)
 
 void launch_fini(struct launch *l)
 {
-	/* A job that is being ended does not wait for the others, which might take for ever. */
+	/* A job that was told to stop does not wait for the other ranks, which may never come. */
 	if (l && !l->alone && !stop_requested())
 		PMIx_Finalize(NULL, 0);
 	free(l);
@@ -286,7 +286,10 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 
 	if (l->alone)
 		return stop_requested() ? -EINTR : 0;
-	/* Before a rank waits it puts this key, so that others can tell who is missing. */
+	/*
+	 * A rank publishes this key before it waits, so that the others can see which rank is
+	 * missing.
+	 */
 	if (launch_put(l, "fence", ++l->fences, "", 1) || PMIx_Commit() != PMIX_SUCCESS)
 		return -EPROTO;
 	r = request_new();
@@ -306,7 +309,7 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 	return 0;
 }
 
-/* The ranks that have not come to the last fence, as text: a few of them. */
+/* Writes the first ranks that have not come to the last fence, as text. */
 static void list_absent(struct launch *l, char *list, size_t size)
 {
 	uint32_t absent[ABSENT_NAMED], n = 0;

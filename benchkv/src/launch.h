@@ -6,14 +6,14 @@
  *
  *	launch_init(&l);
  *	launch_put(l, "address", 0, mine, len);
- *	launch_fence(l, timeout_ns);			now every rank has published its data
+ *	launch_fence(l, timeout_ns);			after it every rank has published its data
  *	launch_get(l, 3, "address", 0, timeout_ns, &theirs, &len);
  *	launch_fini(l);
  *
- * Only one thread may use it. Functions return 0 or -errno: -ETIMEDOUT: a rank has not arrived in
- * time; -EINTR: the program must stop (see stop.h); -EPROTO: the launcher failed. Time-outs are
- * implemented here, not by the launcher. If the launcher ends, the program stops as with SIGHUP,
- * and prints a message.
+ * Only one thread may use a struct launch. Functions return 0 or -errno: -ETIMEDOUT: a rank has not
+ * arrived in time; -EINTR: the program must stop (see stop.h); -EPROTO: the launcher failed.
+ * Time-outs are implemented here, not by the launcher. If the launcher ends, the program prints a
+ * message and stops as after SIGHUP.
  */
 #ifndef BENCHKV_LAUNCH_H
 #define BENCHKV_LAUNCH_H
@@ -35,17 +35,17 @@ void launch_fini(struct launch *l);
 
 uint32_t launch_rank(const struct launch *l);
 uint32_t launch_size(const struct launch *l);
-bool launch_alone(const struct launch *l); /* no launcher */
+bool launch_alone(const struct launch *l); /* true: there is no launcher */
 
-/* A name that no other job on this machine has; letters, digits, '.', '_' and '-'. */
+/* A name that no other job on this machine has. It has letters, digits, '.', '_' and '-'. */
 const char *launch_job(const struct launch *l);
 
 /* The launcher's name of this node, which may differ from the node's own host name. */
 const char *launch_host(const struct launch *l);
 
 /*
- * Publishes data under a key, which is a name with a number, at most once per key. Other ranks can
- * get it after the next fence.
+ * Publishes data under a key, which is a name with a number. A key can be used once. Other ranks
+ * can get the data after the next fence.
  */
 int launch_put(struct launch *l, const char *key, uint32_t number, const void *data, size_t len);
 
@@ -59,7 +59,7 @@ int launch_fence(struct launch *l, uint64_t timeout_ns);
 typedef void launch_watch_fn(void *arg);
 void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 
-/* A fence. On an error, one line in @why names the reason and the missing ranks. */
+/* Like launch_fence(). After an error, one line in @why names the reason and the missing ranks. */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
 /* Gets the data that @rank has published. The caller must free *data_p. */

@@ -22,12 +22,12 @@
 #define ADDRESSES 8
 #define CONNECT_NS (300 * NSEC_PER_MSEC) /* for each address */
 #define GREETING_NS (10 * NSEC_PER_SEC) /* time limit for a connection to send the secret */
-#define SEND_NS (500 * NSEC_PER_MSEC) /* for a message, to a peer that may hang */
-#define LOOK_NS NSEC_PER_MSEC /* between two reads of all peers */
+#define SEND_NS (500 * NSEC_PER_MSEC) /* time limit for a message, because the peer may hang */
+#define LOOK_NS NSEC_PER_MSEC /* time between two reads of all peers */
 #define TAKE 64 /* most connections that are accepted at a time */
 #define RESULT_MAX (64u << 20) /* bytes */
 
-/* Where rank 0 listens; text, as for getaddrinfo(3). */
+/* The addresses at which rank 0 listens, as text for getaddrinfo(3). */
 struct address {
 	uint64_t magic;
 	uint8_t secret[16];
@@ -35,7 +35,7 @@ struct address {
 	char host[ADDRESSES][INET6_ADDRSTRLEN];
 };
 
-/* The first message of a rank. Ranks run the same program on machines of one kind. */
+/* The first message of a rank. All ranks run the same program on machines of one architecture. */
 struct greeting {
 	uint64_t magic;
 	uint8_t secret[16];
@@ -44,9 +44,9 @@ struct greeting {
 
 enum kind {
 	WELCOME = 1, /* rank 0 confirms the greeting */
-	STOP, /* arg: of stop.h */
-	RESULT, /* arg: the run; then len bytes */
-	LEAVE, /* the last message: the end of the connection is no death */
+	STOP, /* arg: a number of stop.h */
+	RESULT, /* arg: the run; followed by len bytes */
+	LEAVE, /* the last message: the rank ends normally */
 };
 
 struct message {
@@ -55,8 +55,8 @@ struct message {
 };
 
 struct peer {
-	int fd; /* -1: none, or it has ended */
-	bool up; /* greeted and welcomed */
+	int fd; /* -1: no connection, or it has ended */
+	bool up; /* greeting and welcome were exchanged */
 	bool left;
 	struct message msg; /* the message that is being read */
 	size_t done; /* number of its bytes that have been read */
@@ -69,9 +69,9 @@ struct lifeline {
 	struct address address;
 	int listener; /* of rank 0; else -1 */
 	struct tcp_crowd crowd;
-	struct peer *peers; /* of rank 0: by rank; else one, rank 0 */
+	struct peer *peers; /* at rank 0: by rank; at other ranks: only rank 0 */
 	uint32_t n_peers;
-	uint32_t tried; /* addresses of rank 0 */
+	uint32_t tried; /* number of rank 0's addresses that were tried */
 	int64_t lost;
 	bool told;
 };
@@ -172,7 +172,7 @@ static int greet(struct lifeline *line, const char *host)
 	return err;
 }
 
-/* Tries the addresses of rank 0 until there is a connection. */
+/* Tries the remaining addresses of rank 0 until there is a connection. */
 static void try_next(struct lifeline *line)
 {
 	while (line->tried < line->address.n) {
@@ -180,8 +180,8 @@ static void try_next(struct lifeline *line)
 			return;
 	}
 	fprintf(stderr,
-		"benchkv: rank %u: rank 0 cannot be reached by TCP: that a rank has died is noticed "
-		"after --timeout only\n",
+		"benchkv: rank %u: rank 0 cannot be reached by TCP: the death of a rank is noticed "
+		"only after --timeout\n",
 		launch_rank(line->l));
 }
 
@@ -203,7 +203,7 @@ static void on_end(struct lifeline *line, struct peer *p)
 		try_next(line);
 }
 
-/* Handles the message that has arrived. True: the next one can be read. */
+/* Handles the message that has arrived. True: the next message can be read. */
 static bool act(struct lifeline *line, struct peer *p)
 {
 	switch (p->msg.kind) {
@@ -294,7 +294,10 @@ int lifeline_send(struct lifeline *line, uint32_t run, const void *data, size_t 
 
 /* ---- gathering ---- */
 
-/* Continues to read a result. 0: it was passed on; -EAGAIN; another -errno: no more will come. */
+/*
+ * Continues to read a result. 0: passed it to @fn; -EAGAIN: it is not complete yet; another -errno:
+ * no more data will come.
+ */
 static int take_result(struct peer *p, uint32_t rank, lifeline_result_fn *fn, void *arg)
 {
 	int err;
@@ -369,7 +372,9 @@ static bool is_of_use(const struct ifaddrs *a)
 	return a->ifa_addr->sa_family == AF_INET;
 }
 
-/* Numeric addresses of this host, the loopback last: it is right for ranks on the same host. */
+/*
+ * Lists the numeric addresses of this host. The last one is loopback, for ranks on the same host.
+ */
 static void list_addresses(struct address *a)
 {
 	struct ifaddrs *all = NULL;
@@ -406,7 +411,7 @@ static int listen_somewhere(struct lifeline *line)
 	return getrandom(a->secret, sizeof(a->secret), 0) == sizeof(a->secret) ? 0 : -EIO;
 }
 
-/* Where it is told; a job goes on without, but not in silence. */
+/* Listens for the other ranks. Without a port the job continues, after a message. */
 static int begin_to_listen(struct lifeline *line)
 {
 	int err = listen_somewhere(line);
@@ -415,7 +420,7 @@ static int begin_to_listen(struct lifeline *line)
 	if (err) {
 		line->address.n = 0;
 		fprintf(stderr,
-			"benchkv: no TCP port (%s): that a rank has died is noticed after --timeout only\n",
+			"benchkv: no TCP port (%s): the death of a rank is noticed only after --timeout\n",
 			strerror(-err));
 	}
 	line->crowd = (struct tcp_crowd){.size = sizeof(struct visitor),

@@ -63,7 +63,7 @@ static void begin_epoch(struct little *l)
 	l->peers_ended = l->peers_area = 0;
 }
 
-/* Little's law, for the requests of both ends. */
+/* The average latency of the requests of both ends in an epoch, by Little's law. */
 static double average_latency_ns(const struct little_epoch *e)
 {
 	return (double)(e->area + e->peers_area) / (double)(e->ended + e->peers_ended);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Switches batching on and off by the average latency, which is computed with Little's law, after
- * Borisov, Amit and Tsafrir, "Batching with End-to-End Performance Estimation" (HotOS 2025). They
- * toggle TCP's Nagle algorithm by counters that the two ends of a connection exchange.
+ * Switches batching on and off, whichever gives the lower average latency. The latency is computed
+ * with Little's law, after Borisov, Amit and Tsafrir, "Batching with End-to-End Performance
+ * Estimation" (HotOS 2025). They switch TCP's Nagle algorithm by counters that the two ends of a
+ * connection exchange.
  *
  * A daemon has two counters of its requests to other ranks: the number of requests that have ended,
  * and the integral over time of the number under way. By Little's law, L = lambda * W, the average
@@ -10,17 +11,17 @@
  * The latency of a request runs from the moment at which the daemon takes the request until the
  * response arrives. No request is timed individually.
  *
- * A daemon cannot observe how its WRITEs delay the requests of the ranks that it sends to, whose
- * replies use the same adapters. So the daemons send each other both counters, in the reserved word
- * of their requests, and compute W for both ends: the sum of the integrals divided by the sum of
- * the requests that have ended.
+ * The WRITEs of a daemon also delay the requests of the ranks to which it sends, because the
+ * replies to these use the same adapters. A daemon cannot observe that delay. So the daemons send
+ * each other both counters, in the reserved word of their requests, and compute W for both ends:
+ * the sum of the integrals divided by the sum of the requests that have ended.
  *
  * Time is divided into epochs, in which batching is either off (all endpoints are flushed in each
- * loop) or on (as Nagle: calls to a rank wait until the calls sent there before are consumed, see
- * control.h). An epoch begins when the requests that were under way at a switch have ended. The
- * next epoch has the setting with the lower latency. Each setting is tried for one epoch at the
- * start. The setting that is not in use is tried again every LITTLE_AGAIN epochs, because its
- * latency may have changed.
+ * loop) or on (as with Nagle, calls to a rank wait until the earlier calls to this rank are
+ * consumed, see control.h). After a switch the epoch begins when the requests that were under way
+ * then have ended. The next epoch has the setting with the lower latency. At the start each setting
+ * is tried for one epoch. The setting that is not in use is tried again every LITTLE_AGAIN epochs,
+ * because its latency may have changed.
  *
  * The word contains 30 bits of a counter: in one request the number of requests that have ended,
  * and in the next request to the same peer the integral at that same moment.
@@ -70,7 +71,7 @@ struct little_epoch {
 
 struct little {
 	bool batching;
-	uint64_t now_ns; /* of the last count */
+	uint64_t now_ns; /* time of the last little_count() */
 	uint32_t under_way;
 	uint64_t ended, area; /* area: the integral, in requests times ns */
 	struct little_peer *peers;
@@ -80,7 +81,7 @@ struct little {
 	uint64_t peers_ended, peers_area;
 	/* The settings: off, on. */
 	double latency_ns[2]; /* 0: not known */
-	uint32_t epochs; /* since the setting that is not in use was tried */
+	uint32_t epochs; /* number of them since the setting that is not in use was tried */
 	bool trying; /* this epoch is a trial */
 	uint64_t n_epochs;
 	struct little_epoch last;

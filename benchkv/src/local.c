@@ -19,7 +19,7 @@ uint32_t daemon_serve_local(struct daemon *d)
 		struct kv_resp resp;
 
 		if (from.len != sizeof(req))
-			req = (struct kv_req){.type = 0}; /* which is refused */
+			req = (struct kv_req){.type = 0}; /* the store refuses it */
 		who.client = from.client;
 		who.id = from.id;
 		n++;
@@ -35,7 +35,7 @@ uint32_t daemon_serve_local(struct daemon *d)
 	return n;
 }
 
-/* @io: of values with further bytes. */
+/* @io: for values of more than 8 bytes. */
 static struct kv_resp serve_forwarded(struct daemon *d, const struct forwarded *f,
 	struct value_io *io)
 {

@@ -17,8 +17,8 @@
 #define LINES "transfers of cache lines between two cores"
 
 /*
- * The built-in values. One set is for both machines: their published figures do not tell them
- * apart. The CPU times come from the published jobs at depth 32 without control; the other
+ * The built-in values. Both machines have the same values, because their published figures do not
+ * differ enough. The CPU times come from the published jobs at depth 32 without control; the other
  * published jobs are predicted.
  */
 #define KEY(field, value, source)                                                                  \
@@ -82,8 +82,8 @@ static int set_key(struct machine *m, const char *name, json_t *value, char *why
 }
 
 /*
- * Values that the simulator divides by or waits for: a loop that takes no time never ends, and the
- * time of a WRITE has to fit a clock.
+ * Checks the values by which the simulator divides, and those that must not be 0: with loops or
+ * polls that take no time the simulated time would stand still.
  */
 static int check(const struct machine *m, char *why, size_t size)
 {
@@ -134,7 +134,7 @@ int machine_load(const char *name, struct machine *m_p, char *why, size_t size)
 	return err;
 }
 
-/* The CPU time of a lone call in the two daemons, and a loop of each. */
+/* The CPU time of a single call in both daemons, including one loop of each. */
 static double cpu_ns(const struct machine *m)
 {
 	return m->request_ns + m->incoming_ns + m->response_ns +

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The simulator's parameters of a machine: the times that an adapter and a daemon take. All times
- * are in nanoseconds. A machine is a built-in one or a JSON file: an object whose keys are the
- * names below. A parameter without a key keeps its default.
+ * The parameters of a simulated machine: the times that an adapter and a daemon take, in
+ * nanoseconds. A machine is built in, or is a JSON file with an object whose keys are the names
+ * below. A parameter without a key has its default.
  */
 #ifndef BENCHKV_SIM_MACHINE_H
 #define BENCHKV_SIM_MACHINE_H
@@ -16,33 +16,33 @@ struct control_times;
 
 struct machine {
 	char name[64];
-	/* The adapter. Sending and receiving are serial in each context. */
+	/* The adapter. Each context sends one WRITE at a time, and receives one at a time. */
 	double send_ns; /* per WRITE */
 	double recv_ns; /* per WRITE */
 	double wire_ns; /* from the end of sending to the beginning of receiving */
 	double bytes_per_ns;
 	/* A daemon's CPU. */
-	double request_ns; /* a client's request for another rank: taken, and gathered */
-	double incoming_ns; /* another rank's request: served, and its reply gathered */
-	double response_ns; /* a response: given to its client */
-	double local_ns; /* a client's request for this rank */
+	double request_ns; /* to take and gather a client's request for another rank */
+	double incoming_ns; /* to serve another rank's request and gather the reply */
+	double response_ns; /* to give a response to its client */
+	double local_ns; /* to serve a client's request for this rank */
 	double cqe_ns; /* per received WRITE */
 	double write_ns; /* per posted WRITE */
-	double loop_ns; /* per loop, whatever it finds */
+	double loop_ns; /* per loop, in addition to the work above */
 	double loop_jitter; /* loop_ns varies by a random factor, uniform in 1 +- loop_jitter */
 	double poll_ns; /* the cost of one more poll in a loop */
 	double poll_flushes; /* 1: each further poll of a loop is followed by a flush */
-	double repoll_ns; /* one more poll of only the receive CQ */
+	double repoll_ns; /* the cost of one more poll of only the receive CQ */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply until the client reads it */
 	double reply_jitter_ns; /* additional random time, uniform from 0 */
-	double client_ns; /* from a reply to the next request; a client does one at a time */
+	double client_ns; /* from a reply to the next request; one request at a time */
 };
 
 /* The CPU times of a machine in whole nanoseconds, which the simulator adds up in every loop. */
 struct machine_costs {
 	uint64_t request, incoming, response, local, cqe, write, poll, repoll, client;
-	uint64_t visible; /* from a request until the daemon can see it */
+	uint64_t visible; /* time from a request until the daemon can see it */
 };
 struct machine_costs machine_costs(const struct machine *m);
 
@@ -57,17 +57,18 @@ extern const struct machine_key machine_keys[];
 extern const size_t machine_nkeys;
 
 /*
- * @name: "hdr100", "cx7", or a file. 0; -EINVAL, or -errno of the file, with one line in @why.
+ * Loads "hdr100", "cx7", or a file. 0; or -EINVAL or another -errno of the file, with one line in
+ * @why.
  */
 int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 
-/* The round trip of a lone call, including one loop of each daemon. */
+/* The round trip of a single call, including one loop of each daemon. */
 double machine_round_trip_ns(const struct machine *m);
 
 /*
  * If the control is `auto` without numbers, computes K and B from the machine's round trip, the
- * time per WRITE of the slower side, and the CPU time per message. Writes these three to *origin_p.
- * If one of them is 0, or with another control, leaves *spec unchanged.
+ * time per WRITE of the slower side, and the CPU time per message, and writes these three to
+ * *origin_p. Leaves *spec unchanged if the time per WRITE or message is 0, or for another control.
  */
 void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p);

@@ -15,12 +15,12 @@
 #include "stop.h"
 
 #define WHY_MAX 400
-#define PATIENCE_S 10 /* rank 0 has this time to print an error before the others do */
+#define PATIENCE_S 10 /* rank 0 has this time to print an error before the other ranks print it */
 
 /*
  * Opens /dev/null for each standard stream that is closed; otherwise the next open() would
- * return its number. Input is opened for writing and output for reading, so that using the
- * stream is an error.
+ * return the descriptor of that stream. Standard input is opened for writing and the others for
+ * reading, so that their use fails.
  */
 static int fill_standard_streams(void)
 {
@@ -35,8 +35,8 @@ static int fill_standard_streams(void)
 
 /*
  * Prints an error that usually all ranks have, because they have the same command line. Rank 0
- * prints it, and its end makes the launcher end the others. A rank that still runs after
- * PATIENCE_S prints it, too, because rank 0 then has no such error.
+ * prints it at once, and its end makes the launcher end the other ranks. If a rank still runs
+ * after PATIENCE_S, rank 0 does not have the error, so this rank prints it.
  */
 static int complain(const char *why)
 {
@@ -62,7 +62,7 @@ static int find_device(const struct options *o, char **argv, char name[HCA_NAME_
 	return underhca_again(argv, SOFTHCA_RUN_BUILT, why, size);
 }
 
-/* srun starts programs without PMIx, too: then each task is a job of its own. */
+/* Prints that there is no launcher. With srun but without PMIx each task is a job of its own. */
 static void tell_alone(void)
 {
 	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");

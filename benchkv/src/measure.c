@@ -16,11 +16,10 @@
 
 #define WINDOW 64 /* calls under way when WRITEs follow each other */
 #define BATCH 32
-#define CHUNK 256 /* calls that are timed together: the least of the chunks counts */
+#define CHUNK 256 /* calls that are timed together; the shortest time of a chunk is used */
 #define COMMAND_NS (150 * NSEC_PER_MSEC)
-#define PATIENCE_NS                                                                                \
-	(50 * NSEC_PER_USEC) /* without a response: whoever is to answer needs the core */
-#define GIVE_UP_NS (5 * NSEC_PER_SEC) /* without a response: the device does not answer */
+#define PATIENCE_NS (50 * NSEC_PER_USEC) /* without a response: then yields the core */
+#define GIVE_UP_NS (5 * NSEC_PER_SEC) /* without a response: the measurement fails */
 #define WHY_MAX 256
 
 struct pair {
@@ -71,7 +70,9 @@ static void serve(struct pair *p)
 	copyrpc_flush(p->server);
 }
 
-/* Calls until n are under way, `batch` to a WRITE; then serves them until there is room again. */
+/*
+ * Makes calls until `under_way` are under way, `batch` per WRITE; then serves those that arrived.
+ */
 static void turn(struct pair *p, uint64_t *calls, uint32_t under_way, uint32_t batch)
 {
 	const struct kv_req req = {.type = KV_PUT};
@@ -90,7 +91,7 @@ static void turn(struct pair *p, uint64_t *calls, uint32_t under_way, uint32_t b
 	copyrpc_poll(p->client, on_response, p);
 }
 
-/* Turns until so many responses are there. The time then. */
+/* Repeats turn() until `goal` responses have arrived. Returns the time of the last turn. */
 static uint64_t turn_until(struct pair *p, uint64_t goal, uint64_t *calls, uint32_t under_way,
 	uint32_t batch)
 {
@@ -111,7 +112,7 @@ static uint64_t turn_until(struct pair *p, uint64_t goal, uint64_t *calls, uint3
 	return now;
 }
 
-/* The time of a call, in chunks of so many of them, for `ns`: the least of the chunks. */
+/* Makes calls for `ns`. Returns the time per call of the fastest chunk of CHUNK calls. */
 static double time_calls(struct pair *p, uint64_t ns, uint32_t under_way, uint32_t batch)
 {
 	uint64_t calls = 0, start = clock_ns(), now = start;
@@ -142,12 +143,12 @@ int measure(const char *device, uint64_t ns, struct control_times *m_p, char *wh
 
 	if (!err) {
 		m.round_trip_ns = time_calls(&p, ns, 1, 1);
-		/* The responses of a turn share a WRITE, those of the calls do not. */
+		/* Each call has a WRITE of its own; the responses of a turn share a WRITE. */
 		m.write_ns = time_calls(&p, ns, WINDOW, 1);
-		if (m.write_ns > m.round_trip_ns / 2) /* which has two of them, one by one */
+		if (m.write_ns > m.round_trip_ns / 2) /* a round trip has two of them */
 			m.write_ns = m.round_trip_ns / 2;
 		call_ns = time_calls(&p, ns, BATCH, BATCH);
-		m.message_ns = call_ns / 2; /* with its share of a WRITE, which is small */
+		m.message_ns = call_ns / 2; /* includes its share of a WRITE, which is small */
 		err = p.error;
 	}
 	copyrpc_ctx_destroy(p.client);

@@ -11,10 +11,12 @@
 
 struct control_times;
 
-/* Runs for about three times @ns. 0, or -errno with a message in @why. */
+/* Measures three times for about @ns each. 0, or -errno with a message in @why. */
 int measure(const char *device, uint64_t ns, struct control_times *m_p, char *why, int size);
 
-/* The command `measure`: prints, and writes a machine file for benchkv and benchkv-sim. */
+/*
+ * The command `measure`: prints the times, and writes a machine file for benchkv and benchkv-sim.
+ */
 struct options;
 int measure_command(const struct options *o, const char *device);
 

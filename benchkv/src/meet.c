@@ -11,7 +11,7 @@
 #include "machine.h"
 
 #define KEY_HELLO "hello"
-#define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
+#define MEASURE_NS (15 * NSEC_PER_MSEC) /* time to measure each of three figures at the start */
 
 static const char *const bases[BASES] = {
 	[BY_DEFAULT] = "the defaults; one rank sends nothing",
@@ -22,12 +22,11 @@ static const char *const bases[BASES] = {
 
 int job_cannot_write(struct job *j, const char *what, const char *file, int err)
 {
-	snprintf(j->why, sizeof(j->why), "%s '%.200s': %s: give what can be written", what, file,
-		strerror(-err));
+	snprintf(j->why, sizeof(j->why), "%s '%.200s': %s: give an output that can be written",
+		what, file, strerror(-err));
 	return err;
 }
 
-/* Records that the command line is bad, which every rank detects. */
 int job_refuse(struct job *j, int err)
 {
 	j->status = JOB_USAGE;
@@ -47,7 +46,7 @@ int job_cannot_file(struct job *j, enum file f, uint32_t rank, int err)
 	return job_cannot_write(j, file_kinds[f].option, name, err);
 }
 
-/* Rank 0 names the first rank that has another MTU. */
+/* Rank 0 prints a line about the first rank that has another MTU. */
 static void say_mtu(struct job *j, const struct hello *first, const struct hello *theirs,
 	uint32_t rank)
 {
@@ -60,14 +59,16 @@ static void say_mtu(struct job *j, const struct hello *first, const struct hello
 	fprintf(stderr, "benchkv: %s\n", text);
 }
 
-/* Every rank compares all with rank 0, so that all come to the same end. */
+/*
+ * Checks a rank's message. Every rank compares all ranks with rank 0, so all find the same error.
+ */
 static int judge(struct job *j, const struct hello *first, const struct hello *mine,
 	const struct hello *theirs, uint32_t rank)
 {
 	int err = hello_fits(first, theirs, rank, j->why, sizeof(j->why));
 
 	if (err && theirs->port_errno == ENODEV && rank == launch_rank(j->l))
-		snprintf(j->why, sizeof(j->why), "%s", j->no_device); /* says more */
+		snprintf(j->why, sizeof(j->why), "%s", j->no_device); /* is more exact */
 	if (err)
 		return job_refuse(j, err);
 	say_mtu(j, first, theirs, rank);
@@ -77,7 +78,7 @@ static int judge(struct job *j, const struct hello *first, const struct hello *m
 				job_cannot_file(j, f, rank, -(int)theirs->file_errno[f]));
 	}
 	if (theirs->machine_errno) {
-		if (rank != launch_rank(j->l)) /* rank 0 has a more exact sentence already */
+		if (rank != launch_rank(j->l)) /* rank 0 has a more exact message already */
 			snprintf(j->why, sizeof(j->why), "rank %u cannot use the machine file",
 				rank);
 		return job_refuse(j, -(int)theirs->machine_errno);
@@ -103,7 +104,7 @@ static int get_hello(struct job *j, uint32_t rank, struct hello *theirs)
 	return err ? job_refuse(j, err) : 0;
 }
 
-/* @first: the message of rank 0, which is heard first. */
+/* Reads and checks the message of a rank. @first: the message of rank 0, which is read first. */
 static int hear(struct job *j, const struct hello *mine, uint32_t rank, struct hello *first)
 {
 	struct hello theirs;
@@ -136,7 +137,7 @@ static int hear_all(struct job *j, const struct hello *mine)
 
 /*
  * Opens the files before anything runs, so that a mistyped name does not cost an hour's results,
- * and before the ranks meet, so that all know it if one of them cannot.
+ * and before the ranks meet, so that all ranks learn of an error.
  */
 static void open_files(struct job *j, struct hello *mine)
 {
@@ -178,8 +179,8 @@ static double calls_under_way(const struct options *o)
 }
 
 /*
- * Derives K and B from the machine file, or from figures that rank 0 measures while the others wait
- * for it.
+ * Derives K and B from the machine file, or from figures that rank 0 measures while the other ranks
+ * wait.
  */
 static int derive_control(struct job *j, const char *device, struct hello *mine)
 {
@@ -187,7 +188,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	struct machine m = {.name = ""};
 	int err = 0;
 
-	/* A file that cannot be read is an error even if nothing follows from it. */
+	/* A file that cannot be read is an error even if the job does not need its values. */
 	if (j->o->machine && !launch_rank(j->l))
 		err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
 	*spec = j->o->control;
@@ -198,7 +199,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	}
 	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
 		!device) {
-		/* The control is that of the options, or rank 0's. */
+		/* The control is that of the options, or comes from rank 0. */
 	} else if (j->o->machine) {
 		derive_from_file(j, &m, mine);
 	} else if (j->o->dry_run) {
@@ -221,7 +222,7 @@ static void watch_lifeline(void *arg)
 	lifeline_look(j->lifeline);
 }
 
-/* Describes the port. Its trouble is known to all ranks when they meet. */
+/* Describes the port, or its error, for the other ranks. */
 static void describe_port(const struct job *j, const char *device, struct hello *mine)
 {
 	const char *name = device ? device : j->o->device ? j->o->device : "";
@@ -233,7 +234,7 @@ static void describe_port(const struct job *j, const char *device, struct hello 
 
 int job_meet(struct job *j, const char *device)
 {
-	struct hello mine = {.window = 1, /* so of a control that has no K and B */
+	struct hello mine = {.window = 1, /* valid values for a control without K and B */
 		.full = 1,
 		.cores = topo_cores_id(j->node.topo)};
 	int err;

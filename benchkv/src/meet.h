@@ -26,24 +26,24 @@ struct job {
 	struct launch *l;
 	struct node node;
 	struct progress progress;
-	struct lifeline *lifeline; /* NULL: of a job of one rank */
-	struct control_times measured; /* at rank 0, if auto was derived from it */
-	uint32_t index, sharers; /* of the ranks that share cores with this one: index and number */
-	uint32_t begun, measured_runs; /* number of runs that have begun; with results in `runs` */
-	uint64_t cpu_ns; /* clock_cpu_ns() when the last of them began */
+	struct lifeline *lifeline; /* NULL: a job of one rank */
+	struct control_times measured; /* at rank 0, if auto was derived from these times */
+	uint32_t index, sharers; /* ranks with the same cores: index in them; number */
+	uint32_t begun, measured_runs; /* number of runs that have begun, and that are in `runs` */
+	uint64_t cpu_ns; /* clock_cpu_ns() when the last run began */
 	struct result *runs; /* of this rank; later, at rank 0, of all ranks */
 	struct series *series; /* with --interval, as `runs` */
 	struct result daemons; /* of this rank; later, at rank 0, of all ranks */
 	bool *heard; /* rank 0 only: the ranks whose results have arrived */
-	struct result *ranks; /* rank 0 only: of all runs */
+	struct result *ranks; /* rank 0 only: by rank, of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */
-	FILE *files[FILES]; /* NULL: this rank does not write it */
-	int32_t csv_err[FILES]; /* of each rank's files: result of writing, 0 or -errno */
+	FILE *files[FILES]; /* NULL: this rank does not write the file */
+	int32_t csv_err[FILES]; /* 0 or -errno of writing the trace and the decisions */
 	int status; /* exit status after an error */
-	const char *no_device; /* why this rank has none, if it has none */
+	const char *no_device; /* why this rank has no device */
 	char why[WHY_MAX];
-	bool mtu_said; /* rank 0 has named a rank with another MTU */
+	bool mtu_said; /* rank 0 has printed a line about a rank with another MTU */
 	bool said; /* why[] has been printed */
 	bool aborted; /* the job has been aborted, or need not be */
 };
@@ -52,7 +52,7 @@ struct job {
 int job_cannot_write(struct job *j, const char *what, const char *file, int err);
 int job_cannot_file(struct job *j, enum file f, uint32_t rank, int err);
 
-/* Ends the job because of a bad command line, which every rank detects. Returns err. */
+/* Sets the exit status for a bad command line, which every rank detects. Returns err. */
 int job_refuse(struct job *j, int err);
 
 /* Waits for all ranks. 0, or -errno with a message in j->why. */

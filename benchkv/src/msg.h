@@ -4,11 +4,11 @@
  * ring, flux channel, RDMA. Only for little-endian hosts, like the libraries that benchkv uses.
  *
  *	request		key, value		reply		value
- *	KV_GET		key, 0			KV_GET_OK	what is stored
+ *	KV_GET		key, 0			KV_GET_OK	the stored value
  *						KV_NOT_FOUND	the key
- *	KV_PUT		key, what to store	KV_PUT_OK	what was stored
- *	KV_SWAP		key, what to store	KV_SWAP_OK	what was stored
- *						KV_SWAP_NO	what is stored, of another version
+ *	KV_PUT		key, new value		KV_PUT_OK	the new value
+ *	KV_SWAP		key, new value		KV_SWAP_OK	the new value
+ *						KV_SWAP_NO	the stored value (other version)
  *						KV_NOT_FOUND	the key
  *	any					KV_ERROR	errno
  *
@@ -23,9 +23,10 @@
  * It is stored as a bijection of this name and the key's hash (kv_value()), so that a value
  * of another key, or one with a bit changed, decodes to a name that no put has.
  *
- * In a job of read-modify-writes the low 48 bits of a name are the version of the key: 0 of the
- * preloaded value, then one more with each. KV_SWAP is the compare-and-swap of the store: it stores
- * a value of version v if the key has version v - 1, or if v is 1 and nothing is stored.
+ * In a job of read-modify-writes the low 48 bits of a name are the version of the key. The
+ * preloaded value has version 0, and each change adds 1. KV_SWAP is the compare-and-swap of the
+ * store: it stores a value of version v if the key has version v - 1, or if v is 1 and nothing is
+ * stored.
  */
 #ifndef BENCHKV_MSG_H
 #define BENCHKV_MSG_H
@@ -97,7 +98,7 @@ static inline uint64_t unmix64(uint64_t z)
 	return z ^ (z >> 30) ^ (z >> 60);
 }
 
-/* The position of an operation in the order of its client's operations, from run and operation. */
+/* A client's operations of all runs in one order: the position of an operation of a run. */
 static inline uint64_t kv_stamp(uint32_t run, uint64_t op)
 {
 	return (uint64_t)run << KV_OP_BITS | (op & (KV_MAX_OPS - 1));
@@ -113,7 +114,7 @@ static inline uint64_t kv_stamp_op(uint64_t stamp)
 	return stamp & (KV_MAX_OPS - 1);
 }
 
-/* The name of a put, its parts, and the value that stands for it under a key. */
+/* The name of a put, the parts of a name, and the value that encodes a name under a key. */
 static inline uint64_t kv_name(uint32_t writer, uint64_t stamp)
 {
 	return (uint64_t)writer << 48 | stamp;

@@ -10,7 +10,7 @@
 #include "daemon.h"
 #include "values.h"
 
-#define FORWARD_MAX 256 /* requests that wait for one worker; more wait in copyrpc */
+#define FORWARD_MAX 256 /* most requests that wait for one worker; others wait in copyrpc */
 
 int network_init(struct network *net, const struct node *node)
 {
@@ -41,20 +41,20 @@ void network_fini(struct network *net)
 
 /* ---- requests of other ranks ---- */
 
-/* Ends a request of another rank. It ends even if its endpoint has failed. */
+/* Replies to a request of another rank. This frees the request even if its endpoint has failed. */
 static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp,
 	uint32_t got_len)
 {
 	int err = d->node->values ? values_reply(from, resp, got_len) :
 				    copyrpc_reply(from, resp, sizeof(*resp));
 
-	if (err == -EMSGSIZE) /* a caller that allows for no reply gets an empty one */
+	if (err == -EMSGSIZE) /* the caller has no room for the reply: sends an empty one */
 		err = copyrpc_reply(from, NULL, 0);
 	if (err)
 		d->stats.bad_replies++;
 }
 
-/* A copy of its payload, which the peer may still write; all zero if it is no request. */
+/* A copy of the payload, which the peer may still change; all zero if it is not a request. */
 static struct kv_req request_of(const struct daemon *d, const struct copyrpc_req *from)
 {
 	struct kv_req req = {.type = 0};
@@ -78,14 +78,14 @@ static void refuse_remote(struct daemon *d, struct copyrpc_req *from, const stru
 static void on_worker_answer(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct copyrpc_req *from = (struct copyrpc_req *)(uintptr_t)token;
-	const struct forwarded_reply *r = payload; /* or only its first field */
+	const struct forwarded_reply *r = payload; /* may have only the first field */
 	struct kv_req req;
 
 	if (payload) {
 		reply_remote(arg, from, &r->resp, len == sizeof(*r) ? r->got_len : 0);
 		return;
 	}
-	req = request_of(arg, from); /* the worker has left, which had it */
+	req = request_of(arg, from); /* the worker that had the request has left */
 	refuse_remote(arg, from, &req, EPIPE);
 }
 
@@ -108,7 +108,7 @@ static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
 	return err;
 }
 
-/* Takes the word of the sender's control; the sender's rank follows from its client. */
+/* Passes the word of the sender's control to the own control. The client determines the rank. */
 static void hear(struct daemon *d, const struct kv_req *req)
 {
 	control_heard(&d->net.control, req->origin / d->node->o->clients, req->word);
@@ -135,7 +135,7 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	uint32_t shard = place_shard(&d->node->place, h.req.key);
 
 	hear(d, &h.req);
-	/* Also an invalid request or one for another daemon: the store replies with an error. */
+	/* The store replies with an error to an invalid request, or to one for another daemon. */
 	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
 		serve_here(d, from, &h.req);
@@ -186,7 +186,7 @@ static void mark_failed(struct network *net, struct remote *r)
 	control_failed(&net->control, r->rank);
 }
 
-/* True: it is too early for a first call to this rank. */
+/* True: it is too early for the first call to this rank, see --stagger. */
 static bool is_early(struct daemon *d, uint32_t rank)
 {
 	struct network *net = &d->net;
@@ -330,7 +330,7 @@ uint32_t network_poll(struct daemon *d)
 
 /* ---- F: flush ---- */
 
-/* Asked about every endpoint that has something to send; takes its load, and sends nothing. */
+/* Called for every endpoint that has something to send: stores its load, and sends nothing. */
 static bool gather_load(void *arg, struct copyrpc_ep *ep)
 {
 	struct network *net = arg;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The network side of a daemon: its endpoints, the messages that arrive there, and when they send.
- * A request of another rank is read once, when it arrives. If it is for another daemon's shard, it
- * goes to that daemon through flux, or waits here until that daemon has room.
+ * The network side of a daemon: its endpoints, the messages that arrive there, and the decision
+ * when to send. A request of another rank is read once, when it arrives. If it is for another
+ * daemon's shard, it is passed to that daemon through flux, or waits here until that daemon has
+ * room.
  */
 #ifndef BENCHKV_NETWORK_H
 #define BENCHKV_NETWORK_H
@@ -22,7 +23,7 @@ struct node;
 struct remote {
 	struct copyrpc_ep *ep; /* NULL: this daemon has no endpoint for the rank */
 	uint32_t rank;
-	bool go; /* flush it now */
+	bool go; /* the control has selected the endpoint for the next flush */
 	bool failed;
 };
 
@@ -45,7 +46,7 @@ struct forwarded_reply {
 };
 
 struct network {
-	struct copyrpc_ctx *ctx; /* NULL: no network */
+	struct copyrpc_ctx *ctx; /* NULL: the daemon has no endpoints */
 	struct remote *remotes; /* by rank */
 	struct control control;
 	struct control_load *loads; /* filled in by phase F */
@@ -65,12 +66,13 @@ struct network {
 int network_init(struct network *net, const struct node *node);
 void network_fini(struct network *net);
 
-/* Is there an endpoint for that rank? */
+/* True: the daemon has an endpoint for this rank. */
 bool network_reaches(const struct daemon *d, uint32_t rank);
 
 /*
- * Gathers a request at the endpoint of its rank; errand_reply() or errand_fail() follow with the
- * token. 0; -EAGAIN: no room or credit now; otherwise the endpoint has failed.
+ * Gathers a request at the endpoint of its rank. When the call ends, errand_reply() or
+ * errand_fail() is called with the token. 0; -EAGAIN: no room or credit now; otherwise the endpoint
+ * has failed.
  */
 int network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
 
@@ -98,7 +100,9 @@ uint32_t network_held(const struct daemon *d);
 /* The current number of WRITEs with calls that the peers have not consumed. */
 uint32_t network_unconsumed(struct daemon *d);
 
-/* Called at the end of a loop: gives its figures to the control, if the control observes. */
+/*
+ * Called at the end of a loop: gives the loop's figures to the control, if the control needs them.
+ */
 void network_observe(struct daemon *d);
 
 #endif

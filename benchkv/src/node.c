@@ -16,22 +16,22 @@
 
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
-#define CALL_BYTES 64 /* of a request in the ring: header and alignment included */
-#define LARGE_BYTES 128 /* the same of a large call, without the bytes of its value */
-#define VALUE_BYTES 960 /* the most of these; copyrpc moves longer ones past the ring */
+#define CALL_BYTES 64 /* a request in the ring, with its header and alignment */
+#define LARGE_BYTES 128 /* the same for a large call, without the bytes of its value */
+#define VALUE_BYTES 960 /* most bytes of a value in the ring; copyrpc moves longer ones apart */
 /*
- * Half of a ring is reserved for the replies that the peer may send, and the rest of a lap before
- * its end is lost. With eight times the calls in flight few calls have to wait.
+ * Half of a ring is reserved for the replies that the peer may send, and the end of the ring is
+ * lost if a batch does not fit there. With eight times the calls in flight few calls have to wait.
  */
 #define SLACK 8
 /*
- * A poll after a sleep takes a thread about 4 us. With NAP_LOOK_NS for each thread per unit,
- * idle threads take half of the time at most, however many there are. Below NAP_MIN_NS
- * the kernel's timers are too coarse.
+ * A sleep and a poll cost a thread about 4 us of CPU time. With sleeps of NAP_LOOK_NS times the
+ * number of threads per unit, idle threads use at most half of the CPU time, however many there
+ * are. For sleeps below NAP_MIN_NS the kernel's timers are too coarse.
  */
 #define NAP_LOOK_NS (8 * NSEC_PER_USEC)
 #define NAP_MIN_NS (50 * NSEC_PER_USEC)
-#define NAP_MAX_NS (5 * NSEC_PER_MSEC) /* so that the stop flags are read often enough */
+#define NAP_MAX_NS (5 * NSEC_PER_MSEC) /* the stop flags must be read often enough */
 #define STORE_START 65536 /* keys that a store has room for before it must grow */
 
 /* ---- names and sizes ---- */
@@ -185,9 +185,10 @@ static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 }
 
 /*
- * A process that is killed leaves the names that it has. So a rank does not wait while a region has
- * a name: the other ranks are connected before the first region is made, and each region loses its
- * name before the next one is made. Regions that any job of this user has left are removed first.
+ * If a process is killed, the names of its regions remain. So a rank does not wait while a region
+ * has a name: the other ranks are connected before the first region is created, and the name of
+ * each region is removed before the next region is created. Regions that killed jobs of this user
+ * have left are removed first.
  */
 static int open_regions(struct node *n, char *why, int size)
 {
@@ -207,8 +208,8 @@ static int open_regions(struct node *n, char *why, int size)
 /* ---- threads ---- */
 
 /*
- * Starts a thread, and sets the name that top(1) and others show; that of a client in a run has the
- * run in it, see show_run().
+ * Starts a thread, and sets the name that top(1) shows. During a run the name of a client also
+ * contains the run, see show_run().
  */
 static int start_thread(pthread_t *thread_p, void *(*body)(void *), void *arg, const char *what,
 	uint32_t index)
@@ -274,7 +275,7 @@ uint64_t node_done(const struct node *n)
 {
 	uint64_t done = 0;
 
-	/* Relaxed: pairs with the store in work(); only the numbers count. */
+	/* Relaxed: pairs with the store in turns(); no other data depends on the numbers. */
 	for (uint32_t i = 0; i < n->clients_started; i++)
 		done += atomic_load_explicit(&n->clients[i].done, memory_order_relaxed);
 	return done;
@@ -287,7 +288,7 @@ void node_stop(struct node *n)
 	gate_open(&n->gate, true);
 	for (uint32_t i = 0; i < n->clients_started; i++)
 		pthread_join(n->clients[i].thread, NULL);
-	/* Relaxed: pairs with the daemons' loops; the join orders the rest. */
+	/* Relaxed: pairs with daemon_main(); pthread_join() orders all other accesses. */
 	atomic_store_explicit(&n->stop_daemons, true, memory_order_relaxed);
 	for (uint32_t i = 0; i < n->daemons_started; i++)
 		pthread_join(n->daemons[i].thread, NULL);

@@ -50,20 +50,20 @@ struct node {
 	const struct options *o;
 	struct launch *launch;
 	struct topo *topo;
-	struct control_spec control; /* that of the options, with K and B of this machine */
-	struct control_origin origin; /* of K and B */
+	struct control_spec control; /* the control of the options, with K and B of this machine */
+	struct control_origin origin; /* the source of K and B */
 	struct placement place;
 	struct source source; /* of the clients' operations */
 	uint32_t rank, ranks;
-	uint32_t ring_size; /* of the endpoints; 0: there are none */
+	uint32_t ring_size; /* of the endpoints; 0: there are no endpoints */
 	const char *device; /* NULL: no device is needed */
 	uint64_t nap_ns; /* sleep of an idle thread that no single event can wake */
 	struct store *stores; /* by shard */
 	struct values *values; /* NULL: values have 8 bytes */
-	struct flux *flux; /* for requests of other ranks; NULL: none have to be passed on */
+	struct flux *flux; /* passes on requests of other ranks; NULL: not needed */
 	/*
-	 * Carries requests to other ranks in meta. It is a network of its own, because these
-	 * requests wait for other ranks, which may wait for requests in flux.
+	 * Carries requests to other ranks in meta. They have a network of their own, because they
+	 * wait for other ranks, which may wait for requests in `flux`.
 	 */
 	struct flux *relay;
 	void *net; /* the backend's part of this rank */
@@ -98,8 +98,8 @@ void node_explain_ring(const struct options *o, char *text, size_t size);
 uint64_t node_expected_keys(const struct node *n);
 
 /*
- * The sleep between two polls of a thread that no event wakes, if @threads threads share @units
- * processing units.
+ * The time that a thread sleeps between two polls if no event wakes it, when @threads threads share
+ * @units processing units.
  */
 uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 
@@ -107,11 +107,11 @@ uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
 
 /*
- * Makes the stores and the endpoints, connects them to those of the other ranks, makes the servers,
- * connects the clients, and starts the threads. No region has a name when it returns, or while this
- * rank waits for another one. The caller must have set the first four fields of *n, rank, ranks,
- * device and nap_ns. 0, or -errno with a message in @why. In both cases the caller must call
- * node_stop() and node_free().
+ * Makes the stores and the endpoints, connects the endpoints to those of the other ranks, makes the
+ * servers, connects the clients, and starts the threads. No region has a name when this returns, or
+ * while this rank waits for another one. The caller must have set the first four fields of *n,
+ * rank, ranks, device and nap_ns. 0, or -errno with a message in @why. In both cases the caller
+ * must call node_stop() and node_free().
  */
 int node_start(struct node *n, char *why, int size);
 
@@ -124,7 +124,7 @@ int node_run(struct node *n, gate_tick_fn *tick, void *arg);
 /* The number of operations verified in this run so far. Any thread may call it at any time. */
 uint64_t node_done(const struct node *n);
 
-/* Ends the threads. After that their counters can be read. */
+/* Ends the threads. After that the caller may read their counters. */
 void node_stop(struct node *n);
 
 /* Frees everything. Must follow node_stop(). @in_order: all runs and the audit have ended. */

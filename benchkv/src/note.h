@@ -12,21 +12,21 @@ struct control;
 struct control_load;
 struct control_polls;
 
-/* A loop has ended its polls. */
+/* Notes the polls of a loop. */
 void note_polls(struct control *c, const struct control_polls *p);
 
-/* An endpoint is flushed or must wait. */
+/* Notes that an endpoint is flushed or must wait. */
 void note_flush(struct control *c, const struct control_load *load, uint64_t age_ns,
 	uint32_t unconsumed, enum decision_reason why);
 
-/* `held` replies, of which the oldest has waited for age_ns, are released or kept. */
+/* Notes that `held` replies, the oldest of which has waited for age_ns, are released or kept. */
 void note_hold(struct control *c, uint32_t held, uint64_t age_ns, uint32_t outstanding,
 	bool released);
 
-/* adaptive-budget has set u, which was u_before. */
+/* Notes that adaptive-budget has changed u from u_before, or has confirmed it. */
 void note_budget(struct control *c, uint32_t u_before);
 
-/* An epoch of little has ended. */
+/* Notes the end of an epoch of little. */
 void note_batching(struct control *c);
 
 #endif

@@ -3,16 +3,16 @@
 
 #include <math.h>
 
-#define MOMENTS 64 /* the average over a run is taken from so many moments */
+#define MOMENTS 64 /* number of moments of a run over which the average is computed */
 #define SINGLE                                                                                     \
-	256 /* so many keys are computed one by one, the others in groups of similar popularity */
-#define GROWTH 1.1 /* a group's last key / its first */
+	256 /* as many keys are computed singly, the others in groups of similar popularity */
+#define GROWTH 1.1 /* number of a group's last key / that of its first */
 
 /* A put that is lost at moment t of the run, in the terms of odds.h. */
 struct loss {
 	double puts; /* p */
 	double before, after; /* operations on the key: b and m */
-	double audited; /* the share of runs whose audit reads the key */
+	double audited; /* probability that the audit reads the key */
 };
 
 /* q of odds.h: the probability that one of n parties knows that the remaining value is old. */
@@ -62,8 +62,8 @@ static double of_key(const struct odds *o, double share, bool is_followed)
 }
 
 /*
- * The first key after the group that begins with @first: one key, or all up to GROWTH times the
- * first. A group does not mix followed keys with others, or hot keys with others.
+ * The first key after the group that begins with key @first. A group is one key, or all keys up to
+ * GROWTH * @first. It does not mix followed keys with others, or hot keys with others.
  */
 static double group_end(const struct odds *o, double first)
 {

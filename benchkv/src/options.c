@@ -14,17 +14,17 @@
 #include "series.h"
 
 /* The commands that take an option. */
-#define RUN 1u /* any backend */
-#define COPYRPC 2u /* one with endpoints of copyrpc */
-#define DAEMONS 4u /* one whose daemons own the endpoints */
+#define RUN 1u /* benchkv with any backend */
+#define COPYRPC 2u /* a backend with endpoints of copyrpc */
+#define DAEMONS 4u /* a backend whose daemons own the endpoints */
 #define MEASURE 8u
 #define COMPARE 16u
 #define PAIR 32u
 
 #define USAGE_MAX 1500
-#define SIDES 2 /* operands of compare and run-pair */
-#define STATUS_OF_COMPARISON                                                                         \
-	"Status: 0 B is not worse by more than the tolerance, or there are too few pairs; 3 it is\n" \
+#define SIDES 2 /* number of operands of compare and run-pair */
+#define STATUS_OF_COMPARISON                                                                        \
+	"Status: 0 B is not worse by more than the tolerance, or there are too few pairs; 3 B is\n" \
 	"worse; 1 an error; 2 a bad command line or file.\n"
 
 #define CONTROLS                                                                                            \
@@ -33,7 +33,7 @@
 
 #define YCSB_THETA 0.99 /* the exponent of YCSB's zipfian and latest */
 
-/* Reads the numbers behind "name:", with a comma between. Returns true if there are just so many. */
+/* Reads the numbers after "name:", with commas between. Returns true if there are exactly @n. */
 static bool read_numbers(const struct arg *a, const char *name, double low, double high, double *x,
 	int n)
 {
@@ -137,12 +137,14 @@ static const struct arg_row rows[] = {
 	{"duration", 0, "S", ARG_TIME, AT(duration_ns), .low = .001, .high = 86400,
 		.unit = NSEC_PER_SEC, .def = "3", .sets = RUN, .help = "seconds of a run"},
 	{"ops", 0, "N", ARG_WHOLE, AT(ops), .min = 1, .max = 1ull << 48, .not_with = "duration",
-		.sets = RUN, .help = "instead: operations of a run, over all clients"},
+		.sets = RUN,
+		.help = "instead of a duration: operations of a run, over all clients"},
 	{"runs", 0, "N", ARG_WHOLE, AT(runs), .min = 1, .max = 1000, .def = "1", .sets = RUN,
 		.help = "runs, one after the other"},
 	{"warmup", 0, "S", ARG_TIME, AT(warmup_ns), .high = 86400, .unit = NSEC_PER_SEC, .def = "0",
 		.sets = RUN,
-		.help = "seconds before those of each run, which are checked but not measured"},
+		.help = "seconds of warm-up before each run: its operations are checked, but not "
+			"measured"},
 	{"rate", 0, "R", ARG_REAL, AT(rate), .low = 1, .high = 1e12, .sets = RUN,
 		.unset = "as fast as replies come",
 		.help = "operations per second of all clients together, each made when it is due, "
@@ -153,8 +155,8 @@ static const struct arg_row rows[] = {
 	{"read-ratio", 0, "R", ARG_REAL, AT(load.read_ratio), .high = 1, .def = "0.5", .sets = RUN,
 		.help = "share of gets"},
 	{"rmw", 0, NULL, ARG_WORD, AT(load.rmw), .words = no_yes, .def = "no", .sets = RUN,
-		.help = "the others are read-modify-writes, instead of puts: a get, then a "
-			"compare-and-swap until it succeeds"},
+		.help = "the operations that are not gets are read-modify-writes instead of puts: "
+			"a get, then a compare-and-swap until it succeeds"},
 	{"distribution", 0, "D", ARG_CALL, AT(load), .read = read_distribution, .def = "uniform",
 		.sets = RUN,
 		.help = "uniform, zipf:THETA, hotspot:KEYS,OPS (a share of the keys gets a share of the "
@@ -163,8 +165,8 @@ static const struct arg_row rows[] = {
 		.not_with = "distribution read-ratio rmw",
 		.help = "instead of these three: ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f"},
 	{"value-size", 0, "S", ARG_CALL, AT(sizes), .read = read_sizes, .def = "8", .sets = RUN,
-		.help = "bytes of a value: N, A-B (each as often), or sizes with weights, as in "
-			"64:90,1000-9000:10; 8 to 65536"},
+		.help = "bytes of a value: N, A-B (each equally often), or sizes with weights, "
+			"as in 64:90,1000-9000:10; 8 to 65536"},
 	{"preload", 0, NULL, ARG_WORD, AT(preload), .words = no_yes, .def = "yes", .sets = RUN,
 		.help = "store every key before the first run"},
 	{"seed", 0, "N", ARG_WHOLE, AT(load.seed), .max = INT64_MAX, .def = "1", .sets = RUN,
@@ -178,44 +180,44 @@ static const struct arg_row rows[] = {
 		.help = "bytes of each endpoint, a power of two; auto: eight times what can be in "
 			"flight on it"},
 	{"wait", 0, NULL, ARG_WORD, AT(wait_event), .words = waits, .def = "poll", .sets = COPYRPC,
-		.help = "idle daemons look again after a nap, or sleep on descriptors until there "
-			"is something"},
+		.help = "idle daemons poll again after a short sleep, or sleep on descriptors "
+			"until a message arrives"},
 	{"net-daemons", 0, "N", ARG_WHOLE, AT(net_daemons), .min = 1, .max = OPTIONS_MAX_DAEMONS,
 		.unset = "1 for delegation, all for meta", .sets = DAEMONS,
-		.help = "daemons that own endpoints, that of rank r being daemon r mod N; at most "
-			"--daemons"},
+		.help = "number of daemons that own endpoints, at most --daemons; daemon r mod N "
+			"owns that for rank r"},
 	{"control", 0, "C", ARG_CALL, AT(control), .read = read_control, .def = "auto",
 		.sets = DAEMONS,
 		.help = "control of batching: none, budget:N, threshold:T,N, adaptive-budget, "
 			"hold:US, adaptive-hold, little, auto, auto:K,B; US in microseconds"},
 	{"stagger", 0, "US", ARG_TIME, AT(stagger_ns), .high = 1e6, .unit = NSEC_PER_USEC,
 		.def = "0", .sets = DAEMONS,
-		.help = "microseconds by which the first calls to rank r + 1 come later than those "
-			"to rank r"},
+		.help = "microseconds between the first calls to rank r and those to rank r + 1"},
 	{"machine", 0, "FILE", ARG_TEXT, AT(machine), .sets = DAEMONS | MEASURE,
 		.give = "a file that benchkv measure has written",
 		.help = "the control auto takes K and B from this file instead of measuring; "
 			"measure writes it"},
 	{"trace", 0, "FILE", ARG_TEXT, AT(trace), RANK_FILE, .sets = DAEMONS,
-		.help = "writes every millisecond what the daemons with endpoints do, to FILE.RANK"},
+		.help = "writes a trace of the daemons with endpoints as CSV to FILE.RANK, a line "
+			"per millisecond"},
 	{"decisions", 0, "FILE", ARG_TEXT, AT(decisions), RANK_FILE, .sets = DAEMONS,
-		.help = "writes what the control decided, and why, as CSV to FILE.RANK"},
+		.help = "writes the decisions of the control, with reasons, as CSV to FILE.RANK"},
 	{.help = "Comparison", .sets = COMPARE | PAIR},
 	{"tolerance", 0, "R", ARG_REAL, AT(tolerance), .high = 1, .def = "0.05",
 		.sets = COMPARE | PAIR,
-		.help = "difference that is accepted, as a share; status 3 if B is worse by more"},
+		.help = "accepted difference, as a fraction; status 3 if B is worse by more"},
 	{"pairs", 0, "N", ARG_WHOLE, AT(pairs), .min = 1, .max = 10000, .def = "10", .sets = PAIR,
-		.help = "times that each command is run"},
-	{"save", 0, "PREFIX", ARG_TEXT, AT(save), .give = "the beginning of two names of files",
+		.help = "number of times that each command is run"},
+	{"save", 0, "PREFIX", ARG_TEXT, AT(save), .give = "the beginning of two file names",
 		.sets = PAIR,
 		.help = "writes the reports to the new files PREFIX.A.json and PREFIX.B.json"},
 	{.help = "Other", .sets = RUN},
 	{"pin", 0, NULL, ARG_WORD, AT(pin), .words = no_yes, .def = "yes", .sets = RUN,
-		.help = "a core per thread, when there are enough"},
+		.help = "pins each thread to a core of its own, if there are enough"},
 	{"timeout", 0, "S", ARG_TIME, AT(timeout_ns), .low = 1, .high = 86400, .unit = NSEC_PER_SEC,
 		.def = "30", .sets = RUN,
-		.help = "seconds to wait for a reply, and for ranks that start; for their end of a "
-			"run twice that"},
+		.help = "seconds to wait for a reply, and for other ranks at the start; at the end "
+			"of a run twice as long"},
 	{"hgrm", 0, "FILE", ARG_TEXT, AT(hgrm), .sets = RUN,
 		.help = "rank 0 writes percentiles of the latency in microseconds, as HdrHistogram "
 			"does"},
@@ -223,13 +225,13 @@ static const struct arg_row rows[] = {
 		.unit = NSEC_PER_SEC, .sets = RUN,
 		.help = "throughput and latency for every S seconds of a run, in the report"},
 	{"series", 0, "FILE", ARG_TEXT, AT(series), .with = "interval", .sets = RUN,
-		.help = "rank 0 writes them, as CSV if the name ends with .csv, else a JSON object "
-			"a line"},
+		.help = "rank 0 writes the intervals, as CSV if the name ends with .csv, otherwise "
+			"as one JSON object per line"},
 	{"json", 0, "FILE", ARG_TEXT, AT(json), .sets = RUN | COMPARE | PAIR,
-		.help = "one JSON object of the job, by rank 0, or of the comparison; - is "
-			"standard output"},
+		.help = "rank 0 writes a JSON object about the job, compare and run-pair about the "
+			"comparison; - is standard output"},
 	{"dry-run", 0, NULL, ARG_FLAG, AT(dry_run), .sets = RUN,
-		.help = "print what would run where, and stop"},
+		.help = "print the plan of each rank, with reasons, and exit"},
 	{"help", .kind = ARG_HELP},
 	{"version", .kind = ARG_VERSION},
 };
@@ -241,14 +243,13 @@ static const struct command_line {
 	int sides;
 	const char *brief, *usage;
 } commands[] = {
-	{"measure", COMMAND_MEASURE, MEASURE, 0, "what the machine needs",
+	{"measure", COMMAND_MEASURE, MEASURE, 0,
+		"measures the times from which auto derives K and B",
 		"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
-		"Measures, in half a second, what the device and this machine need: the round trip of a "
-		"lone\n"
-		"call, the time per WRITE, and the CPU time per message, and which K and B the control "
-		"auto\n"
-		"derives from them.\n"},
-	{"compare", COMMAND_COMPARE, COMPARE, SIDES, "two settings by their reports",
+		"Measures for half a second, on the device, the round trip of a single call, the\n"
+		"time per WRITE, and the CPU time per message. Prints the K and B that the control\n"
+		"auto derives from these.\n"},
+	{"compare", COMMAND_COMPARE, COMPARE, SIDES, "compares two settings by their reports",
 		"Usage: benchkv compare [--tolerance R] A.json B.json\n"
 		"Compares the jobs of two files that --json or run-pair has written.\n"},
 	{"run-pair", COMMAND_PAIR, PAIR, SIDES, "runs two settings in turn and compares them",
@@ -263,9 +264,9 @@ static const char usage_all[] =
 	"A distributed key-value store and its load, one rank per process of the job:\n"
 	"  mpirun -np 2 benchkv delegation --daemons 2 --clients 4 --queue-depth 32\n"
 	"Every reply is checked, and every key that was put is read back at the end. Without a\n"
-	"PMIx launcher it is a single rank.\n"
+	"PMIx launcher the job is a single rank.\n"
 	"\n"
-	"Backends: the way of a request to another rank (benchkv BACKEND --help: its options)\n";
+	"Backends: the path of a request to another rank (benchkv BACKEND --help: its options)\n";
 
 static void describe_all(char *text, size_t size)
 {
@@ -290,7 +291,10 @@ static const struct command_line *find_command(const char *word)
 	return NULL;
 }
 
-/* The command line is for this word, a backend or a command. usage[] gets its description. */
+/*
+ * Handles the first operand: the name of a backend or a command. Writes its description to usage[].
+ * False: there is no such backend or command.
+ */
 static bool set_command(struct args *args, const char *word, struct options *o,
 	char usage[USAGE_MAX])
 {
@@ -316,7 +320,7 @@ static bool set_command(struct args *args, const char *word, struct options *o,
 	return true;
 }
 
-/* Takes the operands behind the command. */
+/* Takes the operands after the name of the command. */
 static int take_sides(const struct args *args, int n, char **operands, struct options *o)
 {
 	const struct command_line *c = find_command(args->command);
@@ -357,8 +361,8 @@ static int check_together(const struct args *args, struct options *o)
 			SERIES_MAX, ceil((double)o->duration_ns / SERIES_MAX / 1e6) / 1e3);
 	if (o->sizes.parts && !o->backend->copyrpc)
 		return args_fail(args,
-			"--value-size is 8 with %s, whose requests have one size: give another "
-			"backend",
+			"--value-size must be 8 with %s, whose requests have a fixed size: "
+			"give another backend",
 			o->backend->name);
 	if (!o->backend->owned) {
 		o->net_daemons = o->daemons;
@@ -367,7 +371,7 @@ static int check_together(const struct args *args, struct options *o)
 	if (!o->net_daemons)
 		o->net_daemons = o->backend->all_own ? o->daemons : 1;
 	if (o->net_daemons > o->daemons)
-		return args_fail(args, "--net-daemons %u is more than there are: give %u or less",
+		return args_fail(args, "--net-daemons %u is more than --daemons: give %u or less",
 			o->net_daemons, o->daemons);
 	if (o->machine && !o->control.derive)
 		return args_fail(args,
@@ -375,7 +379,7 @@ static int check_together(const struct args *args, struct options *o)
 	return 0;
 }
 
-/* A copy of argv, because getopt_long() sorts its own. */
+/* Copies argv, because getopt_long() reorders it. */
 static char **copy_line(int argc, char **argv)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(char *));

@@ -31,9 +31,9 @@ struct options {
 	const char *save; /* prefix of the files in which run-pair leaves its reports; NULL: none */
 	const struct backend *backend; /* NULL: the command has none */
 	uint32_t daemons, clients, queue_depth;
-	uint32_t net_daemons; /* number that own endpoints; r mod net_daemons does for rank r */
-	uint64_t duration_ns; /* of a run; 0: by ops */
-	uint64_t ops; /* of a run, over all clients of the job; 0: by duration */
+	uint32_t net_daemons; /* daemons with endpoints; r mod net_daemons has that of rank r */
+	uint64_t duration_ns; /* of a run; 0: `ops` limits the run */
+	uint64_t ops; /* of a run, over all clients of the job; 0: duration_ns limits the run */
 	uint32_t runs;
 	uint64_t warmup_ns; /* of a run, before its measurement; only with a duration */
 	double rate; /* operations per second of all clients; 0: a closed loop */
@@ -43,13 +43,13 @@ struct options {
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
-	uint64_t stagger_ns; /* the first calls to rank r wait r * stagger_ns */
+	uint64_t stagger_ns; /* the first calls to rank r are delayed by r * stagger_ns */
 	const char *machine; /* file with the machine's times; NULL: none */
 	const char *trace, *decisions; /* files; NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
 	const char *hgrm; /* NULL: none */
-	uint64_t interval_ns; /* of throughput and latency over time; 0: not wanted */
-	const char *series; /* file for them; NULL: none */
+	uint64_t interval_ns; /* for throughput and latency over time; 0: none */
+	const char *series; /* file for the intervals; NULL: none */
 	uint64_t timeout_ns;
 	bool pin;
 	bool wait_event; /* idle daemons sleep on descriptors */
@@ -58,8 +58,8 @@ struct options {
 };
 
 /*
- * Fills in *o_p; its strings point into argv. 0: continue; 1: --help or --version has been
- * printed, exit; -EINVAL: a bad argument; one line in @why names the accepted values.
+ * Fills in *o_p, whose strings point into argv. 0; 1: --help or --version has been printed, and the
+ * caller must exit; -EINVAL: a bad argument, and one line in @why names the accepted values.
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
 

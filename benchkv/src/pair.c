@@ -19,15 +19,17 @@
 
 #define REPORT_MAX (64u << 20) /* longest accepted output of a job, bytes */
 
-static atomic_int group; /* process group of the job that runs; 0: none */
+static atomic_int group; /* process group of the current job; 0: no job runs */
 
 struct side {
 	const char *command;
 	json_t *reports;
-	char *file; /* receives the reports, a line each; NULL: no file */
+	char *file; /* receives the reports, one per line; NULL: no file */
 };
 
-/* The first report creates the file, so that a command which fails at once leaves none. */
+/*
+ * Appends a report to the file. The first report creates it, so a command that fails leaves none.
+ */
 static int save(const struct side *s, const json_t *report)
 {
 	const char *mode = json_array_size(s->reports) == 1 ? "wxe" : "ae";
@@ -44,20 +46,20 @@ static int save(const struct side *s, const json_t *report)
 }
 
 /*
- * Ends the job. It gets SIGTERM, because srun(1) only prints the state of its tasks at the first
- * SIGINT; at the second signal it is killed.
+ * Ends the job: by SIGTERM, because srun(1) only prints the state of its tasks at the first SIGINT;
+ * after a second signal by SIGKILL.
  */
 static void on_signal(int sig)
 {
 	bool again = stop_note(sig);
-	/* Relaxed, pairs with run_job(): only the number is read. */
+	/* Relaxed, pairs with run_job(): no other data depends on the number. */
 	pid_t job = atomic_load_explicit(&group, memory_order_relaxed);
 
 	if (job)
 		kill(-job, again ? SIGKILL : SIGTERM);
 }
 
-/* The job is a process group of its own, so that a signal can end all of it and nothing else. */
+/* Runs a job in a process group of its own, so that a signal can end the whole job and only it. */
 static void run_job(const char *line, struct process *p)
 {
 	const char *argv[] = {"/bin/sh", "-c", line, NULL};
@@ -65,15 +67,15 @@ static void run_job(const char *line, struct process *p)
 	process_start(p, argv, false);
 	if (p->err)
 		return;
-	/* Relaxed, pairs with on_signal(), as below. */
+	/* Relaxed, here and below: pairs with on_signal(). */
 	atomic_store_explicit(&group, p->pid, memory_order_relaxed);
 	if (stop_requested())
-		kill(-p->pid, SIGTERM); /* the signal came before the handler knew the job */
+		kill(-p->pid, SIGTERM); /* the signal came before `group` was set */
 	process_wait(p, 1, REPORT_MAX, TCP_FOREVER);
 	atomic_store_explicit(&group, 0, memory_order_relaxed);
 }
 
-/* Keeps the report of a job that has ended. 0, or < 0 after a line on standard error. */
+/* Keeps the report of a job that has ended. 0, or < 0 and a line on standard error. */
 static int keep(struct side *s, const struct process *p)
 {
 	json_t *report;
@@ -113,7 +115,7 @@ static int run(struct side *s)
 	return err;
 }
 
-/* Every second pair begins with B, so that what changes steadily favours neither. */
+/* Every second pair begins with B, so that a steady change of the machine favours neither side. */
 static int run_pairs(struct side sides[2], uint32_t pairs)
 {
 	int err = 0;
@@ -123,7 +125,10 @@ static int run_pairs(struct side sides[2], uint32_t pairs)
 	return err;
 }
 
-/* The files must be new: reports of other jobs would be compared as well. They are not kept yet. */
+/*
+ * Names the files, and checks that they can be created. They must be new, because reports of other
+ * jobs in them would be compared as well. save() creates them later.
+ */
 static int name_files(struct side sides[2], const char *prefix)
 {
 	for (int i = 0; prefix && i < 2; i++) {
@@ -142,7 +147,7 @@ static int name_files(struct side sides[2], const char *prefix)
 	return 0;
 }
 
-/* Returns the exit status of a pair that was not run to its end. */
+/* Returns the exit status if the jobs were not run to the end. */
 static int failed(void)
 {
 	int sig = stop_told();

@@ -41,7 +41,7 @@ static uint32_t phase_forward(struct daemon *d)
 {
 	if (d->net.ctx)
 		network_forward(d);
-	return d->errands.n_kept; /* not idle: nothing would wake us when their time has come */
+	return d->errands.n_kept; /* not idle: no event would end a sleep when their time is over */
 }
 
 const struct phase phases[TRACE_PHASES] = {

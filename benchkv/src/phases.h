@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The phases of a daemon's loop. No phase waits, and none polls for another phase's messages. A
- * message that cannot be sent on now is queued.
+ * message that cannot be sent or passed on now is queued.
  *
  *	A local		serve requests of this rank's clients for this shard
  *	B channels	poll the delegation ring; take other daemons' answers and the requests that
@@ -28,7 +28,7 @@ struct daemon;
 struct phase {
 	enum trace_phase name;
 	uint32_t (*run)(struct daemon *d); /* returns the number of messages that it handled */
-	bool alone; /* also runs in daemons without sees_ranks, see daemon.h */
+	bool alone; /* runs even in daemons without sees_ranks, see daemon.h */
 };
 
 /* In the order of the loop. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hash places each key on a rank and a shard, so that any key range, and the hot keys of any
- * distribution, spread over all daemons. Every rank computes the same place.
+ * A hash assigns each key to a rank and a shard, so that any key range, and the hot keys of any
+ * distribution, spread over all daemons. Every rank computes the same assignment.
  */
 #ifndef BENCHKV_PLACE_H
 #define BENCHKV_PLACE_H

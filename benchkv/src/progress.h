@@ -11,8 +11,8 @@ struct node;
 struct progress {
 	const struct node *node;
 	bool wanted;
-	uint32_t run; /* the current run; the number of runs: the audit */
-	uint64_t start_ns, shown_ns; /* of the run; when the line was written */
+	uint32_t run; /* index of the current run; during the audit, the number of runs */
+	uint64_t start_ns, shown_ns; /* start of the run; time of the last output */
 	uint64_t shown_done;
 };
 

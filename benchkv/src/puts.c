@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define BITMAP_KEYS (1u << 26) /* a key range up to this has a bit for each key */
+#define BITMAP_KEYS (1u << 26) /* with a key range up to this a set has a bit for each key */
 
-/* A set of keys: a bit for each key, or open addressing with keys + 1 and 0 for an empty place. */
+/* A set of keys: a bit for each key, or a hash table with open addressing of key + 1; 0: empty. */
 struct seen {
 	uint64_t *table, mask;
 	bool bitmap;
@@ -22,7 +22,7 @@ static int seen_init(struct seen *s, uint64_t key_range, uint64_t most)
 	return s->table ? 0 : -ENOMEM;
 }
 
-/* Adds a key. True: it is a new one. */
+/* Adds a key. True: the set did not contain it. */
 static bool see(struct seen *s, uint32_t key)
 {
 	uint64_t entry = (uint64_t)key + 1, at = mix64(key) & s->mask;
@@ -75,7 +75,7 @@ int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_
 	return 0;
 }
 
-/* Sorts by eight bits at a time, the lowest ones first; spare has the size of keys. */
+/* Radix sort, eight bits at a time, the lowest first. @spare must have the size of @keys. */
 static void sort_keys(uint32_t *keys, uint32_t *spare, uint32_t n)
 {
 	for (uint32_t shift = 0; shift < 32; shift += 8) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The puts of a client, made again from its stream, for the audit, in which another client reads
+ * The puts of a client, regenerated from its stream for the audit, in which another client reads
  * their keys. The two functions use different algorithms, so that their results can be compared.
  */
 #ifndef BENCHKV_PUTS_H
@@ -17,7 +17,7 @@
 int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint64_t **ops_p, uint32_t *n_p);
 
-/* Counts the keys that these operations put. 0 or -ENOMEM. At most 2^32 operations, for both. */
+/* Counts the different keys that these operations put. 0 or -ENOMEM. At most 2^32 operations. */
 int puts_count(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint32_t *n_p);
 

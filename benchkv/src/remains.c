@@ -7,11 +7,11 @@
 #include "base/compiler.h"
 #include "base/shm.h"
 
-/* The prefixes of the layers whose regions a rank makes, and what node.c calls these. */
+/* The layers whose regions a rank creates: prefixes of file names, before node_region_name(). */
 static const char *const layers[] = {"shmipc", "delegrpc"};
 #define OURS "benchkv."
 
-/* A region that has a living server stays, as does one that is being made; see shm.h. */
+/* Removes a region without a living server, unless it is just being created; see shm.h. */
 static void remove_if_stale(const char *layer, const char *file)
 {
 	size_t n = strlen(layer);
