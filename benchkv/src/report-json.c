@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The results for programs. */
+/* The results as a JSON object. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static json_t *json_u64(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
-/* A counter of a struct, under its own name. */
+/* The name of a counter of a struct, and its value, for json_pack(). */
 #define COUNT(of, field) #field, json_u64((of)->field)
 
 static json_t *json_latency(const struct latrec_hist *h)
@@ -27,7 +27,7 @@ static json_t *json_latency(const struct latrec_hist *h)
 		json_u64(latrec_hist_quantile(h, 0.999)), "max", json_u64(latrec_hist_max(h)));
 }
 
-/* Those that there are: local and remote, get and put apart; and from the due time. */
+/* The latencies that have samples: local and remote gets and puts; and those from the due time. */
 static json_t *json_latencies(const struct result *r)
 {
 	json_t *all = json_object();
@@ -90,7 +90,9 @@ static json_t *json_error_kinds(const struct result *t)
 	return all;
 }
 
-/* The rows of the ranks, with where they ran and what each of their daemons has served. */
+/*
+ * The rows of the ranks, with their hosts and the number of requests that each daemon has served.
+ */
 static json_t *json_ranks(const struct report *r)
 {
 	json_t *rows = json_rows(r->ranks, r->node->ranks);
@@ -106,7 +108,7 @@ static json_t *json_ranks(const struct report *r)
 	return rows;
 }
 
-/* Keys that were put, read when all was over. */
+/* The figures of the audit. */
 static json_t *json_audit(const struct result *t)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "keys", json_u64(t->audit.ops),
@@ -115,7 +117,7 @@ static json_t *json_audit(const struct result *t)
 		json_u64(check_errors(&t->audit)), "duration_s", report_seconds(t->audit_ns));
 }
 
-/* The mean time in each phase of a loop that handled something. */
+/* The mean time of each phase, over the timed loops that handled something. */
 static json_t *json_phases(const struct daemon_stats *d)
 {
 	json_t *all = json_object();
@@ -127,8 +129,8 @@ static json_t *json_phases(const struct daemon_stats *d)
 }
 
 /*
- * Where the time of a request to another rank goes, on average: in the daemon until it is called,
- * from there until the response is back, and in shared memory, both ways.
+ * The parts of the mean latency of a request to another rank: in the daemon until the call, from
+ * the call to the response, and in shared memory, both ways.
  */
 static json_t *json_stages(const struct result *t)
 {
@@ -163,7 +165,7 @@ static json_t *json_ways(const struct result_ways *w)
 		COUNT(w, relay));
 }
 
-/* @ops: of all runs and the audit, like the counters. */
+/* @ops: the operations of all runs and of the audit, which the counters also include. */
 static json_t *json_net(const struct copyrpc_stats *s, uint64_t ops)
 {
 	return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
@@ -242,7 +244,7 @@ static json_t *json_parameters(const struct report *r)
 		(int)(r->node->device && r->software_hca), "control", control);
 }
 
-/* Is this all that was asked for, and if not, why, and whose results are missing? */
+/* Adds whether the report is partial, the reason, and the ranks whose results are missing. */
 static void add_partial(json_t *root, const struct report *r)
 {
 	json_t *missing = json_array();
@@ -257,7 +259,7 @@ static void add_partial(json_t *root, const struct report *r)
 	json_object_set_new(root, "missing_ranks", missing);
 }
 
-/* Adds what was run, where and when. */
+/* Adds version, time, host and command line, and the measured times of the machine. */
 static void add_occasion(json_t *root, const struct report *r)
 {
 	const struct options *o = r->node->o;

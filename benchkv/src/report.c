@@ -25,7 +25,7 @@ const char *const report_latency_names[RESULT_LATENCIES] = {
 	[RESULT_DUE] = "due",
 };
 
-/* ---- for people ---- */
+/* ---- the table ---- */
 
 static void print_errors(const struct result *t, FILE *out)
 {
@@ -132,7 +132,7 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 	}
 }
 
-/* "1, 3", or nothing: the ranks whose results are not there. */
+/* Prints the ranks whose results are missing, if any. */
 static void print_missing(const struct report *r, FILE *out)
 {
 	const char *comma = "; no results of rank ";
@@ -145,7 +145,7 @@ static void print_missing(const struct report *r, FILE *out)
 	}
 }
 
-/* Prints what this report lacks. */
+/* Prints the reason for a partial report, and what is missing. */
 static void print_partial(const struct report *r, FILE *out)
 {
 	if (!r->partial)
@@ -263,7 +263,8 @@ void report_print(const struct report *r, FILE *out)
 		report_seconds(t->cpu_ns), result_cpu_per_op(t) / 1e3);
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
 	if (o->load.rmw)
-		fprintf(out, "swaps         %" PRIu64 ", %" PRIu64 " of them of another version\n",
+		fprintf(out,
+			"swaps         %" PRIu64 ", %" PRIu64 " of them found another version\n",
 			t->counts.swaps, t->counts.conflicts);
 	print_audit(r, out);
 	print_detection(r, out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The results, for people and for programs. */
+/* The results, as a table and in files for programs. */
 #ifndef BENCHKV_REPORT_H
 #define BENCHKV_REPORT_H
 
@@ -16,7 +16,7 @@
 struct report {
 	const struct node *node;
 	bool software_hca;
-	const struct control_times *measured; /* the basis of K and B of auto; NULL: not measured */
+	const struct control_times *measured; /* source of auto's K and B; NULL: not measured */
 	time_t time; /* when the first run began */
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	uint32_t n_runs; /* runs that have begun; in a partial report the last one is incomplete */
@@ -49,22 +49,22 @@ struct spread {
 struct spread report_spread(const struct report *r);
 
 /*
- * The probability that a run of this size finds that the store loses puts, see odds.h. Not of a
+ * The probabilities that a job of this size finds that the store loses puts, see odds.h. Not for a
  * partial report.
  */
 struct detection {
-	double one, in_10000, in_1000; /* one put; one put in so many */
+	double one, in_10000, in_1000; /* if it loses one put; one in 10,000; one in 1,000 */
 };
 
 struct detection report_detection(const struct report *r);
 
-/* The table. */
+/* Prints the table. */
 void report_print(const struct report *r, FILE *out);
 
 /* An interval of a run with its figures. */
 struct interval {
 	uint32_t run;
-	double start_s, seconds; /* of the run's measured part; length */
+	double start_s, seconds; /* start in the measured part of the run; length */
 	double ops_per_s;
 	struct series_row row;
 };
@@ -73,15 +73,15 @@ struct interval {
 void report_intervals(const struct report *r, void (*fn)(const struct interval *i, void *arg),
 	void *arg);
 
-/* The intervals as CSV, or a JSON object a line. 0 or -errno. */
+/* Writes the intervals as CSV, or as a JSON object per line. 0 or -errno. */
 int report_series(const struct report *r, FILE *out);
 
-/* One JSON object on a line of its own. 0 or -errno. */
+/* Writes one JSON object on a line. 0 or -errno. */
 int report_json(const struct report *r, FILE *out);
 
 /*
- * The latency's percentiles, as HdrHistogram writes them: from the due time in an open loop. 0 or
- * -errno.
+ * Writes the percentiles of the latency in the format of HdrHistogram; in an open loop from the due
+ * time. 0 or -errno.
  */
 int report_hgrm(const struct report *r, FILE *out);
 

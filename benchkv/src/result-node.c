@@ -10,7 +10,7 @@ static void add_client(struct result *r, const struct client *c)
 {
 	const struct options *o = c->node->o;
 	uint64_t all = o->ops ? client_ops(c) : DIGEST_OPS;
-	/* If the run ended early, the others may be so many that their digest takes minutes. */
+	/* Not all `ops`: after an early end the digest of the others could take minutes. */
 	uint64_t ops = o->ops && c->made->last < all ? c->made->last : all;
 	uint64_t digest = source_digest(&c->node->source, c->stream.client, ops);
 
@@ -43,7 +43,7 @@ int series_of_clients(const struct node *n, struct series *s)
 	return err;
 }
 
-/* Clients without an audit, because the job failed before it, are left out. */
+/* Adds the audit of a client. If the job failed before the audit, there is nothing to add. */
 static void add_audit(struct result *r, const struct client *c)
 {
 	uint64_t read = c->check.n_next;
@@ -64,7 +64,7 @@ static void add_audit(struct result *r, const struct client *c)
 		r->first_errno = (uint64_t)c->check.first_errno;
 }
 
-/* Adds the statistics of the endpoints that a client has itself (@c), or a daemon (@ctx). */
+/* Adds the statistics of the endpoints of a client (@c) or of a daemon (@ctx). */
 static void add_net(struct result *r, const struct client *c, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_stats s = {.calls = 0};
@@ -101,8 +101,8 @@ static void add_ways(struct result_ways *w, const struct daemon *d)
 }
 
 /*
- * The least number of requests for other ranks that have a correct reply: all errors are assumed
- * to be of such requests. A request with an error may not have been sent.
+ * A lower bound of the requests for other ranks that have a correct reply. It assumes that all
+ * errors are those of such requests, because a request with an error may not have been sent.
  */
 static uint64_t answered(const struct check_counts *n)
 {
@@ -113,7 +113,7 @@ static uint64_t answered(const struct check_counts *n)
 
 static void compare_calls(const struct node *n, const struct result *runs, struct result *r)
 {
-	/* The calls that left this rank, as counted by the library that carries them. */
+	/* `calls`: the calls that left this rank, as counted by the library that carries them. */
 	uint64_t calls = r->net.calls, want = answered(&r->audit);
 
 	for (uint32_t run = 0; run < n->o->runs; run++)

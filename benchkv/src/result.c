@@ -13,8 +13,8 @@
 #define FIXED offsetof(struct result, latency)
 
 /*
- * On the wire: magic, the fixed part, then the histogram as latrec exports it. All ranks run
- * the same program, so a struct of 64-bit counters is its own encoding.
+ * The encoding: a magic, the fixed part, then the histograms as latrec exports them. All ranks run
+ * the same program, so the fixed part, a struct of 64-bit counters, is copied.
  */
 static_assert(FIXED % sizeof(uint64_t) == 0, "64-bit counters only");
 
@@ -65,8 +65,8 @@ void result_clear(struct result *r)
 }
 
 /*
- * After an error clients may read different values (for example of a put that may have been done or
- * not), so they are compared only if there is no other error.
+ * After an error clients may read different values, for example if it is unknown whether a put was
+ * carried out. So the views are compared only if there is no other error.
  */
 void result_compare_views(struct result *r)
 {
@@ -76,7 +76,7 @@ void result_compare_views(struct result *r)
 		r->unequal = 1;
 		return;
 	}
-	/* As many were lost as doubled, of different keys: at least one. */
+	/* If the sums are equal, changes of some keys were lost and as many of others doubled. */
 	r->undone = r->changes > r->versions ? r->changes - r->versions : 0;
 	r->redone = r->versions > r->changes ? r->versions - r->changes : !r->undone;
 }
@@ -168,7 +168,7 @@ void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]
 	memcpy(kinds, all, sizeof(all));
 }
 
-/* "3 stale, 2 lost", or nothing; true if there was something. */
+/* Writes the kinds of errors, as "3 stale, 2 lost". False: there are no errors. */
 static bool list_kinds(FILE *out, const struct result_kind *kinds, bool audit)
 {
 	const char *comma = "";
@@ -190,7 +190,7 @@ void result_explain(const struct result *r, char *text, size_t size)
 	FILE *out = fmemopen(text, size, "w");
 	bool audit = check_errors(&r->audit) || r->skipped || r->unequal || r->undone || r->redone;
 
-	*text = '\0'; /* stays, if nothing is written */
+	*text = '\0'; /* remains if nothing is written */
 	if (!out)
 		return;
 	result_kinds(r, kinds);

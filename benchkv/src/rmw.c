@@ -24,7 +24,7 @@ void rmw_known_fini(struct rmw_known *k)
 	k->names = NULL;
 }
 
-/* Acquire: pairs with the release of known_add(), whose value is in the store then. */
+/* Acquire: pairs with the release of known_add(). */
 static uint64_t known_look(const struct rmw_known *k, uint32_t number)
 {
 	return number < k->keys ? atomic_load_explicit(&k->names[number], memory_order_acquire) : 0;
@@ -37,10 +37,12 @@ static bool known_add(struct rmw_known *k, uint32_t number, uint64_t name)
 
 	if (number >= k->keys)
 		return true;
-	/* Relaxed: only the number counts. */
+	/* Relaxed: no other data depends on it. */
 	newest = atomic_load_explicit(&k->names[number], memory_order_relaxed);
 	while (kv_name_version(newest) < kv_name_version(name)) {
-		/* Release: pairs with the acquire of known_look(). Relaxed: tried again. */
+		/*
+		 * Release: pairs with the acquire of known_look(). Relaxed: the loop tries again.
+		 */
 		if (atomic_compare_exchange_weak_explicit(&k->names[number], &newest, name,
 			    memory_order_release, memory_order_relaxed))
 			return true;
@@ -111,7 +113,7 @@ const struct op *rmw_open(struct rmw *r, uint64_t i, uint64_t now_ns, struct kv_
 	const struct op *op = check_open(r->check, i, now_ns, req);
 	struct check_slot *slot = &r->check->slots[req->seq & r->check->slot_mask];
 
-	slot->view.followed = false; /* the history has no knowledge about changes */
+	slot->view.followed = false; /* the history knows nothing about changes */
 	*extra_of(r, slot) = (struct rmw_slot){.floor = known_look(r->known, op->number)};
 	req->type = KV_GET;
 	req->value = 0;
@@ -141,7 +143,7 @@ static enum verdict judge_absent(const struct rmw *r, const struct check_slot *s
 	return r->preloaded || extra_of(r, slot)->floor ? READ_FORGOTTEN : READ_RIGHT;
 }
 
-/* The next value of a key with this version is to be stored. */
+/* Queues the swap that stores the next value of a key with this version. */
 static void swap_later(struct rmw *r, struct check_slot *slot, uint64_t version)
 {
 	uint32_t mask = r->check->slot_mask;
@@ -157,7 +159,7 @@ static uint64_t weight(const struct check_slot *slot)
 	return mix64_add(0, slot->view.key);
 }
 
-/* A get has found the key at this version; 0: at the start. True: it is answered. */
+/* A get has found this version of the key. True: the operation has ended; false: a swap follows. */
 static bool found(struct rmw *r, struct check_slot *slot, uint64_t version, uint64_t value,
 	bool is_there)
 {
@@ -173,7 +175,7 @@ static bool found(struct rmw *r, struct check_slot *slot, uint64_t version, uint
 	return true;
 }
 
-/* True, as below: the operation has ended. */
+/* Handles the reply to a get. True, here and below: the operation has ended. */
 static bool take_get(struct rmw *r, struct check_slot *slot, const struct kv_resp *resp)
 {
 	uint64_t name = kv_value_name(slot->view.key, resp->value);
@@ -226,7 +228,7 @@ static bool take_conflict(struct rmw *r, struct check_slot *slot, const struct k
 		return false;
 	}
 	if (v == READ_RIGHT)
-		r->check->n.wrong_value++; /* the version was the expected one, or before it */
+		r->check->n.wrong_value++; /* the stored version does not explain the failure */
 	else
 		check_wrong(r->check, v);
 	return true;
@@ -243,7 +245,7 @@ static bool take_swap(struct rmw *r, struct check_slot *slot, const struct kv_re
 	if (resp->type == KV_SWAP_OK)
 		take_swapped(r, slot, resp);
 	else if (resp->type == KV_NOT_FOUND && resp->value == slot->view.key)
-		n->forgotten++; /* the value that was read before */
+		n->forgotten++; /* of the value that the client has read before */
 	else
 		n->wrong_value++;
 	return true;

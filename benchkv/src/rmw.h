@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client of a job of read-modify-writes: it makes gets and changes. A change gets the value of a
- * key, makes the next value from it, of the next version (msg.h), and stores that by KV_SWAP. If
- * another change came first, the reply is the value that is stored, and the change is tried again
- * with that. A change is one operation, from its get to the swap that succeeds.
+ * A client of a job of read-modify-writes makes gets and changes. A change gets the value of a key,
+ * computes the next value, which has the next version (msg.h), and stores it by KV_SWAP. If another
+ * change came first, the reply contains the stored value, and the change is tried again from that
+ * value. A change is one operation, from its get to the swap that succeeds.
  *
- * The versions of a key are a total order of its changes, so every reply is compared with what this
- * rank knows:
+ * The versions of a key are a total order of its changes, so every reply is compared with the
+ * knowledge of this rank. Errors are:
  *
- *	forgotten	nothing, or the preloaded value, of a key of which a change is known
+ *	forgotten	nothing, or the preloaded value, although a change of the key is known
  *	stale		a version older than one that was known when the request was made; or a
- *			swap that succeeded though its version was known then
+ *			swap that succeeded although its version or a later one was known then
  *	invented	a writer that does not exist; a version that the job cannot have reached;
  *			a second value of one version
  *
@@ -18,10 +18,10 @@
  * number.
  *
  * In the audit each client reads a part of the first RMW_AUDITED keys, by number, so that each of
- * them is read once. The sum of their versions must be the number of changes that all clients have
- * made of these keys: if it is less, the store has lost changes; if it is more, it has carried out
- * some twice. A client adds the sums, and to its views the difference with each key weighted by a
- * hash, so that no lost change hides one that was doubled.
+ * these keys is read once. The sum of their versions must be the number of changes that all clients
+ * have made of these keys. If the sum is less, the store has lost changes; if it is more, the store
+ * has carried out some changes twice. A lost change could hide one that was carried out twice. So
+ * the clients also compute the difference with a weight for each key, a hash, in their views.
  */
 #ifndef BENCHKV_RMW_H
 #define BENCHKV_RMW_H
@@ -34,17 +34,17 @@
 
 #define RMW_AUDITED (1u << 20)
 
-/* The newest known value of each of the first keys, by its name; 0: none. Any thread may use it. */
+/* By key number: the name of the newest known value; 0: none. Any thread may use the table. */
 struct rmw_known {
 	_Atomic uint64_t *names;
 	uint32_t keys;
 };
 
-/* For a range of so many keys: 0 or -ENOMEM. */
+/* Initializes the table for a range of @key_range keys. 0 or -ENOMEM. */
 int rmw_known_init(struct rmw_known *k, uint64_t key_range);
 void rmw_known_fini(struct rmw_known *k);
 
-/* The memory of one. */
+/* The memory of a table. */
 uint64_t rmw_known_bytes(uint64_t key_range);
 
 /* Data of a request in flight, in addition to struct check_slot. */
@@ -57,23 +57,23 @@ struct rmw {
 	struct checker *check;
 	struct rmw_known *known;
 	struct rmw_slot *slots;
-	uint32_t *again; /* slots whose swap is to be sent, a ring of as many as the checker has */
-	uint32_t again_first, again_end; /* count up */
-	uint64_t most; /* no key can have more versions */
+	uint32_t *again; /* ring of slots whose swap must be sent; room for all slots */
+	uint32_t again_first, again_end; /* numbers of the first slot in the ring and of the next */
+	uint64_t most; /* highest version that a key can reach */
 	bool preloaded;
 	uint64_t changes; /* of keys that the audit reads, in all runs */
-	uint64_t versions; /* sum of those that the audit has read */
+	uint64_t versions; /* sum of the versions that the audit has read */
 };
 
 /*
- * @ops: those of all clients in all runs, UINT64_MAX: not known. The caller keeps the checker and
- * the table, which must outlive *r. 0 or -ENOMEM.
+ * @ops: operations of all clients in all runs; UINT64_MAX: not known. The caller owns the checker
+ * and the table, which must outlive *r. 0 or -ENOMEM.
  */
 int rmw_init(struct rmw *r, struct checker *check, struct rmw_known *known, uint64_t ops,
 	bool preloaded);
 void rmw_fini(struct rmw *r);
 
-/* Must follow check_restart(). */
+/* Must be called after check_restart(). */
 void rmw_restart(struct rmw *r);
 
 /* The number of keys that this client reads in the audit. */
@@ -87,8 +87,8 @@ const struct op *rmw_open(struct rmw *r, uint64_t i, uint64_t now_ns, struct kv_
 bool rmw_reply(struct rmw *r, uint64_t token, const struct kv_resp *resp, uint64_t *start_ns_p);
 
 /*
- * The next swap that is to be sent, if there is one: fills in *op_p and *req, and returns true.
- * After it was sent, the caller must call rmw_again_sent(); otherwise it is returned again.
+ * If a swap must be sent, fills in *op_p and *req, and returns true. After the caller has sent the
+ * swap, it must call rmw_again_sent(); otherwise the same swap is returned again.
  */
 bool rmw_again(struct rmw *r, struct op *op_p, struct kv_req *req);
 void rmw_again_sent(struct rmw *r);

@@ -27,7 +27,7 @@ uint32_t series_most(uint64_t duration_ns, uint64_t every_ns)
 
 int series_recorder_init(struct series_recorder *r, uint64_t every_ns, uint32_t most)
 {
-	/* Touched only as far as it is used. */
+	/* calloc(): pages that are not used take no memory. */
 	*r = (struct series_recorder){.every_ns = every_ns,
 		.most = most,
 		.all = calloc((size_t)most * SERIES_BUCKETS, sizeof(*r->all))};
@@ -181,7 +181,7 @@ static uint64_t bucket_high(uint32_t bucket)
 	return ((bucket - shift * half + 1ull) << shift) - 1;
 }
 
-/* The value of this rank, 1 is the smallest, among the words of an interval. */
+/* The value with this rank among the words of an interval; rank 1 is the smallest value. */
 static uint64_t value_of(const uint64_t *words, size_t n, uint64_t rank)
 {
 	size_t i = 0;

@@ -13,7 +13,7 @@
 
 /* ---- the distribution ---- */
 
-/* A decimal number from @low to @high at the beginning of the text, which then begins behind it. */
+/* Reads a decimal number from @low to @high, and moves *text_p past it. */
 static bool read_number(const char **text_p, uint32_t low, uint32_t high, uint32_t *n_p)
 {
 	const char *at = *text_p;
@@ -123,7 +123,7 @@ uint32_t sizes_rest(const struct sizes *s, uint64_t value)
 
 /* ---- the bytes ---- */
 
-/* Word i of the further bytes. Words of different values, and those at different places, differ. */
+/* Word i of the bytes after the first 8. Words of different values or with different i differ. */
 static inline uint64_t word(uint64_t value, uint32_t i)
 {
 	return (value ^ (i + 1) * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;

@@ -17,18 +17,21 @@ struct daemon;
 struct sleeper {
 	struct pollfd fd[SLEEPER_MAX];
 	nfds_t n; /* 0: not with --wait event */
-	bool timed_out; /* the last sleep ended by its time-out, and no message was held back */
+	bool timed_out; /* the last sleep ended by its time-out, without calls held back */
 };
 
 /* Must be called when the daemon has all its objects, before its thread starts. 0 or -errno. */
 int sleeper_init(struct sleeper *s, struct daemon *d);
 
-/* Must be called after a loop without messages: sleeps until there may be one, or for a while. */
+/*
+ * Must be called after a loop without messages: sleeps until a message may have come, or a while.
+ */
 void sleeper_sleep(struct sleeper *s, struct daemon *d);
 
 /*
- * After the loop that followed a sleep which ended by itself, and that handled n messages: should
- * one of them have ended the sleep? Then no descriptor tells of it, even now.
+ * Must be called if timed_out is set, after the loop that followed the sleep and handled n
+ * messages. Returns true if a message should have ended the sleep: if messages came, but no
+ * descriptor is readable even now.
  */
 bool sleeper_overslept(struct sleeper *s, uint32_t n);
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-#define ECHO_NS (250 * NSEC_PER_MSEC) /* within this time a second signal counts as the same */
+#define ECHO_NS (250 * NSEC_PER_MSEC) /* a second signal within this time is the first one */
 #define TEARDOWN_MAX_S 5 /* most time until the program exits after a signal or a failure */
 
 atomic_int stop_signal;
@@ -27,8 +27,8 @@ void stop_raise(int sig)
 }
 
 /*
- * One Ctrl-C can arrive several times: from the launcher to the process group, and passed on by
- * softhca-run(1).
+ * One Ctrl-C can arrive several times, because the launcher signals the process group, and
+ * softhca-run(1) passes the signal on.
  */
 bool stop_note(int sig)
 {
@@ -36,7 +36,7 @@ bool stop_note(int sig)
 	unsigned long long now = clock_ns(), first = 0;
 
 	raise_flag(sig);
-	/* Relaxed: only other runs of the handler write it. */
+	/* Relaxed: only this handler uses first_ns. */
 	return !atomic_compare_exchange_strong_explicit(&first_ns, &first, now,
 		       memory_order_relaxed, memory_order_relaxed) &&
 	       now - first > ECHO_NS;

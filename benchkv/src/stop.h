@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ends a job early, because of a signal such as Ctrl-C or because the job cannot continue. Every
- * loop reads a flag. When the flag is raised, the program ends as after a run: it reports the
- * measurements, and each part destroys the objects that it made.
+ * loop reads a flag. When the flag is raised, the program ends as after its last run: it reports
+ * the measurements, and each part destroys the objects that it made.
  */
 #ifndef BENCHKV_STOP_H
 #define BENCHKV_STOP_H
@@ -13,18 +13,19 @@
 
 extern atomic_int stop_signal;
 
-#define STOP_FAILED 128 /* value of stop_signal that is no signal: the job cannot continue */
+#define STOP_FAILED 128 /* value of stop_signal without a signal: the job cannot continue */
 
 /*
- * SIGINT, SIGTERM and SIGHUP raise the flag; a second one, a quarter of a second or more later,
- * ends the program immediately. SIGPIPE is ignored: the reader of our output may end before us.
+ * After this call SIGINT, SIGTERM and SIGHUP raise the flag. A second signal, a quarter of a second
+ * or more later, ends the program immediately. SIGPIPE is ignored, because the reader of the output
+ * may end before this program.
  */
 void stop_catch_signals(void);
 
-/* Sets the handler of these signals. */
+/* Sets another handler for these three signals. */
 void stop_catch(void (*handler)(int));
 
-/* For a handler: raises the flag. Returns true for a second signal as above. */
+/* For such a handler: raises the flag. Returns true for a second signal, as defined above. */
 bool stop_note(int sig);
 
 /*
@@ -33,16 +34,18 @@ bool stop_note(int sig);
  */
 void stop_raise(int sig);
 
-/* Makes sure that the program ends: after some seconds it exits with this status. */
+/*
+ * Makes sure that the program ends: if it still runs after some seconds, it exits with this status.
+ */
 void stop_guard(int status);
 
 static inline bool stop_requested(void)
 {
-	/* Relaxed: the handler passes no other data than the number to the loops. */
+	/* Relaxed: the handler passes only the number to the loops. */
 	return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0;
 }
 
-/* The signal that has stopped the program; 0: none. */
+/* The signal that has raised the flag; 0: none. */
 static inline int stop_told(void)
 {
 	/* Relaxed: as in stop_requested(). */

@@ -39,7 +39,9 @@ void store_fini(struct store *s)
 /* Returns the entry of the key, or the empty entry where the key would be stored. */
 static struct store_entry *store_find(const struct store *s, uint64_t key)
 {
-	/* Must differ from the hash that chose the shard: all keys here share bits of that. */
+	/*
+	 * Must differ from the hash that chose the shard, because all keys here share bits of it.
+	 */
 	uint64_t at = mix64(key ^ 0x5851f42d4c957f2dull) & s->mask;
 
 	while (s->table[at].key && s->table[at].key != key + 1)
@@ -128,7 +130,7 @@ int store_preload(struct store *s, uint64_t key_range)
 	return 0;
 }
 
-/* Not a part of store_serve(), so that it adds no comparison to gets and puts. */
+/* Serves other requests than gets and puts. Separate, so that those need no further comparison. */
 static NOINLINE struct kv_resp serve_other(struct store *s, const struct kv_req *req)
 {
 	uint64_t stored;

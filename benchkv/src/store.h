@@ -12,19 +12,21 @@
 #include "place.h"
 
 struct store_entry {
-	uint64_t key; /* + 1; 0: empty */
+	uint64_t key; /* key + 1; 0: empty */
 	uint64_t value;
 };
 
 struct store {
 	struct store_entry *table;
-	uint64_t mask; /* entries - 1 */
+	uint64_t mask; /* number of entries - 1 */
 	uint64_t used;
 	struct placement place;
 	uint32_t rank, shard; /* the owner of the keys */
 };
 
-/* Makes room for @expect keys. The store grows if there are more. 0 or -ENOMEM. */
+/*
+ * Initializes a store with room for @expect keys. The store grows if there are more. 0 or -ENOMEM.
+ */
 int store_init(struct store *s, const struct placement *place, uint32_t rank, uint32_t shard,
 	uint64_t expect);
 void store_fini(struct store *s);
@@ -35,8 +37,9 @@ uint64_t store_bytes(uint64_t expect);
 /* 0; -EINVAL for the one key that cannot be stored (UINT64_MAX); -ENOMEM. */
 int store_put(struct store *s, uint64_t key, uint64_t value);
 /*
- * Puts a value if it has the version after that of the stored one, see msg.h. 0; -ESTALE: it has
- * not, and *stored_p is the stored value; -ENOENT: it has not, and nothing is stored; -ENOMEM.
+ * Puts a value if its version is that of the stored value plus 1, see msg.h. 0; -ESTALE: it has
+ * another version, and *stored_p is the stored value; -ENOENT: it has another version than 1, and
+ * nothing is stored; -ENOMEM.
  */
 int store_swap(struct store *s, uint64_t key, uint64_t value, uint64_t *stored_p);
 /* 0 or -ENOENT. */

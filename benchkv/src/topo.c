@@ -15,12 +15,12 @@ struct topo {
 	int *unit; /* by thread */
 	uint32_t planned;
 	/* The input of the last plan. */
-	char device[64]; /* empty: anywhere */
-	uint32_t near_cores; /* next to the device, that we may use; 0: hwloc does not know it */
+	char device[64]; /* empty: no preference */
+	uint32_t near_cores; /* usable cores near the device; 0: hwloc does not know its position */
 	uint32_t index, sharers, threads;
 };
 
-/* The units that the system lets us use and the launcher has bound us to. */
+/* Finds the units that the system allows and to which the launcher has bound the process. */
 static int find_allowed(struct topo *t)
 {
 	hwloc_bitmap_t bound = hwloc_bitmap_alloc();
@@ -79,7 +79,7 @@ uint64_t topo_cores_id(const struct topo *t)
 	char boot[BOOT_LEN], *cores = NULL;
 	uint64_t id = 0;
 
-	/* Not the host name: containers and simulated nodes have several per machine. */
+	/* Not the host name: a machine with containers or simulated nodes has several names. */
 	boot_id(boot);
 	id = hash_text(id, boot);
 	if (hwloc_bitmap_asprintf(&cores, t->allowed) >= 0)
@@ -88,7 +88,7 @@ uint64_t topo_cores_id(const struct topo *t)
 	return id;
 }
 
-/* The cores next to the device; NULL when hwloc does not know it. */
+/* The cores near the device; NULL: hwloc does not know its position. */
 static hwloc_const_bitmap_t near_device(const struct topo *t, const char *device)
 {
 	hwloc_obj_t obj = device ? hwtopo_device(t->hw, device) : NULL;
@@ -103,7 +103,7 @@ uint32_t topo_units(const struct topo *t)
 	return n > 0 ? (uint32_t)n : 0;
 }
 
-/* The k-th hardware thread of a core that we may use, or -1. */
+/* The k-th hardware thread of a core, of those that the process may use; or -1. */
 static int core_unit(const struct topo *t, hwloc_obj_t core, uint32_t k)
 {
 	unsigned pu;
@@ -118,8 +118,8 @@ static int core_unit(const struct topo *t, hwloc_obj_t core, uint32_t k)
 }
 
 /*
- * Appends to units the k-th hardware threads of all cores that are near, or of all others. Returns
- * their new number. If units is NULL, only counts.
+ * Appends to @units the k-th hardware threads of all near cores, or of all other cores. Returns the
+ * new number of units. If @units is NULL, only counts.
  */
 static uint32_t append_units(const struct topo *t, int *units, uint32_t n, uint32_t k,
 	hwloc_const_bitmap_t near, bool want_near)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Assigns cores to threads. The cores that this process may use are ordered by their distance from
- * the NIC, first hardware threads first. Ranks of the same machine with the same cores divide the
- * cores between them. A rank assigns its cores to its daemons, then to the clients. If there are
- * fewer cores than threads, no thread is pinned: two polling threads that are pinned to one core
- * would wait for each other's time slices.
+ * Assigns processing units to threads. The units that this process may use are ordered: those of
+ * cores near the NIC before the others, the first hardware threads of all cores before the second
+ * ones. Ranks of the same machine with the same cores divide the units between them. A rank assigns
+ * its units to its daemons, then to its clients. If there are fewer units than threads, no thread
+ * is pinned: two polling threads that are pinned to one unit would wait for each other's time
+ * slices.
  */
 #ifndef BENCHKV_TOPO_H
 #define BENCHKV_TOPO_H
@@ -19,12 +20,13 @@ struct topo;
 int topo_open(struct topo **t_p);
 void topo_close(struct topo *t);
 
-/* Equal for ranks that run on the same machine with the same cores. */
+/* A number that is equal for ranks that run on the same machine with the same cores. */
 uint64_t topo_cores_id(const struct topo *t);
 
 /*
- * Plans the cores of @threads threads of rank number @index of @sharers ranks with the same cores,
- * near the device (NULL: anywhere). True: there is a core for each thread.
+ * Plans the units of @threads threads. This rank is number @index of @sharers ranks with the same
+ * cores. Cores near @device come first (NULL: no preference). True: there is a unit for each
+ * thread.
  */
 bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t sharers,
 	uint32_t threads);
@@ -38,7 +40,7 @@ uint32_t topo_units(const struct topo *t);
 /* The processing unit of a thread by the last plan, as the system numbers it, or -1. */
 int topo_unit(const struct topo *t, uint32_t thread);
 
-/* Binds the calling thread as planned; nothing if there is no plan. */
+/* Binds the calling thread to its unit; does nothing if there is no plan. */
 void topo_pin_self(const struct topo *t, uint32_t thread);
 
 #endif

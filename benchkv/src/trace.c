@@ -21,7 +21,7 @@ int trace_init(struct trace *t)
 {
 	uint64_t now = clock_ns();
 
-	/* Touched only as far as it is used. */
+	/* calloc(): pages that are not used take no memory. */
 	*t = (struct trace){.samples = calloc(TRACE_MAX, sizeof(*t->samples)),
 		.start_ns = now,
 		.due_ns = now};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trace of a daemon with endpoints: a line of CSV per TRACE_EVERY_NS, kept in memory while it
- * runs, and written when it has ended.
+ * The trace of a daemon with endpoints: a sample per TRACE_EVERY_NS. It is in memory while the
+ * daemon runs, and is written as CSV when the daemon has ended.
  */
 #ifndef BENCHKV_TRACE_H
 #define BENCHKV_TRACE_H
@@ -26,18 +26,18 @@ enum trace_phase {
 
 extern const char *const trace_phase_names[TRACE_PHASES];
 
-/* A loop. Times are those of clock_ns(). */
+/* A sample is about one loop. Times are those of clock_ns(). */
 struct trace_sample {
-	uint64_t time_ns; /* when it began */
-	uint64_t loop_ns; /* how long it took */
+	uint64_t time_ns; /* when the loop began */
+	uint64_t loop_ns; /* duration of the loop */
 	uint64_t phase_ns[TRACE_PHASES]; /* when each phase began */
 	uint32_t outstanding; /* requests of own clients under way to other ranks */
-	uint32_t waiting; /* of these, for room or credit */
+	uint32_t waiting; /* those of them that wait for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
 	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget; the next three are its filtered observations */
 	float e, rtt_us, rho; /* share of empty loops, round trip, loop time / round trip */
-	uint32_t unconsumed; /* of auto: unconsumed WRITEs with calls */
+	uint32_t unconsumed; /* auto: WRITEs with calls that the peers have not consumed */
 };
 
 struct trace {
@@ -58,7 +58,7 @@ static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 
 void trace_add(struct trace *t, const struct trace_sample *sample);
 
-/* Write the header line, and the lines of a daemon. */
+/* trace_write_names() writes the header line, trace_write() the lines of a daemon. */
 void trace_write_names(FILE *out);
 void trace_write(const struct trace *t, uint32_t daemon, FILE *out);
 

@@ -9,11 +9,11 @@
 #include "copyrpc_bulk.h"
 #include "node.h"
 
-#define SERVED_AT_A_TIME 64 /* large requests of peers for which a context has memory */
+#define SERVED_AT_A_TIME 64 /* number of peers' large requests for which a context has memory */
 
-/* ---- what is kept ---- */
+/* ---- shelves ---- */
 
-/* The bytes of a value. The shelf of a shard is a store whose values are addresses of these. */
+/* The further bytes of a stored value. The shelf of a shard is a store of pointers to them. */
 struct kept {
 	uint32_t len;
 	uint8_t bytes[];
@@ -50,7 +50,7 @@ static void shelf_fini(struct store *f)
 	store_fini(f);
 }
 
-/* The bytes of what the preload has stored. */
+/* Fills a shelf with the further bytes of the values that the preload has stored. */
 static int shelf_fill(struct store *f, const struct store *s, const struct sizes *sizes)
 {
 	for (uint64_t i = 0; i <= s->mask; i++) {
@@ -139,7 +139,7 @@ void values_destroy(struct values *v, uint32_t shards)
 	free(v);
 }
 
-/* The slot of a request of this rank; NULL: there is no such client. */
+/* The slot of a client's request; NULL: this rank has no such client. */
 static struct value_slot *slot_of(const struct values *v, uint32_t origin, uint32_t seq)
 {
 	uint32_t client = origin - v->first;
@@ -187,7 +187,7 @@ void values_check(const struct values *v, struct kv_resp *resp)
 	struct value_slot *slot = slot_of(v, resp->origin, resp->seq);
 	uint32_t want = resp->type == KV_GET_OK ? sizes_rest(v->sizes, resp->value) : 0;
 
-	if (!slot || resp->type == KV_ERROR) /* the checks see that */
+	if (!slot || resp->type == KV_ERROR) /* check.h detects these errors */
 		return;
 	if (slot->got != want || !sizes_right(resp->value, got_bytes(v, slot), want))
 		resp->type = 0;
@@ -263,7 +263,7 @@ int values_register(const struct values *v, struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_large_attr attr = {.message_max = message_most(v),
 		.memory_max = SERVED_AT_A_TIME * (SIZES_MOST + (64 << 10))};
-	struct copyrpc_bulk *bulk; /* the end of the context frees it */
+	struct copyrpc_bulk *bulk; /* copyrpc_ctx_destroy() frees it */
 	int err = copyrpc_large_accept(ctx, &attr);
 
 	if (err)
@@ -312,7 +312,7 @@ struct kv_req values_request(const struct copyrpc_req *from, struct value_io *io
 	memcpy(&req, memory, sizeof(req));
 	io_p->put = memory + sizeof(req);
 	io_p->put_len = len - (uint32_t)sizeof(req);
-	io_p->got = memory + sizeof(struct kv_resp); /* a request with bytes gets none */
+	io_p->got = memory + sizeof(struct kv_resp); /* a put gets no bytes */
 	io_p->got_most = most - (uint32_t)sizeof(struct kv_resp);
 	return req;
 }

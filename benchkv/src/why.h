@@ -7,7 +7,7 @@
 __attribute__((format(printf, 4, 5))) int why_failed(char *why, int size, int err, const char *fmt,
 	...);
 
-/* A region of shared memory cannot be made; a client cannot connect to one. */
+/* Errors: a region of shared memory cannot be created; a client cannot connect to a daemon. */
 int why_no_region(char *why, int size, int err, const char *name);
 int why_no_daemon(char *why, int size, int err);
 

@@ -10,7 +10,7 @@
 #include "values.h"
 #include "why.h"
 
-/* With the number of the rank that reads how to reach the endpoints. */
+/* Published with the number of the rank that will read these addresses of endpoints. */
 #define KEY_ENDPOINTS "endpoint"
 
 struct wires {
@@ -19,7 +19,7 @@ struct wires {
 	uint32_t per_rank;
 	struct copyrpc_ep **ep; /* per_rank for each rank */
 	unsigned char *blobs; /* the addresses of a rank's endpoints */
-	size_t len; /* of these */
+	size_t len; /* bytes of these addresses */
 };
 
 int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pending,
@@ -42,7 +42,7 @@ int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pendin
 	return err;
 }
 
-/* Makes the endpoints for a rank, and tells it how to reach them. */
+/* Makes the endpoints for a rank, and publishes their addresses for it. */
 static int make_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 {
 	struct copyrpc_ep **ep = &w->ep[(size_t)rank * w->per_rank];
@@ -56,7 +56,8 @@ static int make_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 	if (err)
 		return why_failed(why, size, err, "no endpoint for rank %u", rank);
 	err = launch_put(w->n->launch, KEY_ENDPOINTS, rank, w->blobs, w->len);
-	return err ? why_failed(why, size, err, "no address can be told to rank %u", rank) : 0;
+	return err ? why_failed(why, size, err, "no address can be published for rank %u", rank) :
+		     0;
 }
 
 static int connect_endpoints(struct wires *w, uint32_t rank, char *why, int size)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 /*
- * Rejection-inversion (W. Hoermann, G. Derflinger, 1996): the integral of x^-theta is
- * inverted in closed form, the point is rounded to the nearest integer, and is accepted
- * when it lies under the step that stands for that integer.
+ * Rejection-inversion (W. Hoermann, G. Derflinger, 1996): a random value of the integral of
+ * x^-theta is inverted in closed form, and the result is rounded to the nearest integer. It is
+ * accepted if the value lies under the step that represents this integer.
  */
 static double zipf_weight(const struct zipf *z, double x)
 {
@@ -26,9 +26,9 @@ static double zipf_inverse(const struct zipf *z, double y)
 {
 	double a = y * (1.0 - z->theta);
 
-	if (a <= -1.0) /* by rounding only */
+	if (a <= -1.0) /* possible only by rounding */
 		return z->n;
-	if (fabs(a) > 1e-3) /* log() is as exact here, and takes half of the time of log1p() */
+	if (fabs(a) > 1e-3) /* log() is exact enough here, and takes half of the time of log1p() */
 		return exp(log(1.0 + a) / (1.0 - z->theta));
 	return exp(fabs(a) > 1e-8 ? log1p(a) / (1.0 - z->theta) : y * (1.0 - a / 2.0));
 }
@@ -66,7 +66,7 @@ static uint64_t gcd(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* A factor without a common divisor with n: multiplication by it permutes 0 .. n - 1. */
+/* A factor without a common divisor with n: multiplication by it modulo n permutes 0 .. n - 1. */
 static uint64_t scatter_factor(uint64_t n)
 {
 	uint64_t f = 0x9e3779b1u;
@@ -121,7 +121,7 @@ static bool is_put(const struct source *src, uint64_t random)
 	return random >> 1 >= src->gets;
 }
 
-/* Number and factor are below 2^32. */
+/* The product does not overflow, because number and factor are below 2^32. */
 static struct op scattered(const struct source *src, uint64_t number, bool put)
 {
 	return (struct op){.number = (uint32_t)number,
@@ -129,7 +129,7 @@ static struct op scattered(const struct source *src, uint64_t number, bool put)
 		.put = put};
 }
 
-/* Uniform and sequential operations have equal keys and numbers. */
+/* With uniform and sequential operations the key is the number. */
 struct op source_get(const struct source *src, uint64_t number)
 {
 	const struct workload *w = &src->load;
@@ -183,8 +183,8 @@ static struct op draw_next(const struct source *src, uint64_t of_client, uint64_
 }
 
 /*
- * One random number r of 64 bits makes both: the integer part of r / 2^64 * n is the key, n <=
- * 2^32, and its fraction, of which 32 bits or more are left, is uniform, too.
+ * One random number r of 64 bits determines key and type. The integer part of r / 2^64 * n, n <=
+ * 2^32, is the key. The fraction has at least 32 random bits, and determines the type.
  */
 static struct op draw_uniform(const struct source *src, uint64_t rng)
 {
@@ -199,7 +199,7 @@ static uint64_t client_rng(const struct source *src, uint32_t client)
 	return mix64(src->seed + client + 1);
 }
 
-/* Each operation has random numbers of its own, so that any can be made by itself. */
+/* Each operation has its own random numbers, so that a single operation can be computed. */
 static struct op draw(const struct source *src, uint64_t of_client, uint64_t i)
 {
 	uint64_t rng = of_client + i * 0xd1342543de82ef95ull;
