@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares made-up reports; this program computes the expected figures.
+"""Tests `benchkv compare` and `run-pair` with made-up reports, for which this program computes the expected figures.
 
     compare.py BENCHKV
 """
@@ -48,14 +48,14 @@ def compare(a, b, *args):
 
 
 def rows(r):
-    """The table: name, then ratio, interval and verdict."""
+    """Returns the table as a dictionary: by name, the ratio, the interval and the verdict."""
     found = re.findall(r"^([a-z_.0-9]+) +\S+ +\S+ +(\S+)  (?:(\S+) to (\S+))? +(\S.*)$", r.stdout, re.M)
     return {name: (float(ratio), low and float(low), high and float(high), words) for name, ratio, low, high, words in found}
 
 
 def rank(n):
-    """The largest k with which the interval [k-th, n + 1 - k-th] contains the median with 95 %."""
-    k, ways, below = 0, 1, 0  # ways in which exactly k, and fewer than k, of n values are below the median
+    """The largest k for which the interval from the k-th to the (n + 1 - k)-th value contains the median with 95 %."""
+    k, ways, below = 0, 1, 0  # number of ways for exactly k, and for fewer than k, of n values to be below the median
     while 40 * (below + ways) <= 2**n:
         below += ways
         ways = ways * (n - k) // (k + 1)
@@ -103,7 +103,7 @@ def case_verdicts():
 
 
 def case_no_difference():
-    """A hundred comparisons of equal settings: few have an interval without 1 (2 % are expected)."""
+    """A hundred comparisons of equal settings: in few of them 1 is outside the interval (2 % are expected)."""
     seen = [rows(compare(*sides(10, 1, .05, seed)))["ops_per_s"] for seed in range(100)]
     check(sum(not low <= 1 <= high for _, low, high, _ in seen) <= 6, seen)
     check(not any("more than" in words for *_, words in seen), seen)
@@ -159,7 +159,7 @@ def case_bad():
 
 
 def case_run_pair():
-    """The commands append to a log, and print a report: of 100 operations per second, or of 50."""
+    """The commands append to a log, and print a report with 100 or 50 operations per second."""
     def command(letter, rate):
         return f"echo {letter} >>log; cat {write(letter, [report(0, rate)])}; true"
     a, b = command("A", 100), command("B", 50)
@@ -192,7 +192,7 @@ def case_run_pair():
 
 def stop(command, sig, again=False):
     """Signals a run-pair while its first command runs, and checks that both end. The command opens a FIFO and writes a line
-    to it; when the FIFO has no writer any more all its processes have ended. again: the signal is repeated."""
+    to it; when the FIFO has no writer any more, all processes of the command have ended. again: the signal is sent twice."""
     os.mkfifo("fifo")
     proc = subprocess.Popen([BENCHKV, "run-pair", "--save", "stopped", f"exec 3>fifo; {command}; true", "true"],
                             stdin=open(write("input", ["line\n"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -216,7 +216,7 @@ def stop(command, sig, again=False):
 
 
 def case_stopped():
-    """A signal to run-pair alone ends its job with all processes; the second one also a job that ignores the first."""
+    """A signal to run-pair ends its job with all processes. A second signal ends a job that ignores the first one."""
     job = "read -r line || { tail -f /dev/null & echo up >&3; wait; }"  # standard input is empty
     for sig in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         stop(job, sig)

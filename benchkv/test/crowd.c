@@ -89,7 +89,7 @@ static void open_next(struct crowd_client *side)
 	check_sent(&side->check, &r->req);
 }
 
-/* Serves the oldest request that is not served, or lets the one behind it overtake. */
+/* Serves a client's oldest request that is not served, or the next one, which overtakes it. */
 static void serve_next(struct crowd *c, struct crowd_client *side)
 {
 	struct crowd_request *r = &side->request[side->served];
@@ -116,7 +116,7 @@ static void answer(struct crowd_client *side, uint32_t i)
 		(side->open - i) * sizeof(side->request[0]));
 }
 
-/* One of three: the client makes a request, the store serves its oldest one, an answer arrives. */
+/* A random step: the client makes a request, or the store serves one, or a reply arrives. */
 static void step(struct crowd *c, struct crowd_client *side)
 {
 	switch (test_rand(&c->rng) % 3) {
@@ -154,7 +154,7 @@ static uint64_t errors(const struct crowd *c)
 	return n;
 }
 
-/* The clients work by turns. */
+/* Runs all clients once, in random order. Returns the number of errors. */
 static uint64_t run(struct crowd *c, uint32_t run)
 {
 	for (uint32_t i = 0; i < c->n; i++) {

@@ -12,15 +12,15 @@
 #include "check.h"
 #include "store.h"
 
-#define CROWD_CLIENTS 8 /* of a job, at most */
+#define CROWD_CLIENTS 8 /* most clients of a job */
 #define CROWD_DEPTH 64
 
 enum crowd_fault {
 	CROWD_RIGHT,
 	CROWD_LOSE, /* a put is not stored */
-	CROWD_REPLAY, /* the put before is stored once more */
+	CROWD_REPLAY, /* after a put, an older value is stored again */
 	CROWD_AGE, /* a get returns the value that the newest put replaced */
-	CROWD_REORDER, /* a request overtakes the client's request before it */
+	CROWD_REORDER, /* a request overtakes the previous request of the client */
 	CROWD_FAULTS,
 };
 
@@ -28,7 +28,7 @@ struct crowd_shape {
 	struct workload load;
 	uint32_t ranks, clients, depth, runs;
 	uint64_t ops; /* of each client in a run */
-	uint32_t keys; /* that are followed; 0: all */
+	uint32_t keys; /* number of followed keys; 0: all */
 };
 
 struct crowd_request {
@@ -36,7 +36,7 @@ struct crowd_request {
 	struct kv_resp resp;
 };
 
-/* A client and its open requests in order: the first `served` of them are served. */
+/* A client and its open requests in order. The first `served` of them are served. */
 struct crowd_client {
 	struct stream stream;
 	struct checker check;
@@ -48,10 +48,13 @@ struct crowd_client {
 struct crowd {
 	const struct crowd_shape *shape;
 	enum crowd_fault fault;
-	/* Does the fault happen to this request? requests and puts count those before it. */
+	/*
+	 * Returns true if the fault happens now. `requests` and `puts` count what was served
+	 * before.
+	 */
 	bool (*due)(struct crowd *c, bool put);
 	uint64_t requests, puts;
-	uint64_t lose; /* for due() */
+	uint64_t lose; /* an argument of due() */
 	uint64_t rng;
 	struct source source;
 	struct store store, older; /* older: the values that the newest puts replaced */
@@ -60,7 +63,10 @@ struct crowd {
 	uint32_t n;
 };
 
-/* All runs and the audit of a job with shape, fault, due, lose and rng set: returns the errors found. */
+/*
+ * Simulates all runs and the audit. The caller must have set shape to rng. Returns the errors
+ * found.
+ */
 uint64_t crowd_find(struct crowd *c);
 
 #endif

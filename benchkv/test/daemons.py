@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cases about the loop of a daemon: its phases, its control, its sleep, its traces and what is measured."""
+"""Cases about the loop of a daemon: its phases, control, sleep, traces and measurements."""
 import csv
 import json
 import os
@@ -18,7 +18,7 @@ PHASES = "local channels network calls retry flush forward".split()  # A to G
 
 
 def check_batches(j):
-    """Loops by the messages that their polls brought: the messages were as many as those loops can bring."""
+    """Checks that batch_loops (loops, grouped by messages of their polls) agrees with the number of messages."""
     batches, messages = j["daemon"]["batch_loops"], j["copyrpc"]["calls"] + j["copyrpc"]["replies"]
     least = sum(n * low for n, low in zip(batches, (0, 1, 2, 11, 101)))
     most = sum(n * high for n, high in zip(batches, (0, 1, 10, 100, messages)))
@@ -29,7 +29,7 @@ def check_trace(rows):
     """Checks the samples of a rank. Returns true if there are enough."""
     check(all(x.pop("cqe_bucket") in ("0", "1", "2-10", "11-100", ">100") for x in rows), "buckets")
     rows = [{k: float(v) for k, v in x.items()} for x in rows]
-    # A completion may bring credit only, or a wrap marker, and no message.
+    # A completion may have no message: only credit, or a marker at the end of the ring.
     check(all(x["cqes"] > 0 or x["messages"] == 0 for x in rows), "messages without a completion")
     check(len(rows) < 100000, f"{len(rows)} samples")
     check(all(a["time_us"] < b["time_us"] for a, b in zip(rows, rows[1:])), "order")
@@ -49,7 +49,7 @@ def case_trace():
         return all([check_trace(list(csv.DictReader(taken(f"{path}.{rank}")))) for rank in (0, 1)])
 
     in_time(traced, 0.4, 4, 40)
-    # Hardly a loop finds something, and where much is under way, most find much.
+    # First few loops find a message; then many messages are under way, and many loops find more than 10.
     check_batches(good(2, "--rate", 100, "--duration", 0.5))
     j = good(2, "--queue-depth", 256, "--clients", 4, "--ops", 100000)
     check_batches(j)
@@ -58,14 +58,14 @@ def case_trace():
         refused_csv(option, "/nonexistent/x", "/nonexistent/x.0")
         for rank in 0, 1:
             full_csv(option, path, rank)
-        os.mkdir(f"{path}.1")  # what rank 0 would not notice by itself
+        os.mkdir(f"{path}.1")  # an error of rank 1 only
         refused_csv(option, path, f"{path}.1")
         os.rmdir(f"{path}.1")
         os.unlink(f"{path}.0")
 
 
 def case_order():
-    """Each loop of a daemon does its work in the order of the phases; the trace shows names only."""
+    """Each loop of a daemon does its work in the order of the phases, which the trace cannot prove."""
     path = of_test("order")
     for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
                                          ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
@@ -80,7 +80,7 @@ def case_order():
 
 
 def case_decisions():
-    """The decisions of a control follow from its observations, and give a reason."""
+    """The recorded decisions of a control follow from its observations, and have a reason."""
     path = of_test("decisions")
     for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
                            ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
@@ -99,27 +99,27 @@ def case_decisions():
                 check(("measured by rank 0" in first["reason"]) == (control == "auto"), first)
             return heard and len(reasons) >= (0 if control == "none" else 2)
 
-        # A tenth of a second is some ten thousand loops.
+        # In a tenth of a second a daemon runs about ten thousand loops.
         in_time(decided, 0.1, 1, 10)
         if control == "auto":
             k, full = map(int, first["decision"].partition(":")[2].split(","))
             t, s, c = (first["seen"][x] for x in ("round_trip_ns", "write_ns", "message_ns"))
-            # Two clients with eight requests each, at one daemon with endpoints.
+            # 16 calls: two clients with eight requests each, and one daemon with endpoints.
             check(k == decisions.window(t, s, 16), first)
             check(full == decisions.halves_up(s / c, 8, 65536), first)
 
 
 def case_round_trip():
-    """The round trip that the control is told of is that of this network: adapters 2 ms apart."""
+    """The control observes the real round trip, of a network with a latency of 2 ms."""
     topology, path = of_test("topology"), of_test("decisions")
     with open(topology, "w") as f:
         f.write("name=mlx5_0 link=ib numa=0 rate_mbps=10000 latency_ns=2000000\n")
-    # Without puts there is no audit, which takes long over such adapters.
+    # Only gets, so that there is no audit, which would take long over such adapters.
     good(2, "--control", "adaptive-budget", "--read-ratio", 1, "--ops", 12000, "--decisions", path,
          env={"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"})
     for rank in 0, 1:
         seen = [row["seen"]["rtt_us"] for row in decisions.read(f"{path}.{rank}")[2] if row["what"] == "budget"]
-        # They are filtered, from 0 on; a daemon reads the clock once in a loop, which is long on a busy machine.
+        # A filter that starts at 0; a daemon reads the clock once per loop, and loops are long on a busy machine.
         check(len(seen) > 3 and statistics.median(seen) >= 2000, seen)
         check(len(set(seen)) > len(seen) / 2, f"it does not follow the network: {seen}")
         os.unlink(f"{path}.{rank}")
@@ -127,7 +127,7 @@ def case_round_trip():
 
 
 def full_csv(option, path, rank):
-    """The disk is full at the end: the result is there, and one line says which file is not."""
+    """The disk is full at the end: the result is printed, and one line names the file that could not be written."""
     os.symlink("/dev/full", f"{path}.{rank}")
     r = run(job(2, "--duration", 0.3, option, path, "--json", "-"))
     lines = r.own_lines()
@@ -140,13 +140,13 @@ def full_csv(option, path, rank):
 
 
 def refused_csv(option, path, culprit):
-    """Before the run: nobody waits for its end. Rank 0 says it, for all."""
+    """A file that cannot be opened: the job ends before the run, and only rank 0 prints the error."""
     refused(run(job(2, "--duration", 86400, option, path)), f"{option} '{culprit}'", "give")
 
 
 def warmed_up(duration):
-    """A run with a warm-up of six times its duration. Returns true if the measured part has each kind of operation, and
-    is the smaller part."""
+    """Runs a job whose warm-up is six times as long as its duration. Returns true if the measured part has operations of
+    each kind, and fewer than the warm-up."""
     j = good(2, "--duration", duration, "--warmup", 6 * duration)
     split, measured = j["stages_ns"], j["ops"] - j["excluded"]
     check(set(j["phases_ns"]) == set(PHASES) and j["duration_s"] >= duration, j)
@@ -179,8 +179,8 @@ def case_measured():
 
 
 def case_events():
-    """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
-    would cost 100 ms; and an idle daemon looks rarely."""
+    """Daemons that sleep on descriptors: no wake-up is lost (with one request at a time each loss would
+    cost 100 ms), and an idle daemon polls rarely."""
     one = ["--clients", 1, "--queue-depth", 1, "--ops", min(5000, harness.MANY // 50), "--wait", "event"]
     shared = [] if harness.backend == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
     for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
@@ -189,10 +189,10 @@ def case_events():
         deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event"]
         for control in "auto:1,1000", "hold:50", "budget:8":
             good(2, *deep, "--control", control)
-    # An open loop: daemons sleep between the requests, each of which has to wake those on its way.
+    # An open loop: daemons sleep between the requests, and each request must wake the daemons on its path.
     few = ["--daemons", 2, "--clients", 1, "--queue-depth", 1, "--rate", 40, "--duration", 2]
-    # Some 80 requests are due. On a machine with other work most of them may come at once, and a request that comes
-    # just as a sleep ends by the clock is counted as overslept. So one run of eight must be without either.
+    # 80 requests are due. On a busy machine most of them may come at once, and a request that comes just when a sleep
+    # reaches its time-out counts as overslept. So it is enough if one run of eight has neither.
     for _ in range(8):
         d = good(2, *few, "--wait", "event")["daemon"]
         if d["sleeps"] > 20 and not d["overslept"]:
@@ -202,17 +202,18 @@ def case_events():
         begun = time.monotonic()
         d = good(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2)["daemon"]
         check(d["sleeps"] > 0, d)
-    # A sleep of one of the four daemons ends by a message, or after 100 ms. A nap of a polling daemon is much shorter.
+    # With --wait event a sleep of one of the four daemons ends by a message or after 100 ms. Sleeps of polling daemons
+    # are much shorter.
     most = 4 * (d["loops"] - d["idle_loops"]) + 4 * (time.monotonic() - begun) / 0.1
     check(d["sleeps"] < most, (d, most))
 
 
 def case_machine():
-    """K and B of auto are derived from figures that a command measures into a file, which the simulator reads as
-    well, or that are measured at the start. All ranks use what rank 0 says."""
+    """K and B of auto are derived from figures that a command writes into a file, which the simulator also reads,
+    or that are measured at the start. All ranks use the K and B of rank 0."""
     path = of_test("machine")
     r = run([BENCHKV, "measure", "--machine", path])
-    # Nothing is measured that could not be kept.
+    # A file that cannot be written is an error before the measurement.
     bad = run([BENCHKV, "measure", "--machine", "/nonexistent/x"])
     check(bad.status == 2 and not bad.out and "can be written" in bad.err, bad)
     said = re.search(r"round trip (\d+) ns, (\d+) ns per WRITE, (\d+) ns per message; "
@@ -248,7 +249,7 @@ def case_machine():
     os.unlink(path)
     for np in 0, 2:
         refused(run(job(np, "--machine", path, "--duration", 86400)), path)
-    # No rank is ended by the launcher before it could say more than its share.
+    # Both ranks have ended before the launcher can end one, so an error of both would be printed twice.
     together = '"$@"; s=$?; : >$f.$PMIX_RANK; until [ -e $f.0 ] && [ -e $f.1 ]; do :; done; exit $s'
     argv = job(2, "--machine", path, "--duration", 86400)
     at = argv.index(BENCHKV)
@@ -258,18 +259,18 @@ def case_machine():
 
 
 def case_stagger():
-    """The first calls to each rank come later than those to the one before, and all end."""
+    """The first calls to each rank come later than those to the previous rank, and all calls end."""
     for harness.backend in "delegation", "meta":
         j = good(3, "--ops", 600, "--stagger", 50000, "--wait", "event")
         slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
-        # Calls wait in the daemon: one call in sixteen is sampled.
+        # Delayed calls wait in the daemon. One call in sixteen is timed.
         check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])
         check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
         check(j["daemon"]["stalled"] > 0, j)
 
 
 def case_progress():
-    """A terminal sees how far the run is, and nothing of it afterwards; nobody else does."""
+    """A terminal shows the progress of the run, and the line is removed at the end. Without a terminal there is none."""
     argv = job(0, "--duration", 1.5, "--runs", 2)
     main, side = os.openpty()
     proc = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=side, text=True)

@@ -14,15 +14,15 @@ from harness import (BENCHKV, GUARD, KILLED, MPIRUN, SOAK, Skipped, UCX, check, 
                      left_in_shm, nothing_left, processes_left, run, start, verified, wait_running)
 from procs import listening_ports, rank_of, threads
 
-# The seconds from mpirun's SIGTERM until it kills the ranks. On a busy machine the default, one second, can be too short
-# for a rank to write its report.
+# The seconds between mpirun's SIGTERM and SIGKILL to the ranks. On a busy machine the default, one second, can be too
+# short for rank 0 to write the report.
 PATIENT = {f"{launcher}_MCA_odls_base_sigkill_timeout": "4" for launcher in ("OMPI", "PRTE")}
 
 
 def killed_start(argv, rank, at, env=None, fabric=False):
-    """Runs a job whose rank is killed at that point of its start. Returns False if there is no such point. The rank
-    may leave only the file of the region that it was creating, and the next start removes it. fabric: the launcher
-    also kills the process that would remove the software HCA's files."""
+    """Runs a job of which a rank is killed at call `at` of those that kill.c replaces. Returns False if there are fewer
+    calls. The rank may leave only the file of the region that it was creating, and the next start removes this file.
+    fabric: the launcher also kills the process that would remove the software HCA's files."""
     r = run(argv, dict(env or {}, BENCHKV_KILL_AT=str(at), BENCHKV_KILL_RANK=str(rank)))
     if r.status == 0:
         return False
@@ -53,13 +53,13 @@ def case_start():
 
 
 def partial(r, reason, runs=1):
-    """Checks the JSON object of a job that was stopped early, and returns it. It has the results until then."""
+    """Checks the JSON object of a job that was stopped early, which has the results until then. Returns the object."""
     lines = r.out.splitlines()
     check(len(lines) == 1, f"not one line: {r}")
     j = json.loads(lines[0])
     check(j["partial"] is True and re.fullmatch(reason, j["partial_reason"]), r)
     check(len(j["runs"]) == runs and j["run_count"] >= runs and j["audit"]["keys"] == 0, r)
-    # A reply that cannot be delivered is counted besides the error of its operation.
+    # A reply that cannot be delivered counts in addition to the error of its operation.
     errors = j["errors"] - j["error_kinds"]["undeliverable"]
     check(j["ops"] > 0 and j["verified"] + j["unfinished"] + errors == j["ops"], r)
     check(sum(row["ops"] for row in j["runs"]) == sum(row["ops"] for row in j["ranks"]) == j["ops"], r)
@@ -69,7 +69,7 @@ def partial(r, reason, runs=1):
 
 
 def interrupted(np, sig):
-    """A job gets a signal, as from Ctrl-C; if there is a launcher, the launcher gets it."""
+    """Sends a signal, as from Ctrl-C, to the launcher of a job, or to the job if it has no launcher."""
     argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 600, "--runs", 2, "--interval", 1, "--json", "-")
     proc = start(argv, PATIENT)
     wait_running(proc, np, 3)
@@ -84,7 +84,7 @@ def interrupted(np, sig):
 
 
 def interrupted_later():
-    """If a run is interrupted, the results of the runs before it are reported; the table says what is missing."""
+    """A signal in a later run: the results of the earlier runs are reported, and the table names what is missing."""
     argv = job(0, "--clients", 3, "--duration", 0.1, "--runs", 1000)
     proc = start(argv)
     end = time.monotonic() + GUARD
@@ -97,7 +97,7 @@ def interrupted_later():
 
 
 def interrupted_pair():
-    """A signal to run-pair alone ends the job that it runs, with the launcher and the ranks."""
+    """A signal only to run-pair ends the current job, with its launcher and ranks."""
     argv = [BENCHKV, "run-pair", " ".join(job(2, "--clients", 3, "--duration", 600)), "true"]
     proc = start(argv, PATIENT)
     wait_running(proc, 2, 3)
@@ -108,8 +108,8 @@ def interrupted_pair():
 
 
 def next_start():
-    """Removes a fabric that was left behind: some time after its SIGTERM, mpirun kills all processes, including the
-    software HCA's guardian."""
+    """Runs a job that removes a fabric which was left behind: some time after its SIGTERM, mpirun kills all processes,
+    including the process that would remove the fabric."""
     good(2, "--ops", 100)
 
 
@@ -136,8 +136,9 @@ def killed(np, launcher, victim, env=None, find=None, before=None):
 
 
 def dead_is_named(launcher, np, victim, env=None, find=None, before=None, sooner=None):
-    """The launcher does not kill the other ranks. They end, and report which rank has died, and what they measured.
-    sooner: patterns of the launcher's messages, for the case that it has killed rank 0 before rank 0 could report."""
+    """Kills a rank under a launcher that does not kill the others. The others end; rank 0 (or 1) prints which rank has
+    died, and the report has their measurements. sooner: patterns of the launcher's messages, for a launcher that can
+    kill rank 0 before it reports."""
     r = killed(np, launcher, victim, env, find, before)
     if sooner and not r.out and all(re.search(words, r.err) for words in sooner):
         return
@@ -151,7 +152,7 @@ def dead_is_named(launcher, np, victim, env=None, find=None, before=None, sooner
 
 
 def case_strangers():
-    """Connections to rank 0 that say nothing, half a message, or nonsense do not hide that a rank has died."""
+    """Strangers connect to rank 0 and send nothing, half a message or nonsense. Rank 0 still detects a dead rank."""
     held = []
 
     def visit(pid):
@@ -175,13 +176,13 @@ def case_killed():
     dead_is_named([*MPIRUN, "--enable-recovery", "-np", "3"], 3, 2)
     r = killed(2, [*MPIRUN, "-np", "2"], 1, PATIENT)
     check(r.status != 0, r)
-    # The job ends by the launcher's signal, or because the rank has died, whichever comes first.
+    # The launcher's signal or the death of the rank ends the job, whichever comes first.
     check(partial(r, r"told to stop by SIGTERM|rank 1 \(.+\) has died")["missing_ranks"] == [1], r)
     next_start()
 
 
 def killed_in_slurm(slurm):
-    """One of the ranks is killed in the middle of a run: the others notice, unless Slurm's PMIx is quicker."""
+    """A rank is killed in the middle of a run: the other rank detects it, unless Slurm has ended that rank before."""
     dead_is_named(slurm.srun(2, 2), 2, 1, slurm.env(),
                   lambda: [p for p in processes_left() if is_program(p, BENCHKV)],
                   sooner=["task 1: (Exited with exit code 137|Killed)", "task 0: Killed"])
@@ -197,7 +198,7 @@ def case_slurm():
     with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
         if not slurm.has_pmix():
             raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
-        # Slurm kills the other ranks, so none of them cleans up.
+        # Slurm kills the other rank too, so no rank cleans up.
         argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", KILLED, "delegation", "--ops", "100"]
         for at in range(1, 7) if SOAK else (1, 4):
             check(killed_start(argv, 1, at, slurm.env(), fabric=True), f"no point {at}")
@@ -211,5 +212,5 @@ def case_slurm():
         for harness.backend in ("delegation", "meta", "direct", *[u[0] for u in UCX]) if SOAK else ("delegation", "direct"):
             killed_in_slurm(slurm)
         harness.backend = "delegation"
-        good(2, "--ops", 10)  # removes what Slurm's kill has left
+        good(2, "--ops", 10)  # removes the files that the killed jobs have left
     nothing_left(lambda: processes_left(tmp))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads the files of --decisions, and repeats each decision from its observations."""
+"""Reads the files of --decisions, and checks that each decision follows from its observations."""
 import csv
 import math
 
@@ -7,7 +7,7 @@ from harness import check
 
 
 def read(path):
-    """The control, as it is written in a command line, why it is so, and the other rows."""
+    """Returns the control as in a command line, the first row, which explains it, and the other rows."""
     with open(path, newline="") as f:
         rows = list(csv.DictReader(f))
     for row in rows:
@@ -22,7 +22,7 @@ def numbers(control):
 
 
 def poll(control, row, seen, _):
-    """Checks that polling went on exactly as long as it should: the reason why it ended, or None."""
+    """Checks the number of polls. Returns the reason for which polling had to end there, or None."""
     check(int(row["decision"]) == seen["polls"], row)
     if control.startswith("budget"):
         n, = numbers(control)
@@ -76,7 +76,7 @@ def hold(_, row, seen, ranks):
 
 
 def budget(_, row, seen, __):
-    """adaptive-budget: u and why it was changed."""
+    """adaptive-budget: checks the new u. Returns the reason for its change."""
     rho = seen["loop_us"] / max(seen["rtt_us"], 0.5)
     up = min(seen["u"] + seen["step_up"], seen["u_max"])
     ways = {}
@@ -84,7 +84,7 @@ def budget(_, row, seen, __):
         ways["the loop is shorter" if rho < 0.8 else "more than 0.75"] = {up}
     elif rho > 1.2 and seen["e"] < 0.4:
         ways["the loop is longer"] = {max(seen["u"] - 2 * seen["step_up"], 0)}
-    if seen["b"] < 1 and seen["e"] > 0.9:  # perhaps on top of a step
+    if seen["b"] < 1 and seen["e"] > 0.9:  # can follow a step up in the same loop
         ways["fewer than 1"] = {min(u + 2 * seen["step_up"], seen["u_max"]) for u in (seen["u"], up)}
     why = next((w for w in ways if row["reason"].startswith(w)), None)
     check(why and int(row["decision"]) in ways[why], row)
@@ -92,7 +92,7 @@ def budget(_, row, seen, __):
 
 
 def window(t, s, calls):
-    """K of auto on a machine, with that many calls under way."""
+    """K of auto for round trip t and time per WRITE s of a machine, with this number of calls under way."""
     filling = halves_up(t / s / 2, 0, 128)
     return min(max(halves_up(1.15 * t / s, 2, 12), filling), max(halves_up(1.5 * calls ** .5, 5, 65536), filling))
 
@@ -114,7 +114,7 @@ def identify(_, row, seen, __):
 
 
 class Batching:
-    """little: the latency of each epoch's setting, and the choice of the next one."""
+    """little: checks the latency of each epoch's setting, and the choice of the next setting."""
 
     def __init__(self):
         self.known = [0.0, 0.0]
@@ -135,12 +135,12 @@ class Batching:
 
 
 def hears_peers(path):
-    """Did an epoch of little count requests of another rank?"""
+    """Returns true if an epoch of little has counted requests of another rank."""
     return any(row["seen"].get("peers_ended") for row in read(path)[2])
 
 
 def check_file(path, ranks):
-    """Every row of a rank's file follows from what it says was observed. The reasons found."""
+    """Checks that every row of a rank's file follows from its observations. Returns control, first row and reasons."""
     control, first, rows = read(path)
     again = {"poll": poll, "flush": flush, "hold": hold, "budget": budget, "identify": identify}
     of_daemon, reasons, before = {}, set(), {}

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with faults: linked in the place of the store's entry and of the function with which a
- * daemon replies (ld --wrap), and put before the function with which a client takes a reply, and
- * that of the backend which sends a request. BENCHKV_FAULT names the faults, separated by commas;
- * they happen to every PERIOD-th request or reply that they can happen to, of each daemon. The test
- * is whether the program notices. Faults of the store:
+ * benchkv with faults. These functions replace, by ld --wrap, store_serve() and daemon_answer(),
+ * and are called before a client's functions that take a reply and send a request. BENCHKV_FAULT
+ * names the faults, separated by commas. Unless noted, a fault happens to every PERIOD-th request
+ * or reply of a thread that it can happen to ("this" one below). The tests check that benchkv
+ * detects the fault. Faults of the store:
  *
- *	lose-all	every put is acknowledged, none is stored
- *	lose		so is this one
- *	replay		after this put an older one, which was replaced, is carried out again
- *	age		this get returns what was there before the newest put
- *	invent		this get returns a value with a name that may exist, but nobody's put
- *	forget		after this put the key is as at the start
+ *	lose-all	every put is acknowledged but not stored
+ *	lose		this put is acknowledged but not stored
+ *	replay		after this put an older put, which was replaced, is carried out again
+ *	age		this get returns the value before the newest put
+ *	invent		this get returns a value with a plausible name, of a put that was not made
+ *	forget		after this put the key has its preloaded value again
  *	vanish		this get finds nothing
- *	wrong-key	this put is stored under the key of the last one
- *	private		each client has a store of its own: none ever reads another one's put
- *	lag		a get of any client but the last writer returns what was there before
+ *	wrong-key	this put is stored under the key of the previous put
+ *	private		each client has a store of its own, so it never reads another client's put
+ *	lag		gets of all clients except the last writer return the value before
  *
  * of the store with read-modify-writes:
  *
- *	swap-blind	a swap is carried out, whatever the version of the key is
- *	swap-lose	this swap is acknowledged and not carried out
- *	swap-twice	this swap is carried out, and then another one
- *	swap-deny	this swap is carried out, and the reply says that another one came first
+ *	swap-blind	every swap is carried out, whatever the version of the key is
+ *	swap-lose	this swap is acknowledged but not carried out
+ *	swap-twice	this swap is carried out, and then one to the next version
+ *	swap-deny	this swap is carried out, but the reply is that of a failed swap
  *
- * of replies: drop, swap (two of them), duplicate, spoil (a bit of the value); and of a client's
- * own endpoints: misdirect (this request goes to the wrong daemon); of the start: version (the rank
- * has another one). Those of clients and of the audit are in unshared.c.
+ * Faults of replies: drop, swap (two of them), duplicate, spoil (a bit of the value). A fault of a
+ * client's own endpoints: misdirect (this request is sent to the wrong daemon). A fault of the
+ * start: version (the rank has another version). Faults of clients and of the audit are in
+ * unshared.c.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@
 #include "hello.h"
 
 #define PERIOD 200
-#define MEMORY 65536 /* keys of which the older value is kept at first */
+#define MEMORY 65536 /* keys for which a memory has room at first; it grows */
 
 typedef void answer_fn(void *giver, const struct asker *who, const struct kv_resp *resp);
 
@@ -47,7 +48,7 @@ __typeof__(daemon_answer) __real_daemon_answer, __wrap_daemon_answer;
 __typeof__(client_main) __real_client_main, __wrap_client_main;
 __typeof__(hello_sign) __real_hello_sign, __wrap_hello_sign;
 
-/* Is that one of the faults? */
+/* Returns true if BENCHKV_FAULT names this fault. */
 static bool faulty(const char *kind)
 {
 	const char *all = getenv("BENCHKV_FAULT"), *found = all ? strstr(all, kind) : NULL;
@@ -58,7 +59,7 @@ static bool faulty(const char *kind)
 	return found;
 }
 
-/* Is it the turn of that fault? Those of replies come by turns, in this order. */
+/* Returns true if this fault is due. The named faults of replies take turns, in this order. */
 static bool has_turn(const char *kind, uint32_t turn)
 {
 	static const char *const kinds[] = {"drop", "swap", "duplicate", "spoil"};
@@ -84,8 +85,8 @@ void __wrap_hello_sign(struct hello *h, const char *host)
 /* ---- the store ---- */
 
 struct memory {
-	struct store older; /* of the keys that were put: what the newest put has replaced */
-	struct store own; /* of the keys that were put, by client */
+	struct store older; /* by key: the value that the newest put has replaced */
+	struct store own; /* by client and key: the client's newest value */
 	struct kv_req replaced; /* the last put that was replaced by another one */
 	struct kv_req last;
 	bool ready;
@@ -175,7 +176,7 @@ static struct kv_resp serve_private(struct store *s, const struct kv_req *req, s
 						 kv_reply(req, KV_GET_OK, value);
 }
 
-/* The value that the newest put replaced, unless that put is the client's own. */
+/* With `lag`: writes the value before the newest put, unless that is the client's own put. */
 static bool lags(const struct store *s, const struct kv_req *get, const struct memory *m,
 	uint64_t *value_p)
 {
@@ -233,7 +234,7 @@ struct held {
 	bool full;
 };
 
-/* Gives the reply that was held to this caller, and this reply to the one before. */
+/* Gives the held reply to this caller, and this reply to the caller of the held one. */
 static void swap(answer_fn *answer, void *giver, const struct asker *who,
 	const struct kv_resp *resp, struct held *held)
 {
@@ -282,7 +283,7 @@ void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struc
 
 static void (*real_take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 
-/* Here the asker is the client itself. */
+/* For replies that a client takes; only the token of @who is set. */
 static void by_network(void *c, const struct asker *who, const struct kv_resp *resp)
 {
 	real_take(c, who->call, resp);
@@ -306,7 +307,7 @@ static int misdirected(struct client *c, uint32_t shard, const struct kv_req *re
 	return c->node->o->backend->call(c, shard, req);
 }
 
-/* All clients have the same functions. */
+/* Replaces functions of a client before it starts. All clients had the same functions. */
 void *__wrap_client_main(void *arg)
 {
 	static struct backend faulty_backend;

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: MIT
-"""Cases about faults that benchkv-faulty plants: each must be noticed, and nothing without one."""
+"""Cases about the faults of benchkv-faulty: each must be detected, and without a fault there must be no error."""
 import harness
 from harness import FAULTY, NO_CONTROL, SOAK, UCX, check, good, job, run, unverified, verified
 
-# Faults of the store, and what each of them counts as, at least one of the kinds.
+# Faults of the store, and the kinds of errors of which each must cause at least one.
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
-# Faults of swaps, and the replies of jobs with these.
+# Faults of swaps, and of replies to swaps, and their kinds of errors.
 SWAP_FAULTS = {"swap-blind": ["undone", "stale", "invented"], "swap-lose": ["stale", "invented", "undone", "forgotten"],
                "swap-twice": ["redone"], "swap-deny": ["redone"], "spoil": ["invented", "wrong_value"]}
-BY_TURNS = [["lose", "replay", "invent"]]  # in one job
-# Faults with which clients share nothing or look at nothing, and what each must count as, of all
-# kinds that are named; "unsent" only where there are other ranks.
+BY_TURNS = [["lose", "replay", "invent"]]  # several faults in one job
+# Faults with which clients share no store or the audit reads too little. Each must cause all named kinds of
+# errors, "unsent" only if there are other ranks.
 UNSHARED = {"private": ["stale", "forgotten"], "client-private": ["stale", "unsent"],
             "client-remote": ["stale", "unsent"], "client-cache": ["stale", "unsent"],
             "client-run": ["stale", "unsent"], "lag": ["stale"],
             "skip-half": ["skipped"], "skip-one": ["skipped"], "skip-all": ["skipped"]}
 
 
-# Faults of replies, and what each of them counts as: of each list, at least one of the kinds.
+# Faults of replies. Each must cause at least one error of each list.
 REPLY_FAULTS = {"drop": [["lost"]], "swap": [["misdelivered"]], "duplicate": [["duplicated", "undeliverable"]],
                 "spoil": [["wrong_value"], ["invented"]]}
 
 
 def case_faults():
-    """A reply that is lost, doubled, swapped or spoilt is noticed, local and remote. The checks are the same in
-    each backend: one that is not the default has these faults by turns, in one job."""
+    """A lost, doubled, swapped or spoilt reply is detected, local and remote. The checks are the same for each
+    backend, so backends other than the default have several of these faults in one job."""
     if harness.backend == "delegation":
         jobs = [(np, [fault], 2000) for np in (0, 2) for fault in REPLY_FAULTS]
     else:
@@ -40,22 +40,22 @@ def case_faults():
             if r.out:
                 for kinds in REPLY_FAULTS[fault]:
                     unverified(r, kinds)
-            else:  # the shared-memory layer itself refused to go on
+            else:  # the shared-memory library reported an error, and the job ended without a report
                 check(fault == "duplicate" and "cannot go on" in r.err, r)
     for np in {np for np, _, _ in jobs}:
         good(np, "--ops", 2000, prog=FAULTY)
 
 
 def case_misdirected():
-    """A request that comes to the wrong daemon is refused, and nothing else happens."""
+    """A request that comes to the wrong daemon is refused, without other errors."""
     argv = job(2, "--ops", 20000, "--daemons", 2, "--json", "-", prog=FAULTY)
     unverified(run(argv, {"BENCHKV_FAULT": "misdirect"}), ["refused"])
 
 
 def case_flaps():
-    """A cable that is pulled and plugged in again several times, also while a put, a get or a swap is on its way: no
-    call is lost or executed twice. A message that was lost is repeated after the transport's time-out of a second."""
-    pulls = range(1000, 7000, 1500 if SOAK else 3000)  # few, as a message is sent eight times at most
+    """A cable is pulled and plugged in again several times, also while a put, a get or a swap is under way: no call is
+    lost or executed twice. The transport repeats a lost message after its time-out of a second."""
+    pulls = range(1000, 7000, 1500 if SOAK else 3000)  # few, because the transport sends a message at most eight times
     rules = [f"opcode=write_imm nth={nth} action=link_down; opcode=write_imm nth={nth + 2} action=link_up" for nth in pulls]
     for changes in ["yes", "no"] if SOAK else ["yes"]:
         argv = job(2, "--ops", 12000, "--queue-depth", 1, "--rmw", changes, "--read-ratio", 0.3, "--key-range", 1000,

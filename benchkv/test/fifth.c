@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a backend more, `owner`: a client gives its request by shmipc to the daemon that
- * owns the endpoint of the rank. This file and its line in the list below (ld --wrap) are all that
- * a backend takes.
+ * benchkv with a fifth backend, `owner`: a client gives its request by shmipc to the daemon that
+ * owns the endpoint of the rank. A backend needs only this file and its line in the list below
+ * (which replaces that of benchkv by ld --wrap).
  */
 #include "backend/owners.h"
 #include "client.h"

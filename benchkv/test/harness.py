@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Functions with which the cases of run.py start jobs of benchkv, read their output, and check that nothing is left.
 
-The programs come from the command line of run.py; `backend` is what the next job runs, and a
-case may set it.
+The programs are arguments of run.py. `backend` is the backend of the next job, and a case may set it.
 """
 import contextlib
 import json
@@ -27,11 +26,11 @@ MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a saniti
 SOAK = os.environ.get("SOAK") == "1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 400  # seconds until a job counts as hung
-BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
+BUSY_NS = 5_000_000  # CPU time of each client in a run before a test acts; a few thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks audit
     version time host command requested""".split()
-# BENCHKV finds the runner by itself; the others, which are nowhere installed, in the PATH.
+# BENCHKV knows the path of softhca-run; the other programs, which are not installed, find it in PATH.
 os.environ["PATH"] += ":" + os.path.dirname(SOFTHCA_RUN)
 
 
@@ -62,7 +61,7 @@ class Result:
 
 
 def start(argv, env=None):
-    """Each mpirun has its own directory: of two that begin and end at the same time, one fails otherwise."""
+    """Starts a program. Each mpirun has its own directory, because of two that begin and end at the same time one fails."""
     env = {**os.environ, **(env or {})}
     if argv[0] == "mpirun":
         own = tempfile.mkdtemp(prefix="ompi.", dir=env["TMPDIR"])
@@ -86,15 +85,15 @@ def run(argv, env=None):
 
 
 def job(np, *args, prog=None, default_keys=False):
-    """A command line: np ranks by mpirun, or 0: without a launcher. The preload of the default key range
-    takes longer than most of these jobs."""
+    """Returns a command line: np ranks under mpirun; np 0: without a launcher. The default key range is not used,
+    because its preload takes longer than most of these jobs."""
     head = MPIRUN + ["-np", str(np)] if np else []
     keys = [] if default_keys or {"--key-range", "--dry-run"} & set(args) else ["--key-range", 20000]
     return head + [prog or BENCHKV, backend, *map(str, (*args, *keys))]
 
 
 def verified(result, np):
-    """Checks a run with --json - and returns its one object."""
+    """Checks the result of a job with --json -, and returns its object."""
     check(result.status == 0, result)
     lines = result.out.splitlines()
     check(len(lines) == 1, f"not one line: {result}")
@@ -134,7 +133,7 @@ def verified(result, np):
     check(sum(served) == d["local"] + d["remote"] == asked, lines[0])
     check(d["remote"] == remote, lines[0])
     check(d["forwarded"] <= d["remote"], lines[0])
-    # Each backend's own way, as the libraries count what they carried.
+    # The path of each backend's requests, as counted by the libraries that carry them.
     ways = {"ipc": asked if backend in ("meta", "owner") else asked - remote,
             "ring": remote if backend == "delegation" else 0, "flux": d["forwarded"], "relay": d["relayed"]}
     check(j["ways"] == ways, f"not {ways}: {lines[0]}")
@@ -147,18 +146,18 @@ def verified(result, np):
 
 
 def good(np, *args, env=None, **more):
-    """Runs a job, checks that it verifies all, and returns its object."""
+    """Runs a job, checks that every operation is verified, and returns its object."""
     return verified(run(job(np, *args, "--json", "-", **more), env), np)
 
 
 def in_time(attempt, *durations):
-    """Calls attempt(duration) with one duration after the other until it returns true. A busy machine does little in a
-    short time."""
+    """Calls attempt(duration) with one duration after the other until it returns true, because a busy machine does
+    little in a short time."""
     check(any(attempt(duration) for duration in durations), f"not in {durations} s")
 
 
 def refused(r, *words, status=2):
-    """Checks that the program said nothing but one line with these words. Returns the line."""
+    """Checks that the program printed only one line, with these words. Returns the line."""
     lines = r.own_lines()
     check(r.status == status and r.out == "" and len(lines) == 1, r)
     check(all(word in lines[0] for word in words), r)
@@ -180,7 +179,7 @@ def of_test(name):
 
 @contextlib.contextmanager
 def going(np, clients, *args):
-    """A job whose clients are all in a run. It is told to stop at the end. The processes of the ranks."""
+    """Starts a job, and yields the processes of its ranks when all clients are in a run. At the end stops the job."""
     argv = job(np, *args, "--clients", clients, "--duration", 86400)
     proc = start(argv)
     yield wait_running(proc, np, clients)
@@ -189,7 +188,7 @@ def going(np, clients, *args):
 
 
 def unverified(r, kinds):
-    """The run failed, and one line says why. Returns the object."""
+    """Checks that the run failed with an error of these kinds, and that one line names it. Returns the object."""
     check(r.status == 1 and r.out, f"not noticed: {r}")
     j = json.loads(r.out)
     found = [k for k in kinds if j["error_kinds"][k]]
@@ -201,7 +200,7 @@ def unverified(r, kinds):
 
 
 def private_shm():
-    """An empty /dev/shm that only this process and its children see."""
+    """Executes this program again with an empty /dev/shm of its own, if that is possible."""
     if "BENCHKV_TEST_PRIVATE" in os.environ or not shutil.which("unshare"):
         return
     probe = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev/shm"]
@@ -220,7 +219,7 @@ def left_in_shm():
 
 
 def processes_left(tmp=None):
-    """Processes that have our temporary directory in their environment, whatever their parent is now."""
+    """Returns the processes that have our temporary directory in their environment, whatever their parent is now."""
     mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
     for p in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -233,7 +232,7 @@ def processes_left(tmp=None):
 
 
 def nothing_left(*kinds):
-    """A process that outlives a killed job takes down its fabric, in its time."""
+    """Waits until no file and no process is left: the fabric of a killed job is removed later by another process."""
     end = time.monotonic() + GUARD
     while any(left() for left in kinds or (left_in_shm, processes_left)):
         check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "
@@ -253,7 +252,7 @@ def is_program(pid, prog):
 
 
 def wait_running(proc, np, clients, find=None):
-    """Until every client of every rank has worked in a run for a while."""
+    """Waits until every client of every rank has worked in a run for a while. Returns the processes of the ranks."""
     first, end = {}, time.monotonic() + GUARD
     while time.monotonic() < end:
         pids = find() if find else ranks_of(proc.pid)
@@ -270,7 +269,7 @@ def wait_running(proc, np, clients, find=None):
 
 
 def main(cases):
-    """Runs the case: the exit status, 77 if it is skipped."""
+    """Runs the case. Returns the exit status, which is 77 if the case is skipped."""
     private_shm()
     with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
         os.environ["TMPDIR"] = tmp

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv that is killed in the middle of its start: these functions stand before those of
- * the libraries. BENCHKV_KILL_AT=N ends the rank BENCHKV_KILL_RANK by SIGKILL instead of
- * the N-th call of any of them, counted from 1; with fewer calls it lives. With BENCHKV_STOP_NAMED
- * a rank stops itself, until SIGCONT, where its first region is about to lose its name.
+ * benchkv that is killed in the middle of its start. These functions are called instead of those of
+ * the libraries. With BENCHKV_KILL_AT=N, the rank BENCHKV_KILL_RANK is ended by SIGKILL at the N-th
+ * call of any of them, counted from 1; if there are fewer calls, it is not killed. With
+ * BENCHKV_STOP_NAMED a rank stops itself, until SIGCONT, just before it removes the name of its
+ * first region.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* True: this is call number `count` of the chosen rank, if the variable has this number. */
+/* True: this is the chosen rank, and the variable has the number `count`. */
 static bool chosen(const char *variable, int count)
 {
 	const char *at = getenv(variable), *victim = getenv("BENCHKV_KILL_RANK");
@@ -29,13 +30,13 @@ static void point(void)
 {
 	static atomic_int calls;
 
-	/* Relaxed: only the number counts. */
+	/* Relaxed: no other data depends on it. */
 	if (chosen("BENCHKV_KILL_AT",
 		    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1))
 		kill(getpid(), SIGKILL);
 }
 
-/* The library's function of that name. */
+/* Returns the library's function with this name. Every call of this function is a point. */
 static void *next(const char *name)
 {
 	point();
@@ -79,7 +80,9 @@ pmix_status_t PMIx_Fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info
 	__typeof__(PMIx_Fence_nb) *real = (__typeof__(real))next("PMIx_Fence_nb");
 	static int fences;
 
-	/* BENCHKV_HOLD_FENCE=N: that rank stops itself instead of its N-th fence, until SIGCONT. */
+	/*
+	 * BENCHKV_HOLD_FENCE=N: the chosen rank stops itself before its N-th fence, until SIGCONT.
+	 */
 	if (chosen("BENCHKV_HOLD_FENCE", ++fences))
 		raise(SIGSTOP);
 	return real(procs, n, info, n_info, fn, arg);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv that notes the order in which its daemons really do their work: these functions stand
- * before those that the phases of the loop are made of (ld --wrap), and each writes its letter. At
- * the end the file $BENCHKV_ORDER.RANK has a line for each order of a loop that was seen, and how
- * often. The look into the delegation ring, of phase B, is inline and leaves no letter.
+ * benchkv that records the order in which its daemons do their work. These functions are called
+ * before the functions of the phases (ld --wrap), and each records the letter of its phase. At the
+ * end the file $BENCHKV_ORDER.RANK has a line for each order of a loop that was seen, with the
+ * number of such loops. The poll of the delegation ring, in phase B, is inline and is not recorded.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void count(const char *loop)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A loop begins with A; what a phase does twice counts once. */
+/* Records a letter. A loop begins with A; equal letters in a row count as one. */
 static void seen(char phase)
 {
 	static _Thread_local char loop[LOOP_MAX];

@@ -31,7 +31,7 @@ MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def plan(np, *args, env=None):
-    """The output of --dry-run, by rank."""
+    """Returns the output of --dry-run, by rank."""
     head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
     argv = job(np, "--dry-run", *args)
     if np:
@@ -49,7 +49,7 @@ def units(text):
 
 
 def case_plan():
-    """The cores: those near the NIC first, dealt out among the ranks, daemons before clients,
+    """The plan of cores: those near the NIC first, divided among the ranks in turn, daemons before clients,
     first hardware threads before second ones."""
     env = {"HWLOC_SYNTHETIC": "pack:1 core:4 pu:2"}
     size = ["--daemons", 2, "--clients", 3]
@@ -99,7 +99,7 @@ def case_reasons():
     harness.backend = "direct"
     check("each client has one for each daemon of the other ranks, each daemon one for each of their "
           "clients\n" in plan(2)[0], "direct")
-    if MANY > 50000:  # a sanitizer has memory of its own
+    if MANY > 50000:  # not under a sanitizer, which needs memory of its own
         memory = float(re.search(r"memory ([\d.]+) MiB", alone).group(1))
         harness.backend = "delegation"
         with going(0, 4, "--key-range", 4000000) as (pid,):

@@ -70,7 +70,7 @@ with tempfile.TemporaryDirectory() as tmp:
     drawn("latency", [f"one={tmp}/c.hgrm", f"{tmp}/c.hgrm"], ["one", "c.hgrm", "percentile"])
     drawn("outstanding", [f"{tmp}/trace.0"], ["daemon 0: outstanding", "daemon 2: waiting"])
     drawn("outstanding", [f"{tmp}/sim.csv"], ["simulated: outstanding", "simulated: gathered"])
-    # Figures of software say so, others do not.
+    # A picture names the software HCA if the figures were measured on it, and only then.
     for kind, object_of, shown in (("throughput", lambda software: row("direct", 2, software), ["direct", "benchkv: throughput"]),
                                    ("series", over_time, ["one, p50", "one, p99.9", "time in the run, s", "latency, us"]),
                                    ("compare", comparison, ["one", "ops_per_s", "latency p50", "B/A"])):
@@ -83,7 +83,7 @@ with tempfile.TemporaryDirectory() as tmp:
     drawn("series", [f"{tmp}/two.json"], ["two.json 1", "two.json 2, p99"])
     odd = 'a"b`touch x`\'c'  # is a title, and no command
     drawn("latency", [f"{odd}={tmp}/c.hgrm"], ["touch x"])
-    # A file that is no result is named in one line, and leaves no picture.
+    # A file that is not a result is named in an error of one line, and no picture is written.
     pathlib.Path(tmp, "text").write_text("no result\n")
     pathlib.Path(tmp, "empty").write_text("")
     for kind in "throughput latency outstanding map cdf rails makespan series compare".split():

@@ -10,12 +10,12 @@ def threads(pid):
 
 
 def resident(pid):
-    """The most memory that it has had, in bytes."""
+    """The largest resident memory of a process so far, in bytes."""
     return int(re.search(r"VmHWM:\s*(\d+) kB", open(f"/proc/{pid}/status").read()).group(1)) << 10
 
 
 def asleep(pid):
-    """The number of times that each thread but the daemons has gone to sleep by itself, if all sleep now."""
+    """By thread, except daemons: how often it has gone to sleep by itself. Empty unless all these threads sleep now."""
     found = {}
     for t in os.listdir(f"/proc/{pid}/task"):
         status = open(f"/proc/{pid}/task/{t}/status").read()
@@ -27,7 +27,7 @@ def asleep(pid):
 
 
 def state(pid):
-    """A letter: R, S, T (stopped) and others of proc(5); None: there is no such process."""
+    """The state of a process as in proc(5): R, S, T (stopped) or another letter. None: there is no such process."""
     try:
         return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -46,7 +46,7 @@ def descends(p, ancestor):
 
 
 def running(pid, prog):
-    """The processes below pid whose program is prog."""
+    """The process pid and its descendants whose program is prog."""
     found = []
     for p in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -59,20 +59,20 @@ def running(pid, prog):
 
 
 def rank_of(pid):
-    """None while the process is about to begin, when its environment is not there yet."""
+    """The rank of a process, as text. None if its environment does not exist yet, because it is just starting."""
     environ = open(f"/proc/{pid}/environ").read().split("\0")
     return next((e.removeprefix("PMIX_RANK=") for e in environ if e.startswith("PMIX_RANK=")), None)
 
 
 def clients_in_run(pid):
-    """The CPU time in ns of the clients of a rank that are in a run, as their names say."""
+    """By client thread: its CPU time in ns, if its name shows that it is in a run."""
     used = {}
     try:
         for t in os.listdir(f"/proc/{pid}/task"):
             if re.fullmatch(r"client\d+/\d+\n", open(f"/proc/{pid}/task/{t}/comm").read()):
                 used[t] = int(open(f"/proc/{pid}/task/{t}/schedstat").read().split()[0])
     except OSError:
-        pass  # one that ends meanwhile
+        pass  # a thread that has ended in the meantime
     return used
 
 

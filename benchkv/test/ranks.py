@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cases about what ranks are made of: threads, rings, regions, and jobs side by side."""
+"""Cases about the parts of ranks: threads, rings and regions; and about jobs that run at the same time."""
 import os
 import re
 import signal
@@ -12,7 +12,7 @@ from procs import asleep, clients_in_run, rank_of, resident, state, threads
 
 
 def all_named(proc, np):
-    """The ranks of a job, once each has stopped itself where its first region is about to lose its name."""
+    """The ranks of a job, when each has stopped itself just before it removes the name of its first region."""
     pids, end = [], time.monotonic() + GUARD
     while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
         check(time.monotonic() < end and proc.poll() is None, "no rank stops")
@@ -26,8 +26,8 @@ def go_on(pids):
 
 
 def case_jobs():
-    """Two jobs, and two programs without a launcher, do not see each other. Each job has a
-    fabric of the software HCA, and takes it down."""
+    """Two jobs, or two programs without a launcher, do not disturb each other. Each job has its own
+    fabric of the software HCA, and removes it."""
     sizes = 2, 2, 0, 0
     argvs = [job(n, "--daemons", 2, "--duration", 0.5, "--json", "-", prog=KILLED) for n in sizes]
     procs = [start(a, {"BENCHKV_STOP_NAMED": "1"}) for a in argvs]
@@ -40,7 +40,7 @@ def case_jobs():
 
 
 def case_names():
-    """Regions have names for a moment only. Two jobs that have one at the same time do not meet."""
+    """Regions have names only for a moment. Two jobs whose regions have names at the same time do not disturb each other."""
     for np in 0, 2:
         argv = job(np, "--ops", 1000, "--json", "-", prog=KILLED)
         proc = start(argv, {"BENCHKV_STOP_NAMED": "1"})
@@ -57,21 +57,21 @@ def fabrics():
 
 
 def case_ring():
-    """By default the ring of an endpoint has room for all that can be in flight to a rank, when it has grown."""
+    """By default the ring of an endpoint, once it has grown, has room for all messages that can be in flight to a rank."""
     for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
         args = ["--clients", clients, "--queue-depth", depth]
         for text in plan(2, *args):
             size = int(re.search(r"ring size (\d+) bytes", text).group(1))
             check(size >= 4 * clients * depth * 64 and size & (size - 1) == 0, text)
     net = good(2, "--clients", 46, "--queue-depth", 256, "--ops", 100000)["copyrpc"]
-    # Rings that do not grow make more stalls than calls.
+    # If rings did not grow, there would be more stalls than calls.
     check(net["credit_stalls"] + net["ring_stalls"] < net["calls"] / 2, net)
 
 
 def case_threads():
-    """A thread for each daemon and each client, as the plan says, and main. Besides, PMIx has one,
-    and the software HCA, for its timers. A rank without others has no ring for requests to them,
-    which a daemon would poll in vain."""
+    """A rank has a thread for each daemon and each client, as the plan says, and the main thread. PMIx has one
+    thread more, and so has the software HCA, for its timers. A single rank has no ring for requests to other
+    ranks, which a daemon would poll in vain."""
     of_tsan = b"__tsan_init" in open(BENCHKV, "rb").read()
     for np, of_others in (0, 0), (2, 2):
         said = plan(np, "--daemons", 3, "--clients", 5)
@@ -87,15 +87,15 @@ def case_threads():
 
 
 def case_memory():
-    """UCX's pools are for messages of this size: with its own sizes a worker takes 76 MiB."""
+    """benchkv sets the sizes of UCX's pools for its messages: with UCX's defaults a worker needs 76 MiB."""
     with going(2, 3, "--daemons", 2) as pids:
         for pid in pids:
             check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
 
 
 def case_barrier():
-    """No client begins before every rank has come to the beginning: one rank is held back there,
-    the other one looks ten times and more whether it comes."""
+    """No client begins before every rank is ready to begin: one rank is held back, while the other rank
+    polls for it ten times or more."""
     argv = job(2, "--clients", 3, "--ops", 3000, "--json", "-", prog=KILLED)
     proc = start(argv, {"BENCHKV_KILL_RANK": "1", "BENCHKV_HOLD_FENCE": "3"})
     first, end = {}, time.monotonic() + GUARD

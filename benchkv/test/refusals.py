@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cases about errors: a bad command line, a stream that is closed, a rank that does not come or hangs."""
+"""Cases about errors: a bad command line, a closed stream, a rank that does not come or hangs."""
 import json
 import os
 import re
@@ -13,7 +13,7 @@ from procs import rank_of
 
 
 def case_bad():
-    """One line that says what to give, status 2."""
+    """A bad command line: one line that says what to give, and status 2."""
     for args in (["Meta"], ["delegation", "--net-daemons", "2"], ["direct", "--control", "none"],
                  ["delegation", "--daemons", "0"],
                  ["delegation", "--queue-depth", "0"], ["delegation", "--frobnicate"],
@@ -63,8 +63,8 @@ def case_misfits():
 
 
 def case_closed():
-    """Without a standard stream nothing is written to the wrong file, and what should be
-    written and cannot be is an error."""
+    """With a closed standard stream nothing is written to a wrong file, and output that cannot be
+    written is an error."""
     path = of_test("out.json")
     for np in 0, 2:
         for stream, status in ("<&-", 0), ("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1):
@@ -88,8 +88,8 @@ def case_absent():
 
 
 def all_come(argv):
-    """Starts a job, and again if a busy machine keeps a rank from coming within its short --timeout. The process,
-    and its ranks in a run."""
+    """Starts a job with a short --timeout, and starts it again if a rank did not come in time on a busy machine. Returns
+    the process, and its ranks when they are in a run."""
     for tries in range(10, 0, -1):
         proc = start(argv)
         try:
@@ -100,23 +100,23 @@ def all_come(argv):
 
 
 def case_stopped():
-    """A rank that hangs in the middle of a run, with and without an end in time."""
+    """A rank that hangs in the middle of a run, which is limited by operations or by time."""
     for end in ["--duration", 60], ["--ops", 3 * 10 ** 10]:
         argv, begin = job(2, "--timeout", 2, "--clients", 4, "--json", "-", *end), time.monotonic()
         proc, pids = all_come(argv)
         rank = rank_of(pids[-1])
         os.kill(pids[-1], signal.SIGSTOP)
-        # A rank whose operations have ended waits for the others for four times as long as it took.
+        # A rank that has ended its operations waits for the others, four times as long as its own run took.
         r = finish(proc, argv, GUARD + 5 * (time.monotonic() - begin))
         said = [l for l in r.own_lines() if f"no answer from rank {rank} for" in l]
         check(len(said) == 1, r)
-        # Told to abort a job with a stopped member, Open MPI 4.1's mpirun has been seen to
-        # die of a fault in its own PMIx server, after benchkv's word; of nothing else.
+        # When mpirun of Open MPI 4.1 had to abort a job with a stopped process, it sometimes crashed in
+        # its own PMIx server, after benchkv's message. Any other crash is an error.
         check(r.status == 1 or (r.status == -signal.SIGSEGV and "libpmix" in r.err), r)
 
 
 def case_small():
-    """Too small a /dev/shm is said, in one line, and not found out by a bus error."""
+    """If /dev/shm is too small, benchkv prints one line, and does not die of a bus error."""
     if "BENCHKV_TEST_PRIVATE" not in os.environ:
         raise Skipped("no /dev/shm of its own: run it as root")
     for np, size in (0, "8k"), (2, "256k"):
@@ -135,8 +135,8 @@ def case_runner():
 
 
 def case_launcher():
-    """mpirun is killed: the ranks notice, and end; one says so into a file, the other one into
-    the pipe that mpirun read."""
+    """mpirun is killed: the ranks detect it, and end. One rank prints that to a file, the other one to
+    the pipe that mpirun has read."""
     tmp = os.environ["TMPDIR"]
     shell = (f'[ $PMIX_RANK = 1 ] || exec 2>{tmp}/err; "$0" "$@"; echo $? >{tmp}/part.$PMIX_RANK; '
              f'mv {tmp}/part.$PMIX_RANK {tmp}/status.$PMIX_RANK')

@@ -29,7 +29,7 @@ def refuses(word, *args):
 
 one = json.loads(sim(*SHORT, "--json", "-").stdout)
 assert KEYS <= one.keys() and one["np"] == 2 and one["mops"] > 0, one
-# By Little's law half of the operations, which are calls, take outstanding / rate each.
+# Half of the operations are calls. By Little's law their round trip is outstanding / rate.
 assert abs(one["rho"] / (one["loop_us"] / (one["outstanding"] / (one["mops"] / 4))) - 1) < 1e-6, one
 assert abs(sum(one["loops_by_responses"]) - 1) < 1e-6
 assert json.loads(sim(*SHORT, "--json", "-").stdout) == one
@@ -55,18 +55,18 @@ with tempfile.TemporaryDirectory() as scratch:
     lines = trace.read_text().splitlines()
     assert lines[0].startswith("time_us,outstanding") and len(lines) > 100
     assert all(len(line.split(",")) == 12 for line in lines)
-    # A line for each loop of rank 0, but for some empty ones: the next one begins when it has ended.
+    # A line for each loop of rank 0, except some empty loops. A loop begins when the previous one has ended.
     loops = [{name: float(v) for name, v in zip(lines[0].split(","), line.split(","))} for line in lines[1:]]
     gaps = [b["time_us"] - a["time_us"] - a["loop_us"] for a, b in zip(loops, loops[1:])]
     assert min(gaps) > -.0015 and sum(gap < .0015 for gap in gaps) > .9 * len(gaps), sorted(gaps)
-    # The published controller: u, and what it is derived from.
+    # The published controller: u, and the values from which it is derived.
     sim("--np", "8", "--qd", "32", "--control", "adaptive-budget", "--warmup", "0", "--duration", "20", "--init", "low",
         "--trace", str(trace), "--trace-step", "100", "--json", "-")
     rows = [{name: float(v) for name, v in row.items()} for row in csv.DictReader(trace.open())]
     assert len(rows) > 100 and max(row["u"] for row in rows) > 0, rows[-1]
     assert all(0 <= row["e"] <= 1 and row["rtt_us"] > 4 and 0 < row["rho"] < 10 for row in rows[50:]), rows[-1]
     assert max(row["e"] for row in rows) > .2, rows[:50]
-    # The same values with a control that does not need them, from both states: about what the means of the job are.
+    # The same values with a control that does not need them, from both states: they are near the means of the job.
     for state, empty in ("low", (0, .05)), ("high", (.4, .6)):
         job = json.loads(sim("--np", "8", "--qd", "32", "--control", "none", "--init", state, "--duration", "40",
                              "--trace", str(trace), "--trace-step", "0", "--json", "-").stdout)
@@ -78,11 +78,11 @@ with tempfile.TemporaryDirectory() as scratch:
     # The second of four daemons has the only endpoint.
     sim("--np", "2", "--qd", "1", "--daemons", "4", "--duration", "1", "--trace", str(trace), "--trace-step", "0")
     assert any(int(row["responses"]) for row in csv.DictReader(trace.open()))
-    # Empty loops that have no line are in e: of a lone client most are.
+    # Empty loops without a line count in e, the share of empty loops; with a single client most loops are empty.
     sim("--np", "2", "--qd", "1", "--clients", "1", "--control", "none", "--trace", str(trace), "--trace-step", "0")
     rows = [float(row["e"]) for row in csv.DictReader(trace.open())]
     assert sum(rows[1000:]) / len(rows[1000:]) > .7, rows[-1]
-    # The shares of loops by their responses, of all ranks; of rank 0 they are the same but for chance.
+    # The shares of loops by their responses, over all ranks. Those of rank 0 differ only by chance.
     job = json.loads(sim("--np", "8", "--qd", "4", "--control", "none", "--warmup", "0", "--duration", "2",
                          "--trace", str(trace), "--trace-step", "0", "--json", "-").stdout)
     counts = [int(row["responses"]) for row in csv.DictReader(trace.open())]
@@ -102,7 +102,8 @@ with tempfile.TemporaryDirectory() as scratch:
     machine.write_text('{"send_ns": 5000, "recv_ns": 5000}')
     slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
     assert slow["mops"] < one["mops"] / 2
-    # K and B of auto: 1.15 or half a round trip and a message's times in a WRITE's, 46 calls or more under way.
+    # K and B of auto: 1.15 round trips, or half a round trip, divided by the time of a WRITE, and the time of a WRITE
+    # divided by that of a message; with 46 or more calls under way.
     for text, control in ((('{"send_ns": 5000, "recv_ns": 5000}'), "auto:5,74"),
                           ('{"send_ns": 1200, "recv_ns": 100}', "auto:5,18"),
                           ('{"wire_ns": 3000}', "auto:12,8"),
@@ -121,7 +122,7 @@ with tempfile.TemporaryDirectory() as scratch:
                  r'{"a\nb": 1}'):
         machine.write_text(text)
         refuses("--machine", "--machine", str(machine))
-    odd = scratch.encode() + b"/\xff"  # JSON is UTF-8, file names need not be
+    odd = scratch.encode() + b"/\xff"  # JSON must be UTF-8, file names need not be
     pathlib.Path(scratch, "m.json").rename(odd.decode(errors="surrogateescape"))
     pathlib.Path(odd.decode(errors="surrogateescape")).write_text("{}")
     assert json.loads(sim(*SHORT, "--machine", odd, "--json", "-").stdout)["machine"] == "(not UTF-8)"
@@ -130,7 +131,7 @@ two, three = (sim(*SHORT[2:], "--np", "3", "--threads", n, "--json", "-").stdout
 assert two == three
 for option, *values in (("--threads", "0", "65"), ("--np", "0", "4097"), ("--qd", "x"), ("--qd-before", "0"),
                         ("--intake", "0"), ("--client-waits", "0"), ("--control", "auto:0,1"), ("--init", "middle"), ("--duration", "0", "-1"), ("--disturb", "-1"),
-                        ("--seed", "9223372036854775808")):  # the JSON object would have a negative one
+                        ("--seed", "9223372036854775808")):  # it would be negative in the JSON object
     for value in values:
         refuses(option, option, value)
 for args in (("map", "--qd-before", "1", "--qd-step", "1"), ("table", "--hgrm", "x"), ("table", "--np", "4"), ("table", "--clients", "4"),
@@ -152,19 +153,20 @@ for args, name in ((SHORT, "standard output"), ([*SHORT, "--json", "-"], "standa
                    ([*SHORT, "--trace", "/dev/full", "--json", "/dev/null"], "/dev/full")):
     with open("/dev/full" if name == "standard output" else "/dev/null", "w") as out:
         full = subprocess.run([SIM, *args], stdout=out, stderr=subprocess.PIPE, text=True)
-    reasons = "No space left on device", "not all could be written"  # the latter after the stream was flushed before
+    reasons = "No space left on device", "not all could be written"  # the second one if an earlier flush has failed
     assert full.returncode == 1 and full.stderr in [f"benchkv-sim: {name}: {why}\n" for why in reasons], full
 sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # is away for long
 short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
 long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)
 assert short["mops"] > 3 * long["mops"], (short, long)
 
-# Near the critical number in flight, a good state decays by itself, as was published: batches of a
-# hundred at first, under 37 from some tenths of a millisecond on, and of one after that. Above it, not.
+# Near the critical number of calls in flight a good state collapses by itself, as was published: at first there are
+# about a hundred responses per loop, after some tenths of a millisecond fewer than 37, and then one. With more calls
+# in flight this does not happen.
 
 
 def batches(calls, seed):
-    """The mean of rank 0's loops that find any responses, for each tenth of a millisecond."""
+    """The mean number of responses in rank 0's loops that find any, for each tenth of a millisecond."""
     with tempfile.NamedTemporaryFile("r") as f:
         sim("--np", "32", "--qd", "1", "--clients", str(calls), "--control", "none", "--seed", str(seed), "--warmup", "0",
             "--duration", "2", "--trace", f.name, "--trace-step", "0")
@@ -175,7 +177,7 @@ def batches(calls, seed):
     return [sum(t) / max(len(t), 1) for t in tenths[:20]]
 
 
-# The collapsed state of 8 ranks over time, within what was published of it.
+# The collapsed state of 8 ranks over time is within the published range.
 with tempfile.NamedTemporaryFile("r") as f:
     sim("--np", "8", "--control", "none", "--init", "low", "--warmup", "0", "--trace", f.name, "--trace-step", "0")
     late = [line for line in csv.DictReader(f) if float(line["time_us"]) > 5000]

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Checks the published figures and conditions of `benchkv-sim table`, and the error of the model.
 
-The published figures are repeated here as in the documents (million operations per second,
-outstanding requests, responses per loop, million loops per second; None: not published), and so
-is the mark of each: d for a figure that a parameter was derived from, f for one that a parameter was
-fitted to, p for a predicted one. The figures of the model are the same on every machine.
+This file repeats the published figures (million operations per second, outstanding requests,
+responses per loop, million loops per second; None: not published), and the mark of each figure:
+d if a parameter was derived from it, f if a parameter was fitted to it, p if it is predicted.
+The figures of the model are the same on every machine.
 """
 import re
 import subprocess
@@ -31,9 +31,9 @@ CONDITIONS = ("HDR100, Xeon Gold 6530; depth 32, 46 clients, 1 daemon, ring 4 Mi
               "ConnectX-7, Xeon 8468; depth 1, 46 clients, 1 daemon",
               "1 and 2 nodes; depth 4, 4 clients, 2 daemons; machine not published",
               "several daemons, not published; depth 1, 46 clients (8 ranks: direct 15.42, UCX 14.41)")
-NEAR = 1.25  # the factor within which a simulated figure is near a published one
-APART = 2.5  # that of a job whose machine was not published
-FAR = {"responses", "loops"}  # columns of which the document says that they are not reproduced
+NEAR = 1.25  # largest accepted ratio of a simulated and a published figure
+APART = 2.5  # the same for jobs whose machine was not published
+FAR = {"responses", "loops"}  # columns that the model does not reproduce, as README.md says
 
 machine, *blocks = subprocess.run([sys.argv[1], "table", "--duration", "5"], capture_output=True, text=True, check=True,
                                   timeout=280).stdout.split("\n\n")
@@ -45,7 +45,7 @@ def number(word):
 
 
 def cells(words):
-    """Published, simulated and, if it was published, the ratio of each column; and the marks of the ratios."""
+    """For each column the published figure, the simulated one and, if there are both, the ratio; and all marks."""
     columns, marks = [], ""
     while words:
         published = number(words[0])
@@ -81,8 +81,8 @@ for rows, published in (deep, DEPTH_32), (shallow, DEPTH_1), (backends, BACKENDS
             factor = APART if rows is backends else NEAR
             assert name in FAR or 1 / factor < cell[1] / cell[0] < factor, (key, name, cell)
 
-# The collapsed job has more requests under way than the good one of twice its ranks, and a thirteenth of
-# its throughput.
+# The collapsed job has more requests under way than the good job with twice as many ranks, and a thirteenth of
+# the throughput.
 low, good = (deep[ranks, "1", "delegation", "none", state][0] for ranks, state in (("8", "low"), ("16", "high")))
 assert low["outstanding"][1] > 1.5 * good["outstanding"][1], (low, good)
 assert low["mops"][1] < good["mops"][1] / 10, (low, good)
@@ -94,10 +94,10 @@ batch = (2 * (p["send_ns"] + p["wire_ns"] + p["recv_ns"]) + p["loop_ns"]) / (
 assert f"critical batch: round trip / CPU per message = {batch:.0f}" in machine, (batch, machine)
 assert p["send_ns"] > 0 and round(batch) == 33, batch
 
-# A second daemon doubles what a collapsed rank does, and a fourth one ends the collapse at 8 ranks.
+# With two daemons a collapsed rank has twice the throughput; with four daemons 8 ranks do not collapse.
 one, two, four = (rows["8", n, "delegation", "none", "high"][0]["mops"][1] for n, rows in (
     ("1", shallow), ("2", daemons), ("4", daemons)))
 assert 1.8 < two / one < 2.2 and four > 4 * one, (one, two, four)
-# Between two ranks, a call of meta waits for two more daemons' loops.
+# Between two ranks, a call of meta waits for the loops of two more daemons.
 meta, delegation = (backends["2", "2", name, "none", "high"][0]["mops"][1] for name in ("meta", "delegation"))
 assert 1.03 < delegation / meta < 1.41, (delegation, meta)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""A private Slurm with several nodes on this machine, for the time of a test.
+"""A private Slurm with several nodes on this machine, for the duration of a test.
 
     with Slurm(directory, nodes=4) as slurm:
         subprocess.run(slurm.srun(2, 4) + ["program"], env=slurm.env())
 
-With `hosts`, these are the nodes: objects with a name, an address, and a prefix that runs a command
-line there. The first node also has the controller, and srun must run there.
+`hosts` replaces the nodes by other machines: objects with a name, an address, and a prefix that runs a
+command line there. The controller is on the first node, and srun must run there.
 
-The processes of this Slurm have the directory in TMPDIR, the processes of the jobs have not. All
+The processes of this Slurm have the directory in TMPDIR, unlike the processes of the jobs. All
 keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is read or
 written. The class ends the processes that it has started by their pids.
 """
@@ -20,7 +20,7 @@ import subprocess
 import time
 
 PROGRAMS = "munged", "slurmctld", "slurmd", "srun", "sinfo"
-START_S = 240  # until a Slurm whose nodes are not ready counts as broken
+START_S = 240  # after this time a Slurm whose nodes are not ready counts as broken
 CONF = """\
 ClusterName=test
 SlurmctldHost={host}({address})
@@ -54,7 +54,7 @@ PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
 
 def missing():
-    """The programs that are not installed, separated by commas; empty: all are there."""
+    """The programs that are not installed, separated by commas; empty: all are installed."""
     return ", ".join(p for p in PROGRAMS if not shutil.which(p, path=PATH))
 
 
@@ -66,7 +66,7 @@ class Node:
 
 
 def free_ports(n):
-    """Ports that nobody listens on; held together, so that they differ."""
+    """Returns n different ports at which no process listens: holds all of them before it releases one."""
     held = [socket.socket() for _ in range(n)]
     for s in held:
         s.bind(("127.0.0.1", 0))
@@ -87,7 +87,7 @@ class Slurm:
                 "PATH": PATH}
 
     def srun(self, nodes, ranks):
-        """The beginning of a command line: so many ranks, spread evenly over the nodes."""
+        """Returns the beginning of a command line that runs this number of ranks, spread evenly over the nodes."""
         return ["srun", "--mpi=pmix", f"-N{nodes}", f"-n{ranks}", "--overcommit",
                 f"--ntasks-per-node={-(-ranks // nodes)}"]
 
@@ -107,7 +107,7 @@ class Slurm:
         os.close(key)
 
     def start(self, node, name, *args):
-        """In the foreground, so that the pid is ours to know, in a session of its own."""
+        """Starts a program in a session of its own, in the foreground, so that its pid is known."""
         log = open(f"{self.dir}/{name}.out", "a")
         proc = subprocess.Popen([*node.prefix, name, *args], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                 env=dict(os.environ, **self.env(), TMPDIR=self.dir),
@@ -153,7 +153,7 @@ class Slurm:
         return text
 
     def __exit__(self, *exc):
-        """The last first: a slurmd without its controller waits for it."""
+        """Ends the programs, the last one first, because a slurmd that loses its controller waits for it."""
         for proc in reversed(self.daemons):
             proc.send_signal(signal.SIGTERM)
         for proc in reversed(self.daemons):

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The adaptive poll budget: every number and every transition, bit for bit. */
+/* The adaptive poll budget: tests every number and every transition, with exact values. */
 #include "adaptive.h"
 #include "support/test.h"
 
 static const struct adaptive_loop empty = {0, 1.0, 0};
 
-/* A controller that has identified itself, with everything at rest. */
+/* A controller after its identification, whose filters and counters are at 0. */
 static struct adaptive identified(uint32_t step_up, uint32_t u_max)
 {
 	struct adaptive a;
@@ -38,7 +38,7 @@ TEST(filters_bit_for_bit)
 		b = (1.0 - 0.05) * b + 0.05 * seen.cqes;
 		e = (1.0 - 0.05) * e + 0.05 * (seen.cqes ? 0.0 : 1.0);
 		loop = (1.0 - 0.05) * loop + 0.05 * seen.loop_us;
-		if (seen.rtt_us > 0) /* without a sample the last one is used again */
+		if (seen.rtt_us > 0) /* without a sample the last sample is used again */
 			last = seen.rtt_us;
 		rtt = (1.0 - 0.02) * rtt + 0.02 * last;
 		CHECK(a.b_ema == b && a.e_ema == e && a.loop_ema_us == loop && a.rtt_ema_us == rtt);
@@ -99,7 +99,7 @@ TEST(warms_up)
 	CHECK_EQ(a.u_max, 15);
 	steps(&a, &two, (1u << 20) - 1);
 	CHECK_EQ(a.half, 2);
-	adaptive_step(&a, &two); /* once more */
+	adaptive_step(&a, &two); /* the identification again */
 	CHECK(a.half == 0 && a.u == 0);
 }
 
@@ -108,7 +108,7 @@ TEST(identifies_again)
 	const struct adaptive_loop fine = {2, 6.0, 6.0};
 	struct adaptive a = identified(2, 40);
 
-	steps(&a, &fine, 4096); /* until the filters say that all is well */
+	steps(&a, &fine, 4096); /* until the filtered values need no change */
 	a.u = 30;
 	a.low_count = a.high_count = a.hold_count = 0;
 	a.phase_loops = 1000;
@@ -121,7 +121,7 @@ TEST(identifies_again)
 	steps(&a, &fine, 4096);
 	CHECK_EQ(a.half, 2);
 	CHECK_EQ(a.u_max, 15);
-	CHECK_EQ(a.u, 15); /* the former budget, limited to the new u_max */
+	CHECK_EQ(a.u, 15); /* the budget before, limited to the new u_max */
 }
 
 /* Sets the filters to these values; a loop with the same values does not change them. */
@@ -133,7 +133,7 @@ static void settle(struct adaptive *a, double b, double e, double loop, double r
 	a->rtt_ema_us = rtt;
 }
 
-/* The number of steps until u changes, with the filters kept where they are. */
+/* The number of steps until u changes, while the filters keep these values. */
 static uint32_t until_change(struct adaptive *a, double b, double e, double loop, double rtt)
 {
 	uint32_t u = a->u, n = 0;
@@ -152,7 +152,7 @@ TEST(rises_and_falls)
 {
 	struct adaptive a = identified(3, 10);
 
-	/* rho 0.5: after 64 loops, then 32 of hold and 64 more, up to u_max. */
+	/* rho 0.5: a step after 64 loops, then after 32 loops of hold and 64 more, up to u_max. */
 	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 64);
 	CHECK_EQ(a.u, 3);
 	CHECK_EQ(a.hold_count, 32);
@@ -160,7 +160,7 @@ TEST(rises_and_falls)
 	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 96);
 	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 96);
 	CHECK_EQ(a.u, 10);
-	/* rho 2, few empty loops: after 128, by twice the step. */
+	/* rho 2, few empty loops: after 128 loops, by twice the step. */
 	CHECK_EQ(until_change(&a, 4, 0.1, 12, 6), 32 + 128);
 	CHECK_EQ(a.u, 4);
 	CHECK_EQ(until_change(&a, 4, 0.1, 12, 6), 32 + 128);
@@ -171,10 +171,10 @@ TEST(many_empty_loops_count_as_low)
 {
 	struct adaptive a = identified(1, 10);
 
-	CHECK_EQ(until_change(&a, 4, 0.85, 12, 6), 64); /* rho 2, but empty */
+	CHECK_EQ(until_change(&a, 4, 0.85, 12, 6), 64); /* rho 2, but empty loops */
 	CHECK_EQ(a.u, 1);
 	a = identified(1, 10);
-	CHECK_EQ(until_change(&a, 4, 0.5, 12, 6), 1000); /* neither */
+	CHECK_EQ(until_change(&a, 4, 0.5, 12, 6), 1000); /* neither too high nor too low */
 }
 
 /*
@@ -198,7 +198,7 @@ static int decision(double b, double e, double loop, double rtt)
 
 TEST(thresholds)
 {
-	/* rho below .8 is low, above 1.2 high. */
+	/* The budget is too low with a rho below .8, too high with a rho above 1.2. */
 	CHECK_EQ(decision(4, 0.3, 7.99, 10), 1);
 	CHECK_EQ(decision(4, 0.3, 8.01, 10), 0);
 	CHECK_EQ(decision(4, 0.3, 11.99, 10), 0);
@@ -206,10 +206,13 @@ TEST(thresholds)
 	/* With more than .75 of empty loops the budget is too low, whatever rho is. */
 	CHECK_EQ(decision(4, 0.749, 20, 10), 0);
 	CHECK_EQ(decision(4, 0.751, 20, 10), 1);
-	/* It is too high only with fewer than .4. */
+	/* The budget is too high only with less than .4 of empty loops. */
 	CHECK_EQ(decision(4, 0.401, 20, 10), 0);
 	CHECK_EQ(decision(4, 0.399, 20, 10), -1);
-	/* A round trip counts as half a microsecond at least: .45 / .5, .39 / .5, .61 / .5. */
+	/*
+	 * A round trip counts as at least half a microsecond, so rho is .45 / .5, .39 / .5, .61 /
+	 * .5.
+	 */
 	CHECK_EQ(decision(4, 0.3, 0.45, 0.2), 0);
 	CHECK_EQ(decision(4, 0.3, 0.39, 0.2), 1);
 	CHECK_EQ(decision(4, 0.3, 0.61, 0.2), -1);
@@ -240,7 +243,7 @@ TEST(recovers_from_collapse)
 {
 	struct adaptive a = identified(3, 20);
 
-	/* b < 1 and e > 0.9: at once, by twice the step, then every 33rd loop. */
+	/* b < 1 and e > 0.9: a step at once, by twice the step, then in every 33rd loop. */
 	CHECK_EQ(until_change(&a, 0, 0.97, 0.7, 6), 1);
 	CHECK_EQ(a.u, 6);
 	CHECK_EQ(a.hold_count, 32);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The checker: does it see what must not happen? Replies are made here, one by one. */
+/* The checker must detect every error. Most cases make the replies one by one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define KEYS 4096
 #define DEPTH 8
-#define FAR 65536 /* operations: all that are made here */
+#define FAR 65536 /* operations of a client; more than any case makes */
 
 static const struct workload load = {.key_range = KEYS, .read_ratio = 0.5, .seed = 7};
 static const struct placement place = {.ranks = 2, .shards = 2};
@@ -49,7 +49,7 @@ static void begin(bool preloaded)
 	}
 }
 
-/* The next operation from @i on that is a put, or not, of this key; KEYS: of any. */
+/* The next operation from @i on that is a put (or a get) of this key; KEYS: of any key. */
 static uint64_t find_op(uint64_t i, bool put, uint64_t key)
 {
 	for (;; i++) {
@@ -110,7 +110,7 @@ static void answer(const struct kv_req *req)
 	CHECK(reply(req->seq, serve(req)));
 }
 
-/* The next operation that is a put, or a get; those before it are done. */
+/* Opens the next operation of this type; the operations before it are completed. */
 static struct kv_req open_type(enum kv_type type)
 {
 	struct kv_req req = open_next();
@@ -147,7 +147,7 @@ static void all_right(bool preloaded)
 TEST_WITH(right_when_preloaded, all_right, true);
 TEST_WITH(right_when_empty, all_right, false);
 
-/* A run that is stopped loses nothing: what is open then is neither verified nor an error. */
+/* In a run that is stopped, the open operations are neither verified nor errors. */
 TEST(stopped_is_not_lost)
 {
 	struct kv_req a;
@@ -189,7 +189,7 @@ TEST(sees_duplicates)
 	answer(&a);
 	CHECK(!reply(a.seq, serve(&a)));
 	CHECK_EQ(counts->duplicated, 1);
-	b = open_next(); /* in the same slot: another name */
+	b = open_next(); /* in the same slot, with another name */
 	CHECK(a.seq != b.seq);
 	CHECK(!reply(a.seq, serve(&a)));
 	CHECK_EQ(counts->duplicated, 2);
@@ -215,7 +215,7 @@ TEST(sees_misdelivery)
 	CHECK_EQ(counts->verified, 0);
 	a = open_next();
 	other = serve(&a);
-	other.origin++; /* the same request name, of another client */
+	other.origin++; /* the same name of a request, but of another client */
 	CHECK(reply(a.seq, other));
 	CHECK_EQ(counts->misdelivered, 3);
 	CHECK_EQ(check_errors(counts), 3);
@@ -243,7 +243,7 @@ TEST(sees_wrong_puts)
 	CHECK_EQ(check_errors(counts), 3);
 }
 
-/* The reply to the next get, and what it counts as. */
+/* Makes a get with this reply, and checks which counter it increases. */
 static void get_with(enum kv_type type, uint64_t (*make)(uint64_t key), const uint64_t *count)
 {
 	struct kv_req get = open_type(KV_GET);
@@ -288,7 +288,7 @@ TEST(sees_wrong_gets)
 	CHECK_EQ(check_errors(counts), 1);
 }
 
-/* A store that acknowledges every put, and stores none. */
+/* A store that acknowledges every put, but stores none. */
 TEST(sees_lost_puts)
 {
 	uint64_t puts = 0;
@@ -301,13 +301,13 @@ TEST(sees_lost_puts)
 		CHECK(reply(req.seq,
 			req.type == KV_PUT ? kv_reply(&req, KV_PUT_OK, req.value) : serve(&req)));
 	}
-	/* With 4096 keys, most are put before they are read again. */
+	/* With 4096 keys, most keys are put before they are read. */
 	CHECK(counts->forgotten > 5000);
 	CHECK_EQ(counts->forgotten, check_errors(counts));
 	CHECK(puts > 10000);
 }
 
-/* Two runs, then every key that was put is read; the store has lost one put. */
+/* After two runs every key that was put is read; the store has lost one put. */
 TEST(audits)
 {
 	const struct history_made made[4] = {[1] = {.most = 1000, .last = 1000}};
@@ -359,7 +359,7 @@ static uint64_t foreign(uint64_t key, uint32_t n)
 	}
 }
 
-/* Values read in the runs count, because the audit comes after them. */
+/* The audit also uses the knowledge of values that were read in the runs before it. */
 TEST(audit_knows_the_runs)
 {
 	const struct history_made made[4] = {[1] = {FAR, FAR, 0}, [3] = {FAR, FAR, 0}};
@@ -405,7 +405,7 @@ TEST(audit_counts_what_it_cannot_read)
 	CHECK_EQ(counts->ops, w.check.n_due);
 }
 
-/* An operation that could not be sent is none: its value may not be found. */
+/* A put that could not be sent was not made: its value must not be found. */
 TEST(cancelled_puts_are_none)
 {
 	struct kv_req req = {.type = 0};
@@ -427,9 +427,9 @@ TEST(cancelled_puts_are_none)
 
 /* ---- the audit of the next client's keys ---- */
 
-#define OPS 3000 /* of client 2, which is the next one, in each of two runs */
+#define OPS 3000 /* of client 2, the next client, in each of two runs */
 
-/* The audit reads the store's values, and for one key a spoilt one. */
+/* The audit reads the store's values, except that one key has a wrong value. */
 static struct {
 	struct history_made made[4];
 	uint64_t at; /* the operation of client 2 that has put the key last */
@@ -461,7 +461,7 @@ static void begin_audit(bool preloaded, uint64_t doubtful)
 #define AS_STORED UINT64_MAX
 #define NOTHING 0
 
-/* Reads all keys, and of the one key the given value. */
+/* Reads all keys, and finds the given value under the one key. */
 static void audit_all(uint64_t value)
 {
 	while (w.next < w.check.n_due) {
@@ -477,7 +477,7 @@ static void audit_all(uint64_t value)
 	check_finish(&w.check, false);
 }
 
-/* An earlier put of the key by client 2, in that run; the key is changed to one that has two. */
+/* An earlier put of a key by client 2 in this run. Changes the one key to a key with two puts. */
 static uint64_t earlier(uint32_t run)
 {
 	for (uint32_t j = 0; j < w.check.n_next; j++) {
@@ -508,8 +508,8 @@ TEST(audit_reads_the_next)
 }
 
 /*
- * A key that the next client has put holds neither the preloaded value, nor an older put, nor one
- * of an earlier run.
+ * A key that the next client has put must not have the preloaded value, an older put, or a put of
+ * an earlier run.
  */
 TEST(audit_sees_the_next)
 {
@@ -534,7 +534,7 @@ TEST(audit_sees_the_next)
 }
 
 /*
- * A put that was not acknowledged may have been the last one: nothing follows from what is there.
+ * A put that was not acknowledged may be the last one, so no stored value is an error.
  */
 TEST(audit_knows_of_doubt)
 {
@@ -550,8 +550,8 @@ TEST(audit_knows_of_doubt)
 }
 
 /*
- * A put that is refused, or has no answer, is in doubt: what is read of its key later is no error
- * more.
+ * A put that is refused, or has no reply, is doubtful: what is later read of its key is not counted
+ * as another error.
  */
 TEST(doubts_what_failed)
 {
@@ -580,8 +580,8 @@ TEST(doubts_what_failed)
 }
 
 /*
- * Two clients that read each other's keys agree, unless one of them reads something else, or
- * less.
+ * Two clients that read each other's keys agree, unless one of them reads another value or fewer
+ * keys.
  */
 TEST(views_agree)
 {
@@ -647,7 +647,7 @@ TEST(audit_window)
 	CHECK_EQ(CHECK_WINDOW, 2097152);
 }
 
-/* A put is listed if no later one has its key. */
+/* A put must be listed if no later put has its key. */
 static bool is_last(const struct source *src, uint64_t op, uint64_t end)
 {
 	uint64_t key = source_op(src, 0, op).key;
@@ -661,7 +661,7 @@ static bool is_last(const struct source *src, uint64_t op, uint64_t end)
 	return source_op(src, 0, op).put;
 }
 
-/* The list and the count of a client's puts are compared with a third way. */
+/* The list and the count of a client's puts are compared with a third computation. */
 TEST(puts_are_listed)
 {
 	static const uint64_t ranges[] = {1, 3, KEYS, 1ull << 26, (1ull << 26) + 1, 1ull << 32};
@@ -669,7 +669,7 @@ TEST(puts_are_listed)
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
 		const struct workload some = {.key_range = ranges[i],
 			.read_ratio = 0.5,
-			.zipf_theta = ranges[i] > KEYS ? 1.5 : 0, /* keys that come again */
+			.zipf_theta = ranges[i] > KEYS ? 1.5 : 0, /* keys repeat */
 			.seed = 3};
 		uint32_t n, want = 0, counted;
 		struct source src;

@@ -70,7 +70,10 @@ TEST(derives_from_the_machine)
 	CHECK(!spec.derive);
 }
 
-/* A round trip of 24 WRITEs or less has a window of 12 at most, a longer one half of its WRITEs. */
+/*
+ * For a round trip of up to 24 WRITEs the window is at most 12; for a longer one half of the
+ * WRITEs.
+ */
 TEST(fills_a_long_path)
 {
 	static const struct {
@@ -92,7 +95,7 @@ TEST(fills_a_long_path)
 	}
 }
 
-/* A loop of auto serves two thirds of the calls under way, or as many as the loop before has left. */
+/* A loop of auto serves two thirds of the calls under way, or those that the last loop has left. */
 TEST(serves_a_part_of_the_calls)
 {
 	static const struct {
@@ -182,7 +185,7 @@ TEST(threshold_polls)
 {
 	begin("threshold:3,6", 1);
 	CHECK_EQ(polls(none), 6);
-	CHECK_EQ(polls(one_each), 6); /* four in all, but never three at once */
+	CHECK_EQ(polls(one_each), 6); /* four responses in all, but never three in one poll */
 	CHECK_EQ(polls(at_once), 1);
 	CHECK_EQ(polls(late), 3);
 	CHECK_EQ(polls(growing), 3);
@@ -321,7 +324,7 @@ TEST(auto_lets_nobody_wait_long)
 	CHECK_EQ(quiet_waits("auto:2,10", 2), 21);
 	/*
 	 * An endpoint with B calls is flushed even if the window is full, and its WRITE occupies a
-	 * place in the window. So endpoint 0 waits for its own time limit, which is B * 20 us +
+	 * slot of the window. So endpoint 0 waits for its own time limit, which is B * 20 us +
 	 * 2 us * 4 endpoints.
 	 */
 	CHECK_EQ(quiet_waits("auto:2,10", 10), 208);
@@ -344,7 +347,7 @@ TEST(auto_refreshes)
 	CHECK_EQ(c.unconsumed, 0);
 }
 
-/* No endpoint waits for ever: if the peers consume, all endpoints get their turn. */
+/* No endpoint waits for ever: if the peers consume, every endpoint is flushed some time. */
 TEST(auto_starves_nobody)
 {
 	uint32_t calls[8] = {0}, went[8] = {0};
@@ -436,7 +439,7 @@ TEST(hold_releases_when_it_should)
 	CHECK(!hold_release(h, 3, 1000, 10999, 5));
 	CHECK(hold_release(h, 3, 1000, 11000, 5)); /* 10 us are over */
 	CHECK(hold_release(h, 4, 1000, 1000, 5)); /* as many replies as ranks */
-	CHECK(hold_release(h, 1, 1000, 1000, 0)); /* nothing more will come */
+	CHECK(hold_release(h, 1, 1000, 1000, 0)); /* no more replies will come */
 	hold_arrived(&c.hold, 9, 1000);
 	CHECK(!hold_release(h, 3, 1000, 1001, 5)); /* only adaptive-hold uses the arrivals */
 	CHECK_EQ(h->ns, 10000);
@@ -459,7 +462,7 @@ TEST(adaptive_hold_follows_the_arrivals)
 	CHECK(fabs(h->ns - 8 / 0.00225) < 1e-6);
 	CHECK(!hold_release(h, 1, 0, 3000, 1));
 	CHECK(hold_release(h, 1, 0, 3600, 1));
-	hold_arrived(h, 8, 4000); /* a batch that was full by itself */
+	hold_arrived(h, 8, 4000); /* as many replies as ranks at once */
 	CHECK(hold_release(h, 1, 4000, 4000, 1));
 	hold_arrived(h, 7, 5000);
 	CHECK(!hold_release(h, 1, 5000, 5000, 1));

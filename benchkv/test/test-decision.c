@@ -7,7 +7,7 @@
 #include "control.h"
 #include "decision.h"
 
-/* The log of the case, and its text. */
+/* The log of the current case, and its text. */
 static struct decisions d;
 static char *text;
 
@@ -56,7 +56,7 @@ TEST(counts_what_repeats)
 			    "as many polls as the budget have been made\n"));
 }
 
-/* 2^18 rows; further decisions are only counted, also those that equal the last one. */
+/* The log has 2^18 rows. Further decisions are only counted, even if they equal the last one. */
 TEST(has_a_bound)
 {
 	struct decision x = {.what = DECISION_POLL,

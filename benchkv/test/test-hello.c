@@ -18,7 +18,7 @@ static const struct hello good = {.id = {.magic = HELLO_MAGIC,
 
 #define AT(field) offsetof(struct hello, field)
 
-/* Each of them must be one that this program can have. */
+/* The numbers of a message must be in the range that this program can send. */
 TEST(numbers_have_a_range)
 {
 	static const struct {
@@ -96,7 +96,7 @@ TEST(texts_end)
 	}
 }
 
-/* The beginning is enough to tell another version from another program. */
+/* The beginning of a message suffices to distinguish another version from another program. */
 TEST(versions_are_named)
 {
 	struct hello h, other = good, longer[2] = {good, good};
@@ -174,7 +174,7 @@ TEST(ports_are_compared)
 	CHECK(!hello_mtu_differs(&good, &good, 3, said, sizeof(said)));
 	none.port_errno = ENODEV;
 	CHECK(strstr(fits(&good, &none), "rank 3 (node1) has no mlx5 device mlx5_0: give"));
-	CHECK(!*fits(&none, &good)); /* rank 0 has been named */
+	CHECK(!*fits(&none, &good)); /* rank 0 names itself */
 	none.device[0] = 0;
 	CHECK(strstr(fits(&none, &none), "rank 3 (node1) has no mlx5 device: give"));
 	none = good;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules by which a client accepts what it reads: each rule alone, then a store with many clients. */
+/* The rules by which a client accepts values: each rule alone, then a store with many clients. */
 #include "history.h"
 
 #include <pthread.h>
@@ -16,18 +16,18 @@
 
 static const struct placement place = {.ranks = 1, .shards = 1};
 
-/* Operations of this client and of others on one key, in the order of the names. */
+/* Operations of this client and of others on one key. Each group has the order of its names. */
 static struct script {
 	uint64_t key;
-	uint64_t put, get, put2, get2, get3, get4; /* own */
+	uint64_t put, get, put2, get2, get3, get4; /* of this client */
 	uint64_t a, a2, b; /* puts of clients 2, 2 and 3 */
 } s;
 
-/* The client of the case. */
+/* The client of the current case. */
 static struct source source;
 static struct history h;
 
-/* The client's first operation from i on that is a put, or a get, of the key. */
+/* The client's first operation from i on that is a put (or a get) of the key. */
 static uint64_t find_op(uint32_t client, uint64_t key, bool put, uint64_t i)
 {
 	for (;; i++) {
@@ -38,7 +38,7 @@ static uint64_t find_op(uint32_t client, uint64_t key, bool put, uint64_t i)
 	}
 }
 
-/* A client with empty knowledge. */
+/* Initializes a client that knows nothing. */
 static void init(struct history *client, uint32_t id, bool preloaded, struct board *board)
 {
 	const struct history_attr attr = {.source = &source,
@@ -52,7 +52,7 @@ static void init(struct history *client, uint32_t id, bool preloaded, struct boa
 	CHECK_EQ(history_init(client, &attr), 0);
 }
 
-/* The client begins without knowledge. */
+/* Initializes the client of the case, which knows nothing. */
 static void begin(bool preloaded)
 {
 	const struct workload load = {.key_range = KEYS, .read_ratio = 0.5, .seed = 7};
@@ -77,7 +77,7 @@ static uint64_t value_of(uint32_t client, uint32_t run, uint64_t op)
 	return kv_value(s.key, kv_name(client, kv_stamp(run, op)));
 }
 
-/* A client makes its operation i now. */
+/* A client begins its operation i. */
 static struct history_view look_of(struct history *client, uint64_t i)
 {
 	struct op op = source_op(client->source, client->client, i);
@@ -118,7 +118,7 @@ TEST(preloaded_until_put)
 	put_at(s.put);
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
 
-	/* Also when somebody else's put was read. */
+	/* The same if another client's put was read. */
 	begin(true);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a)), READ_RIGHT);
 	CHECK_EQ(read_at(s.get2, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
@@ -160,7 +160,7 @@ TEST(own_puts)
 	/* The get that was made before the second put sees the first one. */
 	CHECK_EQ(history_found(&h, &early, value_of(SELF, 0, s.put)), READ_RIGHT);
 	CHECK_EQ(history_found(&h, &early, value_of(SELF, 0, s.put2)), READ_INVENTED);
-	/* Replaced by another client's, then back. */
+	/* The value was replaced by another client's put, and is read again. */
 	CHECK_EQ(read_at(s.get3, value_of(2, 0, s.a)), READ_RIGHT);
 	CHECK_EQ(read_at(s.get4, value_of(SELF, 0, s.put2)), READ_STALE);
 }
@@ -182,7 +182,7 @@ TEST(foreign_puts)
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a2)), READ_RIGHT);
 	CHECK_EQ(read_at(s.get2, value_of(2, 0, s.a)), READ_STALE);
 	CHECK_EQ(read_at(s.get2, value_of(3, 0, s.b)), READ_RIGHT);
-	CHECK_EQ(read_at(s.get3, value_of(2, 0, s.a2)), READ_STALE); /* is back */
+	CHECK_EQ(read_at(s.get3, value_of(2, 0, s.a2)), READ_STALE); /* is read again */
 	CHECK_EQ(read_at(s.get3, value_of(3, 0, s.b)), READ_RIGHT);
 }
 
@@ -199,7 +199,7 @@ TEST(own_put_replaces)
 	CHECK_EQ(read_at(s.get2, value_of(2, 0, s.a2)), READ_RIGHT);
 }
 
-/* The answer to the later get comes first. */
+/* The reply to the later get comes first. */
 TEST(answers_in_any_order)
 {
 	for (int writers = 1; writers <= 2; writers++) {
@@ -239,7 +239,7 @@ TEST(knows_what_was_made)
 	uint64_t far;
 
 	begin(true);
-	h.ops = 0; /* for as long as it takes */
+	h.ops = 0; /* the duration limits the runs */
 	far = find_op(2, s.key, true, 30000);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, far)), READ_RIGHT);
 	made[2].most = far;
@@ -252,7 +252,7 @@ TEST(knows_what_was_made)
 	CHECK_EQ(read_at(s.get2, value_of(3, 0, s.b)), READ_RIGHT);
 }
 
-/* A key that is not followed: only what cannot be a put of it is wrong. */
+/* A key that is not followed: only a value that cannot be a put of this key is wrong. */
 TEST(other_keys)
 {
 	struct history_made made[WRITERS] = {{OPS, OPS, 0}, {OPS, OPS, 0}, {OPS, OPS, 0}};
@@ -281,7 +281,7 @@ TEST(other_keys)
 static struct board board;
 static struct history two, three; /* clients 2 and 3 */
 
-/* Begins with three clients that have the board. */
+/* Initializes three clients that share a board. */
 static void begin_rank(void)
 {
 	begin(true);
@@ -292,7 +292,7 @@ static void begin_rank(void)
 	init(&three, 3, true, &board);
 }
 
-/* A client puts: it is acknowledged at once. */
+/* A put of a client, which is acknowledged at once. */
 static void put_of(struct history *client, uint64_t i)
 {
 	struct history_view v = look_of(client, i);
@@ -312,17 +312,17 @@ TEST(board_of_others)
 	early = look_at(s.get);
 	put_of(&two, s.a);
 	put_of(&two, s.a2);
-	/* Not after the get was made, */
+	/* The put is known only after the get was made: not wrong, */
 	CHECK_EQ(history_found(&h, &early, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
-	/* but before. */
+	/* and before the get was made: wrong. */
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a)), READ_STALE);
 	CHECK_EQ(read_at(s.get2, value_of(2, 0, s.a2)), READ_RIGHT);
-	/* Neither the newest nor the one before, but of a client that has put since. */
+	/* Neither the newest put nor the one before, but its client has made a later put. */
 	put_of(&two, a3);
 	early = look_of(&three, find_op(3, s.key, false, 0));
 	CHECK_EQ(history_found(&three, &early, value_of(2, 0, s.a)), READ_STALE);
-	/* The one before the newest, or one before that. */
+	/* The put before the newest one, or an even earlier one. */
 	put_of(&three, s.b);
 	CHECK_EQ(read_at(s.get3, value_of(2, 0, a3)), READ_STALE);
 	CHECK_EQ(read_at(s.get3, value_of(2, 0, s.a2)), READ_STALE);
@@ -342,7 +342,7 @@ TEST(board_of_absent)
 	CHECK_EQ(history_absent(&h, &v), READ_FORGOTTEN);
 }
 
-/* Others have replaced a put of this client, with one put or with several. */
+/* Other clients have replaced a put of this client, by one put or by several. */
 TEST(board_of_own)
 {
 	begin_rank();
@@ -389,7 +389,7 @@ TEST(board_of_concurrent)
 	}
 }
 
-/* A put of this run replaces all of the run before. */
+/* A put of this run replaces all puts of the previous run. */
 TEST(board_of_runs)
 {
 	begin_rank();
@@ -399,7 +399,7 @@ TEST(board_of_runs)
 	CHECK_EQ(read_at(s.get, value_of(3, 1, s.b)), READ_RIGHT);
 }
 
-/* A put that failed says nothing about what is there. */
+/* After a put that failed, the stored value is unknown. */
 TEST(doubt_forgets)
 {
 	struct history_view failed, later;
@@ -409,7 +409,7 @@ TEST(doubt_forgets)
 	history_doubt(&h, &failed);
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
 	CHECK_EQ(read_at(s.get2, value_of(SELF, 0, s.put)), READ_RIGHT);
-	/* But a later put that is acknowledged does. */
+	/* After a later put that was acknowledged, it is known again. */
 	begin(true);
 	failed = put_at(s.put);
 	later = put_at(s.put2);
@@ -450,7 +450,7 @@ TEST(lists_what_was_put)
 			CHECK(written[i] >= first);
 		CHECK(first < 40 || n <= 10);
 	}
-	h.run = 1; /* in which nothing was put */
+	h.run = 1; /* a run without puts */
 	CHECK_EQ(history_written(&h, 0, written), 0);
 }
 
@@ -501,7 +501,7 @@ TEST(every_fault_is_seen)
 {
 	for (int fault = CROWD_RIGHT + 1; fault < CROWD_FAULTS; fault++) {
 		for (size_t i = 0; i < ARRAY_SIZE(loads); i++) {
-			/* Neighbours have different keys, so no order of theirs is wrong. */
+			/* Consecutive requests have different keys, so any order is right. */
 			if (fault == CROWD_REORDER && loads[i].keys == KEYS_SEQUENTIAL)
 				continue;
 			CHECK(errors_found((enum crowd_fault)fault, &loads[i], 20000) > 0);
@@ -518,7 +518,7 @@ struct shared {
 	struct source source;
 	struct board board;
 	struct store store;
-	pthread_mutex_t lock; /* of the store */
+	pthread_mutex_t lock; /* protects the store */
 };
 
 struct shared_client {
@@ -553,7 +553,7 @@ static void *shared_run(void *arg)
 	return NULL;
 }
 
-/* Clients that look and post at the same time see nothing wrong in a store that is right. */
+/* Threads that look and post at the same time find no error in a correct store. */
 TEST(board_of_threads)
 {
 	const struct workload load = {.key_range = SHARED_KEYS, .read_ratio = 0.5, .seed = 11};
@@ -585,7 +585,7 @@ TEST(board_of_threads)
 	}
 	for (uint32_t i = 0; i < SHARED_KEYS; i++)
 		turns += board_look(&shared.board, i).turn;
-	CHECK(turns / 2 > SHARED_OPS / 10); /* they have posted */
+	CHECK(turns / 2 > SHARED_OPS / 10); /* the threads have really posted */
 	store_fini(&shared.store);
 	board_fini(&shared.board);
 }

@@ -16,7 +16,7 @@
 #define RANKS 4
 #define GUARD_MS 60000
 
-/* ---- a launcher of which only rank 0 is asked ---- */
+/* ---- a launcher with the functions that rank 0 uses ---- */
 
 struct launch {
 	char address[1024];
@@ -47,7 +47,7 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number
 	return -EPROTO;
 }
 
-/* ---- a rank, by hand: the layout is that of lifeline.c ---- */
+/* ---- the end of another rank; the layouts are those of lifeline.c ---- */
 
 enum {
 	WELCOME = 1,
@@ -73,8 +73,8 @@ static struct lifeline *line;
 static void begin(void)
 {
 	lifeline_close(line);
-	alarm(0); /* of stop_raise() */
-	/* Relaxed: no other thread. */
+	alarm(0); /* cancels that of stop_raise() */
+	/* Relaxed: there is no other thread. */
 	atomic_store_explicit(&stop_signal, 0, memory_order_relaxed);
 	CHECK_EQ(lifeline_open(&launch, &line), 0);
 	CHECK(line);
@@ -141,7 +141,7 @@ static void say(int fd, uint32_t kind, uint32_t arg, uint64_t len)
 	CHECK_EQ(send(fd, &msg, sizeof(msg), MSG_NOSIGNAL), (ssize_t)sizeof(msg));
 }
 
-/* Until rank 0 has noticed something, or what it must not notice had time to come. */
+/* Waits until rank 0 has noticed something, or has had enough time to notice it. */
 static bool noticed(void)
 {
 	lifeline_wait(line, 50 * NSEC_PER_MSEC);
@@ -250,7 +250,7 @@ TEST(results_come_whole)
 		data[i] = (uint8_t)(i * 7);
 	begin();
 	one = join(1);
-	two = join(3); /* says nothing, and delays nobody */
+	two = join(3); /* sends nothing, and must not delay the others */
 	say(one, RESULT, 5, sizeof(data));
 	CHECK_EQ(send(one, data, sizeof(data), MSG_NOSIGNAL), (ssize_t)sizeof(data));
 	say(one, RESULT, LIFELINE_DAEMONS, 1);
@@ -262,7 +262,7 @@ TEST(results_come_whole)
 	close(two);
 }
 
-/* After an invalid message a rank is ignored, and the end of its connection is no death. */
+/* After an invalid message a rank is ignored, and the end of its connection is not a death. */
 TEST(nonsense_ends_a_connection)
 {
 	static const struct message cases[] = {{.kind = 0}, {.kind = 5}, {.kind = RESULT},

@@ -3,7 +3,7 @@
 #include "support/test.h"
 #include "little.h"
 
-static struct little l; /* that of the case */
+static struct little l; /* the state of the current case */
 
 static void begin(uint32_t peers)
 {
@@ -13,8 +13,8 @@ static void begin(uint32_t peers)
 }
 
 /*
- * Loops of 1 us, each of which ends `per_loop` requests with `under_way` others left, until an
- * epoch ends; the latency is under_way / per_loop us. Returns their number.
+ * Runs loops of 1 us until an epoch ends. In each loop `per_loop` requests end and `under_way`
+ * others remain, so the latency is under_way / per_loop us. Returns the number of loops.
  */
 static uint32_t epoch(uint32_t under_way, uint32_t per_loop)
 {
@@ -41,9 +41,9 @@ TEST(latency_is_the_integral_over_what_ended)
 	begin(1);
 	little_count(&l, 1000, 6, 0);
 	CHECK_EQ(l.area, 0);
-	little_count(&l, 51000, 4, 2); /* 6 for 50 us */
+	little_count(&l, 51000, 4, 2); /* 6 requests under way for 50 us */
 	CHECK_EQ(l.area, 300000);
-	little_count(&l, 151000, 4, 30); /* 4 for 100 us */
+	little_count(&l, 151000, 4, 30); /* 4 requests under way for 100 us */
 	CHECK_EQ(l.area, 700000);
 	little_count(&l, 200999, 4, 32); /* 64 have ended, but the epoch is too short */
 	CHECK(l.latency_ns[0] == 0);
@@ -62,7 +62,9 @@ TEST(an_epoch_needs_requests)
 	CHECK(l.latency_ns[0] == 9000000.0 / 64 - 1000.0 / 64 + 1.0 / 64);
 }
 
-/* Off, then on for a trial, then the better one; what the switch found under way is not counted. */
+/*
+ * Off, then on for a trial, then the better setting. Requests under way at a switch do not count.
+ */
 TEST(tries_both_then_keeps_the_better_one)
 {
 	begin(1);
@@ -71,16 +73,16 @@ TEST(tries_both_then_keeps_the_better_one)
 	CHECK(l.latency_ns[0] == 8000);
 	CHECK(l.batching && l.trying && l.settling == 8);
 	for (int i = 0; i < 7; i++)
-		little_count(&l, l.now_ns + 1000000, 4, 1); /* slow ones, not measured */
+		little_count(&l, l.now_ns + 1000000, 4, 1); /* slow, but not counted */
 	CHECK_EQ(l.settling, 1);
 	little_count(&l, l.now_ns + 1000000, 4, 5);
 	CHECK_EQ(l.settling, 0);
 	CHECK_EQ(epoch(4, 2), 200);
 	CHECK(l.latency_ns[1] == 2000 && l.batching && !l.trying && !l.settling);
-	/* The same setting goes on at once, with half of the weight for each new epoch. */
+	/* With the same setting the next epoch begins at once; its latency has the weight 1/2. */
 	CHECK_EQ(epoch(12, 2), 200);
 	CHECK(l.latency_ns[1] == (2000 + (4 + 199 * 12) * 1000.0 / 400) / 2 && l.batching);
-	/* It becomes worse than the other one. */
+	/* Its latency becomes worse than that of the other setting. */
 	CHECK_EQ(epoch(40, 2), 200);
 	CHECK(l.latency_ns[1] > 8000 && !l.batching && !l.trying);
 }
@@ -96,7 +98,7 @@ TEST(tries_the_other_one_again)
 	epoch(8, 1);
 	settle();
 	CHECK(!l.batching && !l.trying);
-	while (!l.trying) { /* each epoch a little slower, to be told from the one before */
+	while (!l.trying) { /* each epoch is a little slower than the last, to distinguish them */
 		CHECK(!l.batching && n < 100);
 		epoch(4 + ++n % 2, 1);
 	}
@@ -132,22 +134,22 @@ static void hear(uint32_t peer, uint32_t ended, uint32_t area)
 TEST(hears_differences)
 {
 	begin(2);
-	hear(0, 100, 50); /* the first report is what the next is compared with */
+	hear(0, 100, 50); /* the first report is only the base for the next one */
 	CHECK(l.peers_ended == 0 && l.peers_area == 0);
 	hear(0, 107, 80);
 	CHECK(l.peers_ended == 7 && l.peers_area == 30 << 12);
-	hear(1, 0x3fffffff, 0x3ffffffe); /* another rank, and the counters' end */
+	hear(1, 0x3fffffff, 0x3ffffffe); /* another rank, whose counters are near their limit */
 	hear(1, 4, 8);
 	CHECK(l.peers_ended == 12 && l.peers_area == 40 << 12);
-	little_heard(&l, 0, 0); /* no word, and half a report */
+	little_heard(&l, 0, 0); /* a request without a counter, then half a report */
 	little_heard(&l, 0, LITTLE_VALID | LITTLE_AREA | 500);
 	little_heard(&l, 0, LITTLE_VALID | 1000);
 	CHECK(l.peers_ended == 12 && l.peers_area == 40 << 12);
-	hear(0, 108, 82); /* a new first half takes the place of the old one */
+	hear(0, 108, 82); /* a new first half replaces the old one */
 	CHECK(l.peers_ended == 13 && l.peers_area == 42 << 12);
 }
 
-/* The counter of the integral wraps once in this time, with 44,000 requests under way. */
+/* With 44,000 requests under way the counter of the integral wraps once in this time. */
 TEST(compares_no_old_reports)
 {
 	begin(1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The likelihood that a lost put is found, as odds.h says it, is compared with the share of jobs
- * that find one: a store with many clients loses puts, in schedules that a seed draws.
+ * Compares the probability that a lost put is found, as computed by odds.h, with the share of jobs
+ * that find one. In these jobs a store with many clients loses puts, in random schedules.
  */
 #include "odds.h"
 
@@ -13,7 +13,7 @@
 #include "crowd.h"
 
 #define TRIALS 150
-/* Four standard deviations of so many trials, and the error of the formula. */
+/* Four standard deviations of TRIALS trials, plus the error of the formula. */
 #define TOLERANCE(p) (4 * sqrt((p) * (1 - (p)) / TRIALS) + 0.05)
 
 static uint64_t count_puts(const struct crowd_shape *s)
@@ -39,7 +39,10 @@ static bool by_chance(struct crowd *c, bool put)
 	return put && test_rand(&c->rng) < c->lose;
 }
 
-/* A job that loses one put, any one, or puts at that rate; rate < 0: none. Is it found? */
+/*
+ * Runs a job whose store loses one random put (rate 0), or puts at this rate, or none (rate < 0).
+ * Returns true if the job finds an error.
+ */
 static bool find(const struct crowd_shape *s, uint64_t seed, double rate)
 {
 	static struct crowd c;
@@ -123,7 +126,7 @@ TEST(a_rate_of_lost_puts)
 	}
 }
 
-/* The same jobs, with a store that loses nothing. */
+/* In the same jobs with a store that loses nothing no error is found. */
 TEST(nothing_lost)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
@@ -132,7 +135,7 @@ TEST(nothing_lost)
 	}
 }
 
-/* A rank at depth 1, with 3,000 operations in a run, which the audit goes through. */
+/* One rank at depth 1, with 3,000 operations in a run, all of which the audit covers. */
 static struct odds odds_of(const struct workload *load, uint32_t clients, uint32_t keys)
 {
 	return (struct odds){.load = load,
@@ -154,31 +157,33 @@ TEST(no_puts)
 	CHECK(odds_rate(&odds, 1e-3) == 0);
 }
 
-/* Cases that can be solved: the average over t of what is left of exp(). */
+/* Cases with a closed solution: the average of an exponential function over t. */
 TEST(closed_forms)
 {
 	const struct workload puts = LOAD(1000, 0, 0), half = LOAD(1000, 0.5, 0);
 	struct odds o = odds_of(&puts, 1, 1000);
 	double none = (1 - exp(-3)) / 3;
 
-	/* One client that puts only: the last put of a key is found. */
+	/* One client with only puts: the loss of the last put of a key is found. */
 	CHECK(fabs(odds_one(&o) - none) < 1e-3);
 	CHECK(fabs(odds_rate(&o, 1e-4) - (1 - pow(1 - 1e-4 * none, 3000))) < 1e-3);
-	/* So it is if the key is not followed; */
+	/* The same if the key is not followed; */
 	o.keys = 0;
 	CHECK(fabs(odds_one(&o) - none) < 1e-3);
-	/* if the audit goes through half of the run, in the second half only; */
+	/* if the audit covers half of the run, only losses in that half are found; */
 	o.window = 1500;
 	CHECK(fabs(odds_one(&o) - (1 - exp(-1.5)) / 3) < 1e-3);
-	/* and of three runs, in the last one. */
+	/* and of three runs, only losses in the last one. */
 	o.window = 3000;
 	o.runs = 3;
 	CHECK(fabs(odds_one(&o) - none / 3) < 1e-3);
 	CHECK(fabs(odds_rate(&o, 1e-4) - (1 - pow(1 - 1e-4 * none / 3, 9000))) < 1e-3);
-	/* If it gets as well, by the first get unless a put comes before. */
+	/* If the client also makes gets, the first get finds the loss unless a put comes before. */
 	o = odds_of(&half, 1, 1000);
 	CHECK(fabs(odds_one(&o) - (0.5 * (1 - none) + none)) < 1e-3);
-	/* Two clients that put, of keys that are not followed: what is left may be the other one's. */
+	/*
+	 * Two clients with only puts, keys not followed: the old value may be of the other client.
+	 */
 	o = odds_of(&puts, 2, 0);
 	CHECK(fabs(odds_one(&o) - (none / 2 + exp(-3) / 2)) < 1e-3);
 }
@@ -200,7 +205,7 @@ TEST(closed_form_of_hot_keys)
 
 int main(int argc, char **argv)
 {
-	/* Thousands of jobs: what one has freed is the next one's, without a fault for each page. */
+	/* Thousands of jobs: each reuses the memory of the last one, without new page faults. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	return test_main(argc, argv);

@@ -9,7 +9,7 @@
 
 #define MAX_ARGS 12
 
-/* The options of the last line, or the reason for which it was refused. */
+/* The options of the last line that was parsed, or the reason for which it was refused. */
 static struct options o;
 static char why[400];
 
@@ -170,7 +170,7 @@ TEST(backends_have_their_defaults)
 	CHECK(o.backend == backend_find("direct") && o.control.kind == CONTROL_NONE);
 }
 
-/* --distribution and --workload, and the name that the report has. */
+/* --distribution and --workload, and the name of the distribution in the report. */
 TEST(workloads_by_name)
 {
 	static const struct {
@@ -227,7 +227,7 @@ TEST(ring_holds_what_is_in_flight)
 			1u << 16}, /* 256 x 228 */
 		{"delegation --clients 4 --queue-depth 8 --value-size 65536",
 			1u << 19}, /* x 1088 */
-		{"direct --clients 46 --queue-depth 256", 1u << 17}, /* that of one client */
+		{"direct --clients 46 --queue-depth 256", 1u << 17}, /* an endpoint of one client */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -269,7 +269,7 @@ TEST(fields_tell_lines_apart)
 	}
 	CHECK_EQ(parse("delegation --json x --timeout 9"), 0);
 	options_fields(&o, more);
-	CHECK(!memcmp(more, fields[0], sizeof(more))); /* not what the run is */
+	CHECK(!memcmp(more, fields[0], sizeof(more))); /* these options do not describe the run */
 }
 
 TEST(results_travel)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Read-modify-writes: are those of a right store verified, and is each fault seen? */
+/* Read-modify-writes: those of a correct store must be verified, and each fault detected. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static struct kv_req open_next(uint32_t client)
 	return req;
 }
 
-/* True: the reply ends the operation. */
+/* Gives a client a reply. True: the reply ends the operation. */
 static bool reply(uint32_t client, uint64_t token, struct kv_resp resp)
 {
 	uint64_t start;
@@ -109,7 +109,7 @@ static bool has_swap(uint32_t client)
 	return rmw_again(&w.rmw[client], &op, &req);
 }
 
-/* A client's turn: swaps that wait, then gets up to the depth. All are served, then answered. */
+/* A client sends its waiting swaps, then gets up to the depth. All are served, then answered. */
 static void turn(uint32_t client, uint64_t last)
 {
 	struct kv_req req[2 * DEPTH];
@@ -139,7 +139,7 @@ static void run_all(uint64_t last)
 	} while (busy);
 }
 
-/* The audit of both; the sum of their results, without latencies. */
+/* Runs the audit of both clients. Returns the sum of their results, without latencies. */
 static struct result audit(void)
 {
 	struct result r = {0};
@@ -176,7 +176,7 @@ static const struct workload loads[] = {
 		.hot_ops = 0.9,
 		.rmw = true,
 		.seed = 6},
-	{.key_range = 100000, .read_ratio = 0.5, .rmw = true, .seed = 7}, /* more than are known */
+	{.key_range = 100000, .read_ratio = 0.5, .rmw = true, .seed = 7}, /* not all known */
 };
 
 static void all_right(bool preloaded)
@@ -204,7 +204,7 @@ static void all_right(bool preloaded)
 TEST_WITH(right_when_preloaded, all_right, true);
 TEST_WITH(right_when_empty, all_right, false);
 
-/* ---- faults of the store that only the audit sees ---- */
+/* ---- faults of the store that only the audit detects ---- */
 
 static uint64_t version_in_store(uint64_t key, uint64_t *name_p)
 {
@@ -215,7 +215,7 @@ static uint64_t version_in_store(uint64_t key, uint64_t *name_p)
 	return kv_name_version(*name_p);
 }
 
-/* Takes back, or repeats, the last change of a key, by as many versions. */
+/* Changes the version of a key in the store: takes back (by < 0) or repeats its last changes. */
 static void shift(uint64_t key, int64_t by)
 {
 	uint64_t name, version = version_in_store(key, &name);
@@ -230,7 +230,7 @@ static void shifted(int64_t first, int64_t second, uint64_t undone, uint64_t red
 
 	begin(0.5, KEYS);
 	run_all(OPS);
-	for (uint32_t i = 0; i < CLIENTS; i++) { /* the ranks forget what would show it at once */
+	for (uint32_t i = 0; i < CLIENTS; i++) { /* otherwise a rank would detect it at once */
 		rmw_known_fini(&w.known[i]);
 		CHECK_EQ(rmw_known_init(&w.known[i], KEYS), 0);
 	}
@@ -250,14 +250,14 @@ TEST(lost_and_doubled_changes)
 	shifted(-1, 0, 1, 0);
 	shifted(0, 1, 0, 1);
 	shifted(-2, 5, 0, 3);
-	shifted(-1, 1, 0, 1); /* as many lost as doubled */
+	shifted(-1, 1, 0, 1); /* as many changes lost as carried out twice */
 }
 
 /* ---- replies ---- */
 
 static const struct check_counts *const counts = &w.check[0].n;
 
-/* The next change of client 0, with its get answered. Its swap follows. */
+/* Begins the next change of client 0: its get is answered. Returns its swap. */
 static struct kv_req change(void)
 {
 	struct kv_req req = open_next(0);
@@ -284,7 +284,7 @@ static void begin_one(void)
 	CHECK_EQ(check_errors(counts), 0);
 }
 
-/* The reply to the get of a change, and the counter that it increases; none: the swap follows. */
+/* Gives this reply to the get of a change. @counter must increase; NULL: a swap must follow. */
 static void get_with(enum kv_type type, uint64_t value, const uint64_t *counter)
 {
 	struct kv_req req;
@@ -302,7 +302,7 @@ TEST(replies_to_gets)
 	get_with(KV_GET_OK, value_of(0, 2), NULL);
 	get_with(KV_GET_OK, value_of(1, 3), NULL);
 	get_with(KV_GET_OK, value_of(0, 1), &counts->stale);
-	get_with(KV_GET_OK, value_of(1, 2), &counts->invented); /* another one is known */
+	get_with(KV_GET_OK, value_of(1, 2), &counts->invented); /* another value is known */
 	get_with(KV_GET_OK, value_of(CLIENTS, 3), &counts->invented);
 	get_with(KV_GET_OK, value_of(1, CLIENTS * OPS), NULL);
 	get_with(KV_GET_OK, value_of(1, CLIENTS * OPS + 1), &counts->invented);
@@ -336,7 +336,7 @@ TEST(replies_to_swaps)
 	swap_with(KV_SWAP_OK, value_of(0, 4), &counts->wrong_value);
 	swap_with(KV_SWAP_NO, value_of(1, 3), NULL);
 	swap_with(KV_SWAP_NO, value_of(1, 4), NULL);
-	swap_with(KV_SWAP_NO, value_of(0, 2), &counts->wrong_value); /* it was as expected */
+	swap_with(KV_SWAP_NO, value_of(0, 2), &counts->wrong_value); /* the expected version */
 	swap_with(KV_SWAP_NO, value_of(0, 1), &counts->stale);
 	swap_with(KV_SWAP_NO, value_of(CLIENTS, 3), &counts->invented);
 	swap_with(KV_SWAP_NO, kv_value(0, KV_PRELOADED), &counts->forgotten);
@@ -347,7 +347,7 @@ TEST(replies_to_swaps)
 	end();
 }
 
-/* A swap that succeeds though its version, or another value of it, is known. */
+/* A swap that succeeds although its version, or another value of that version, is known. */
 TEST(swaps_that_should_have_failed)
 {
 	struct kv_req first, second;
@@ -355,7 +355,7 @@ TEST(swaps_that_should_have_failed)
 	begin_one();
 	first = open_next(0);
 	second = open_next(0);
-	CHECK(!answer(0, &first) && !answer(0, &second)); /* both of version 2 */
+	CHECK(!answer(0, &first) && !answer(0, &second)); /* both swaps are to version 2 */
 	first = next_swap(0);
 	CHECK(answer(0, &first));
 	second = next_swap(0);
@@ -371,7 +371,7 @@ TEST(swaps_that_should_have_failed)
 	end();
 }
 
-/* A second reply to a get is not taken for that to the swap. */
+/* A second reply to a get is not mistaken for the reply to the swap. */
 TEST(replies_twice)
 {
 	struct kv_req get, swap;
@@ -389,7 +389,7 @@ TEST(replies_twice)
 	end();
 }
 
-/* An operation that is open at the end of a run is lost. The next run makes no swap of it. */
+/* An operation that is open at the end of a run is lost. The next run does not send its swap. */
 TEST(ends_with_a_swap)
 {
 	struct kv_req get;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Latencies over time: buckets, intervals, sums, and what another process may send. */
+/* Latencies over time: buckets, intervals, sums, and the check of data of another process. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +40,10 @@ TEST(values_are_at_most_a_32nd_too_high)
 	CHECK_EQ(series_bucket(UINT64_MAX), SERIES_BUCKETS - 1);
 }
 
-/* By nearest rank: a percentile is the smallest of the values 1 to n such that at least this share
- * of the values is not larger. */
+/*
+ * Percentiles by nearest rank: the smallest of the values 1 to n such that at least this share of
+ * the values is not larger.
+ */
 TEST(percentiles_are_exact_ranks)
 {
 	static const struct {
@@ -77,7 +79,7 @@ TEST(percentiles_are_exact_ranks)
 	}
 }
 
-/* The clock goes on without replies, a run follows another, and the last interval takes the rest. */
+/* Intervals without replies; a second run; the last interval has all later replies. */
 TEST(replies_belong_to_the_interval_of_their_time)
 {
 	static const uint64_t want[] = {WORD(0, 5, 2), WORD(0, 9, 1), WORD(1, 5, 1), WORD(4, 6, 2)};
@@ -135,13 +137,13 @@ TEST(intervals_that_a_run_has)
 		CHECK_EQ(series_most(mosts[i].duration, mosts[i].every), mosts[i].most);
 	fill(&four, &word, 1);
 	CHECK_EQ(series_count(&none, 0, 10, 9), 0);
-	CHECK_EQ(series_count(&none, 35, 10, 9), 4); /* without replies, too */
+	CHECK_EQ(series_count(&none, 35, 10, 9), 4); /* even without replies */
 	CHECK_EQ(series_count(&none, 95, 10, 9), 9);
 	CHECK_EQ(series_count(&four, 5, 10, 9), 4);
 	series_fini(&four);
 }
 
-/* Bytes of another rank that are no series of this job are refused. */
+/* Bytes of another rank that are not a series of this job are refused. */
 TEST(refuses_what_is_no_series)
 {
 	enum { MOST = 10 };

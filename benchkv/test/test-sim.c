@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The simulator: its queues against sorted lists, and its jobs against what must hold. */
+/* The simulator: its queues are compared with sorted lists, its jobs with known properties. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -71,7 +71,7 @@ static bool near(double a, double b, double share)
 
 /* ---- queues ---- */
 
-/* The slots of the next bucket that is visible: their number. */
+/* Takes the slots of the next visible bucket. Returns their number. */
 static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLOTS])
 {
 	uint32_t last = calendar_take(c, now), n = 0;
@@ -85,8 +85,8 @@ static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLO
 }
 
 /*
- * Slots come out once each, not before their time, in the order of their buckets, and in a bucket
- * in that of their insertion. At times they are due so late that the ring has to grow.
+ * Each slot comes out once, not before its time. The order is that of the buckets, and within a
+ * bucket that of insertion. Some slots are due so late that the ring has to grow.
  */
 TEST(calendar_keeps_order)
 {
@@ -123,7 +123,7 @@ TEST(calendar_keeps_order)
 	}
 }
 
-/* A request put for a time that has been taken already is visible next. */
+/* A request for a time whose bucket was taken already is the next visible one. */
 TEST(calendar_takes_the_past_next)
 {
 	struct request slots[2];
@@ -141,7 +141,7 @@ TEST(calendar_takes_the_past_next)
 	CHECK_EQ(calendar_next(&c, 2000 * CALENDAR_NS), 2000 * CALENDAR_NS);
 }
 
-/* The ring is as long as the time that it has to span, and no longer. */
+/* The ring is only as long as the requests in it need. */
 TEST(calendar_follows_its_load)
 {
 	struct request slots[2];
@@ -159,7 +159,7 @@ TEST(calendar_follows_its_load)
 	CHECK_EQ(c.from, now / CALENDAR_NS - 1);
 }
 
-/* Events come out in the order of their times, also those that are far ahead of the first. */
+/* Events come out in the order of their times, even those far later than the first event. */
 TEST(timeline_keeps_order)
 {
 	uint64_t seed = test_seed(), now = 0, times[SLOTS];
@@ -185,7 +185,7 @@ TEST(timeline_keeps_order)
 	CHECK(!timeline_first(&t));
 }
 
-/* Those of the same time come out in the order of their senders, in whatever order they were put. */
+/* Events of the same time come out in the order of their senders, whatever the insertion order. */
 TEST(timeline_orders_the_same_time_by_sender)
 {
 	AT_END(timeline_fini) struct timeline t;
@@ -202,7 +202,7 @@ TEST(timeline_orders_the_same_time_by_sender)
 	}
 }
 
-/* A route over one adapter to another one. */
+/* A route from one adapter to another one. */
 struct line {
 	struct machine machine;
 	struct nic from, to;
@@ -229,7 +229,7 @@ static void line_fini(struct line *l)
 	timeline_fini(&l->to.arrivals);
 }
 
-/* All parcels of the mail arrive. Their number. */
+/* Delivers all parcels of the mail. Returns their number. */
 static uint32_t deliver(struct line *l)
 {
 	for (size_t i = 0; i < l->mail.n; i++)
@@ -244,7 +244,7 @@ static void gather(struct line *l, struct endpoint *e, uint32_t n)
 			0);
 }
 
-/* Both servers take their time for each WRITE. */
+/* The sending and the receiving server handle one WRITE after the other. */
 TEST(servers_are_serial)
 {
 	struct endpoint e = {0};
@@ -310,7 +310,7 @@ TEST(messages_arrive_whole)
 	messages_arrive(true);
 }
 
-/* Batches are used again; of those that nobody needs, some are kept. */
+/* Batches are reused. A limited number of free batches is kept. */
 TEST(pool_keeps_some)
 {
 	struct endpoint e[POOL_SPARE + 10] = {0};
@@ -370,7 +370,7 @@ TEST(same_seed_same_job)
 	CHECK(near(a.ops_per_s, b.ops_per_s, 0.05));
 }
 
-/* Threads share the work, and nothing else comes of it. */
+/* The number of threads does not change the results. */
 TEST(threads_do_not_matter)
 {
 	static const char *const controls[] = {"none", "auto", "little", "adaptive-hold"};
@@ -390,7 +390,7 @@ TEST(threads_do_not_matter)
 	}
 }
 
-/* One rank has no network: its daemon is busy with local requests and its own loop. */
+/* One rank has no network: the throughput is limited by local requests and the daemon's loop. */
 TEST(one_rank_is_bound_by_its_daemon)
 {
 	struct sim_config c = job(1, 32, "none");
@@ -401,7 +401,7 @@ TEST(one_rank_is_bound_by_its_daemon)
 	CHECK_EQ(r.outstanding, 0);
 }
 
-/* With one request in flight the latency is what its stations take. */
+/* With one request in flight the latency is the sum of the times on its path. */
 TEST(lone_request_takes_its_stations)
 {
 	struct sim_config c = job(2, 1, "none");
@@ -411,7 +411,7 @@ TEST(lone_request_takes_its_stations)
 
 	c.clients = 1;
 	r = run(&c);
-	/* A daemon sees a request, or a WRITE, half a loop late on average. */
+	/* A daemon sees a request or a WRITE on average half a loop late. */
 	remote = 2 * wire + 2 * (m->cqe_ns + m->write_ns) + m->request_ns + m->incoming_ns +
 		 m->response_ns + 3 * m->loop_ns / 2;
 	local = m->local_ns + m->loop_ns / 2;
@@ -420,7 +420,10 @@ TEST(lone_request_takes_its_stations)
 		0.1));
 }
 
-/* Backend meta with one daemon is delegation; with two, each passes calls and responses to the other one. */
+/*
+ * Backend meta with one daemon is delegation; with two, each passes calls and responses to the
+ * other one.
+ */
 TEST(meta_passes_calls_between_daemons)
 {
 	struct sim_config c = job(2, 1, "none"), meta = c;
@@ -430,15 +433,20 @@ TEST(meta_passes_calls_between_daemons)
 
 	meta.meta = true;
 	CHECK(same_job(&meta, &r));
-	c.clients = meta.clients = 1; /* of daemon 0; the endpoint is daemon 1's */
+	c.clients = meta.clients = 1; /* it uses daemon 0; the endpoint is daemon 1's */
 	c.daemons = meta.daemons = 2;
 	c.duration_ns = meta.duration_ns = 100 * NSEC_PER_MSEC;
 	more = 2 * 2e9 * (1 / run(&meta).ops_per_s - 1 / run(&c).ops_per_s);
-	/* The calls, half of the requests, go to the other daemon and back; each sees them half a loop late. */
+	/*
+	 * Half of the requests are calls, which the other daemon handles; both see them half a loop
+	 * late.
+	 */
 	CHECK(near(more, m->request_ns + m->response_ns + m->reply_ns + m->loop_ns, 0.2));
 }
 
-/* Collapsed: each operation takes two WRITEs of the daemon's context, which is busy with them. */
+/*
+ * Collapsed: each operation needs two WRITEs of the daemon's context, which limits the throughput.
+ */
 TEST(collapse_is_bound_by_writes)
 {
 	struct sim_config c = job(8, 32, "none");
@@ -454,15 +462,15 @@ TEST(two_equilibria_without_control)
 	struct sim_result high = run(&c), low = run_collapsed(&c);
 
 	CHECK(high.ops_per_s > 3 * low.ops_per_s);
-	c.warmup_ns = (getenv("SOAK") ? 10000 : 50) * NSEC_PER_MSEC; /* and they stay */
+	c.warmup_ns = (getenv("SOAK") ? 10000 : 50) * NSEC_PER_MSEC; /* and they stay collapsed */
 	CHECK(near(run(&c).ops_per_s, low.ops_per_s, 0.1));
 	c.collapsed = false;
 	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.1));
 }
 
 /*
- * Requests that join those in flight do so at once. Many of them bring a collapsed job to the good
- * state, as the first requests of a job do, and few leave it where it is.
+ * The requests that --qd-step adds are made at the same time. Many of them bring a collapsed job to
+ * the good state, as the first requests of a job do; after a few the job stays collapsed.
  */
 TEST(depth_steps)
 {
@@ -470,7 +478,7 @@ TEST(depth_steps)
 
 	c.collapsed = shallow.collapsed = true;
 	c.depth_before = 4;
-	c.step_ns = 8 * NSEC_PER_MSEC; /* the end */
+	c.step_ns = 8 * NSEC_PER_MSEC; /* the end of the job */
 	CHECK(near(run(&c).outstanding, run(&shallow).outstanding, 0.05));
 	c.step_ns = 5 * NSEC_PER_MSEC;
 	c.warmup_ns = 10 * NSEC_PER_MSEC;
@@ -480,7 +488,7 @@ TEST(depth_steps)
 	CHECK(run(&c).outstanding > 31 * 40);
 }
 
-/* A loop takes as many requests as it may, the oldest first. */
+/* A loop takes at most `intake` requests, the oldest ones first. */
 TEST(intake_bounds_a_loop)
 {
 	struct sim_config c = job(1, 1, "none");
@@ -492,7 +500,7 @@ TEST(intake_bounds_a_loop)
 	CHECK(r.p99_us < 1.2 * r.p50_us);
 }
 
-/* With few requests in a loop a job of the published depth collapses by itself. */
+/* If a loop takes few requests, a job of the published depth collapses by itself. */
 TEST(intake_brings_the_collapse)
 {
 	struct sim_config c = job(16, 32, "none");
@@ -503,7 +511,7 @@ TEST(intake_brings_the_collapse)
 	CHECK(run(&c).messages_per_write > 10);
 }
 
-/* A lone client's next requests come together, when all of its replies are there. */
+/* A single client makes its next requests together, when all of its replies have come. */
 TEST(clients_wait_for_replies)
 {
 	struct sim_config c = job(1, 8, "none");
@@ -519,7 +527,7 @@ TEST(clients_wait_for_replies)
 	CHECK(run(&c).ops_per_s > 1.3 * 8e9 / (requests + replies));
 }
 
-/* Clients that wait for all of their replies leave no equilibrium but the good one. */
+/* With clients that wait for all of their replies only the good state is an equilibrium. */
 TEST(clients_that_wait_end_the_collapse)
 {
 	struct sim_config c = job(8, 32, "none");
@@ -528,7 +536,7 @@ TEST(clients_that_wait_end_the_collapse)
 	CHECK(near(run_collapsed(&c).ops_per_s, 57e6, 0.1));
 }
 
-/* With a longer wire they have the published rhythm of 16 ranks, which the model does not have. */
+/* With such clients and a longer wire 16 ranks have the published rhythm, unlike in the model. */
 TEST(clients_that_wait_have_the_published_rhythm)
 {
 	struct sim_config c = job(16, 32, "none");
@@ -561,7 +569,9 @@ TEST(one_equilibrium_with_auto)
 	}
 }
 
-/* A narrow window from the collapsed state: peers that owe nothing acknowledge nothing. */
+/*
+ * A small window, from the collapsed state: a peer without messages to send acknowledges nothing.
+ */
 TEST(auto_does_not_stall)
 {
 	struct sim_config c = job(16, 1, "auto:6,12");
@@ -582,7 +592,7 @@ static void as_published(const struct published *p)
 	CHECK(ratio < 1.3 && ratio > 1 / 1.3);
 }
 
-/* The job that the next test is about has two outcomes. */
+/* Without the job of the next test, which has two outcomes. */
 TEST(published_throughput)
 {
 	for (size_t b = 0; b < 2; b++) { /* the others are not published, or not of this machine */
@@ -597,8 +607,8 @@ TEST(published_throughput)
 }
 
 /*
- * From the collapsed state some of the seeds get out of it, as the published job (58.4), and some
- * do not, as the published one of 16 ranks.
+ * With some seeds the job leaves the collapsed state, as the published one (58.4 M/s); with others
+ * it does not, as the published one of 16 ranks.
  */
 TEST(budget_at_eight_ranks_has_two_outcomes)
 {
@@ -639,13 +649,16 @@ TEST(several_daemons_share_the_endpoints)
 	struct sim_config one = job(16, 1, "none"), two = one;
 
 	two.daemons = 2;
-	/* Collapsed, each context does its WRITEs: twice as many contexts, twice the rate. */
+	/*
+	 * In the collapsed state the contexts limit the rate: twice the contexts give twice the
+	 * rate.
+	 */
 	CHECK(near(run(&two).ops_per_s, 2 * run(&one).ops_per_s, 0.1));
 }
 
 /*
- * Daemons that call only each other, and have more of the rank's requests than daemons have on
- * average: with a limit for the average they took turns, with some seeds.
+ * Daemons that call only each other, with more of the rank's requests than an average daemon has.
+ * With the limit of an average daemon they took turns, with some seeds.
  */
 TEST(daemons_with_all_endpoints_do_not_take_turns)
 {
@@ -658,7 +671,7 @@ TEST(daemons_with_all_endpoints_do_not_take_turns)
 	c.duration_ns = 2 * NSEC_PER_MSEC;
 	for (c.seed = 101; c.seed <= 108; c.seed++) {
 		c.collapsed = c.seed % 2;
-		CHECK(run(&c).ops_per_s > 21e6); /* 15 M/s in turns, 24 otherwise */
+		CHECK(run(&c).ops_per_s > 21e6); /* 15 M/s if they take turns, otherwise 24 */
 	}
 }
 
@@ -672,10 +685,10 @@ TEST(a_daemon_serves_by_its_endpoints)
 	c.clients = 16;
 	c.daemons = 2;
 	c.warmup_ns = 10 * NSEC_PER_MSEC;
-	CHECK(run(&c).ops_per_s > 11.9e6); /* 11.5 M/s with the limit of the other daemons */
+	CHECK(run(&c).ops_per_s > 11.9e6); /* 11.5 M/s with the limit of an average daemon */
 	c = job(6, 16, "auto:10,8");
 	c.daemons = 2;
-	CHECK(run(&c).ops_per_s > 72e6); /* 68 M/s with that of all endpoints */
+	CHECK(run(&c).ops_per_s > 72e6); /* 68 M/s with the limit of a daemon with all endpoints */
 }
 
 TEST(stagger_delays_the_first_requests)

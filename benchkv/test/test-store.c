@@ -124,12 +124,12 @@ TEST(serves_only_its_own)
 	replies(&s, &req, KV_ERROR, EXDEV);
 }
 
-/* A swap stores the version after that of the key; nothing, and what was preloaded, is version 0. */
+/* A swap stores the next version of the key. A missing or preloaded value has version 0. */
 TEST(swaps_versions)
 {
 	static const struct {
 		bool preloaded;
-		uint64_t stored, version; /* stored: 0: nothing more */
+		uint64_t stored, version; /* stored: 0: no value */
 		enum kv_type type;
 	} cases[] = {{false, 0, 1, KV_SWAP_OK}, {false, 0, 0, KV_NOT_FOUND},
 		{false, 0, 2, KV_NOT_FOUND}, {true, 0, 1, KV_SWAP_OK}, {true, 0, 0, KV_SWAP_NO},
@@ -175,7 +175,10 @@ TEST(values_name_a_put)
 		CHECK_EQ(kv_name_writer(name), writer);
 		CHECK_EQ(kv_stamp_run(kv_name_stamp(name)), run);
 		CHECK_EQ(kv_stamp_op(kv_name_stamp(name)), op);
-		/* Under another key, or with a bit changed, it is something else altogether. */
+		/*
+		 * Under another key, or with a changed bit, the value decodes to a very different
+		 * name.
+		 */
 		CHECK(__builtin_popcountll(kv_value_name(key + 1, value) ^ name) > 4);
 		CHECK(__builtin_popcountll(kv_value_name(key, value ^ 1ull << i % 64) ^ name) > 4);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace: its lines, the borders of the buckets, and its most samples. */
+/* The trace: its lines, the borders of the buckets, and the limit of the samples. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ TEST(writes_a_line_per_sample)
 	free(text);
 }
 
-/* One a millisecond, 2^20 of them. */
+/* One sample per millisecond, at most 2^20. */
 TEST(is_due_and_has_a_bound)
 {
 	const struct trace_sample s = {.time_ns = 5000};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of more than 8 bytes: their sizes and bytes, and whether a wrong byte is found. */
+/* Values of more than 8 bytes: their sizes and bytes, and the detection of a wrong byte. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ TEST(bad_texts)
 	CHECK_EQ(s.parts, 77);
 }
 
-/* Each size of a range, and each range by its weight; the same for the same value. */
+/* Sizes of a range are equally likely, ranges have their weights; a value determines its size. */
 TEST(sizes_as_given)
 {
 	struct sizes s = sizes_of("10-13:3,100:1");
@@ -87,7 +87,7 @@ TEST(different_sizes_differ)
 		}
 }
 
-/* Each byte counts, and bytes of another value or place do not fit. */
+/* Each byte is checked, and bytes of another value or position are wrong. */
 TEST(every_byte_is_checked)
 {
 	uint8_t at[67], other[67];
@@ -150,7 +150,7 @@ static struct kv_req request(enum kv_type type, uint64_t key, uint64_t version, 
 		.value = type == KV_GET ? 0 : kv_value(key, kv_name(1, version))};
 }
 
-/* A client's request is served by a daemon. Returns the reply after its check. */
+/* A daemon serves a client's request. Returns the reply after its check. */
 static struct kv_resp ask(const struct kv_req *req)
 {
 	struct kv_resp resp;
@@ -190,7 +190,7 @@ TEST(values_come_back)
 	}
 }
 
-/* Changes take the bytes with them; a refused one leaves them. */
+/* A swap that succeeds replaces the further bytes; a swap that fails does not. */
 TEST(values_of_changes)
 {
 	begin("100-200", false);
@@ -204,7 +204,7 @@ TEST(values_of_changes)
 	end();
 }
 
-/* A store that keeps other bytes: those of an older value, fewer, or a wrong one. */
+/* A store with wrong bytes: those of an older value, too few, or one that is changed. */
 TEST(wrong_bytes_are_found)
 {
 	struct kv_req get = request(KV_GET, 7, 0, 1), put = request(KV_PUT, 7, 1, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The operation streams: deterministic, distributed as they say. */
+/* The operation streams are deterministic, and have the stated distributions. */
 #include <math.h>
 
 #include "support/test.h"
@@ -11,7 +11,7 @@ static const struct placement place = {.ranks = 4, .shards = 2};
 #define SOME 65536u /* operations */
 #define KEYS 200
 
-/* Each way to draw keys. */
+/* Each distribution of keys. */
 static const struct workload kinds[] = {
 	{.key_range = KEYS, .read_ratio = 0.3, .seed = 9},
 	{.key_range = KEYS, .read_ratio = 0.5, .zipf_theta = 0.99, .seed = 9},
@@ -69,7 +69,7 @@ TEST(same_seed_same_stream)
 	CHECK(digest_of(&c, 3) == digest_of(&c, 3));
 }
 
-/* The place of the store does not change the requests. */
+/* The placement of keys on ranks and shards does not change the operations. */
 TEST(placement_changes_no_key)
 {
 	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
@@ -88,7 +88,7 @@ TEST(placement_changes_no_key)
 	}
 }
 
-/* Others regenerate the same operations that the client makes, however far, and in any order. */
+/* Other clients regenerate a client's operations, even distant ones and in any order. */
 TEST(operations_by_themselves)
 {
 	static const uint64_t starts[] = {0, 1ull << 16, (1ull << 32) - 100, (1ull << 38) - 300};
@@ -112,7 +112,7 @@ TEST(operations_by_themselves)
 	}
 }
 
-/* With 2^32 keys nearly every put has a key of its own: by chance .9998 of 1.5 million do. */
+/* With 2^32 keys nearly every put has a key of its own: of 1.5 million random keys, .9998. */
 TEST(does_not_repeat)
 {
 	enum { OPS = 3000000 };
@@ -146,7 +146,7 @@ TEST(digest_tells_sets_apart)
 	}
 	CHECK(forth == back && forth == source_digest(&src, 0, 100));
 	CHECK(forth != source_digest(&src, 0, 99));
-	CHECK(forth - term[3] + term[4] != forth); /* one twice, one never */
+	CHECK(forth - term[3] + term[4] != forth); /* one operation twice, another one never */
 }
 
 TEST(shares_add_up)
@@ -186,13 +186,13 @@ TEST(reads_as_often_as_told)
 			CHECK(fabs((double)puts - SOME * (1 - w.read_ratio)) <= 640);
 			CHECK(puts > 0 || tenth == 10);
 			CHECK(puts < SOME || tenth == 0);
-			/* And of 65,536 keys, if they are uniform: 370,000. */
+			/* For the sum of 65,536 uniform keys they are 370,000. */
 			CHECK(kind || fabs((double)keys - SOME * 499.5) <= 370000);
 		}
 	}
 }
 
-/* Frequencies against the definition, for exponents below, at and above 1. */
+/* Compares frequencies with the definition, for exponents below, at and above 1. */
 static void zipf_is_zipf(double theta)
 {
 	enum { N = 50, SAMPLES = 400000 };
@@ -225,7 +225,7 @@ TEST(zipf_frequencies)
 	zipf_is_zipf(2.5);
 }
 
-/* The probability of a number; with latest that of z = number puts before. */
+/* The probability of a number; with latest, the probability that z is this number. */
 static double probability(const struct workload *w, uint32_t number)
 {
 	double hot = fmax(1, w->hot_keys * KEYS), norm = 0;
@@ -238,8 +238,8 @@ static double probability(const struct workload *w, uint32_t number)
 }
 
 /*
- * Chi-square over all numbers. With 200 keys there are 199 degrees of freedom, so the sum is between
- * 120 and 310 in all but one stream in 10^5.
+ * Chi-square over all numbers. With 200 keys there are 199 degrees of freedom, so the sum is
+ * between 120 and 310 in all but one stream in 10^5.
  */
 static void check_frequencies(const struct workload *w, uint32_t client)
 {
@@ -278,7 +278,10 @@ TEST(frequencies_are_the_stated_ones)
 	}
 }
 
-/* Each key in turn, from a start of the client's own; with latest a put every eighth operation. */
+/*
+ * One key after the other, from a start that depends on the client; with latest, a put every eighth
+ * operation.
+ */
 TEST(order_is_the_stated_one)
 {
 	const struct workload *latest = &kinds[5], *next = &kinds[6];
@@ -332,7 +335,7 @@ TEST(zipf_extremes)
 		CHECK(zipf_next(&z, &rng) <= 100);
 }
 
-/* The hot keys are neighbours neither in the key range nor on one rank. */
+/* The hot keys are neither adjacent in the key range nor on the same rank. */
 TEST(hot_keys_are_scattered)
 {
 	struct workload w = {.key_range = 100000, .read_ratio = 1, .zipf_theta = 0.99, .seed = 1};

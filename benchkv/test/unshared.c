@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The faults of benchkv-faulty (fault.c) with which clients share nothing, or nobody looks: linked
- * in the place of the ways that requests take, and of the list of keys for the audit.
+ * The faults of benchkv-faulty (fault.c) with which clients share no store, or the audit reads too
+ * little. These functions replace those of ways.h, and puts_last(), by ld --wrap.
  *
- *	client-private	a client answers all its requests itself: no request ever leaves it
- *	client-remote	the same, of the requests for other ranks
- *	client-cache	a client keeps what it has put, and answers its gets of these keys itself
+ *	client-private	a client answers all its requests itself, and sends none
+ *	client-remote	the same, but only for requests for other ranks
+ *	client-cache	a client keeps the values of its puts, and answers its gets of them itself
  *	client-run	the same, but not in the audit
  *	skip-half	the audit leaves out half of the keys
  *	skip-one	the audit leaves out one key
@@ -18,8 +18,8 @@
 #include "puts.h"
 #include "ways.h"
 
-#define KEYS 65536 /* that a client has room for at first */
-#define CLIENTS 1024 /* of a rank, at most */
+#define KEYS 65536 /* keys for which a client has room at first; it grows */
+#define CLIENTS 1024 /* most clients of a rank */
 #define QUEUE_DEPTH 4096
 
 __typeof__(ways_send) __real_ways_send, __wrap_ways_send;
@@ -35,14 +35,14 @@ static bool faulty(const char *kind)
 
 /* ---- clients ---- */
 
-/* A client's own store, and the answers that it has not taken yet. */
+/* A client's own store, and its own replies that it has not taken yet. */
 struct own {
 	struct store store;
 	struct kv_resp answers[QUEUE_DEPTH];
 	uint32_t n;
 };
 
-/* Until the program ends. */
+/* The own store of a client, which exists until the program ends. */
 static struct own *own_of(const struct client *c)
 {
 	static struct own *all[CLIENTS];
@@ -61,7 +61,7 @@ static void answer(struct own *own, const struct kv_req *req, enum kv_type type,
 	own->answers[own->n++] = kv_reply(req, type, value);
 }
 
-/* It keeps its puts and asks nobody. */
+/* Answers every request from the client's own store. */
 static bool answer_alone(struct own *own, const struct kv_req *req)
 {
 	uint64_t value;
@@ -88,7 +88,7 @@ static bool answer_cached(struct own *own, const struct kv_req *req)
 static const struct {
 	const char *fault;
 	bool (*answer)(struct own *own, const struct kv_req *req);
-	bool local, audit; /* also requests for the own rank; also in the audit */
+	bool local, audit; /* includes requests for the own rank; includes the audit */
 } client_faults[] = {
 	{"client-private", answer_alone, true, true},
 	{"client-remote", answer_alone, false, true},

@@ -23,7 +23,7 @@ def case_alone():
     start_s, used_s = time.time(), children_cpu_s()
     j = good(0, "--daemons", 2, "--clients", 2, "--ops", 200000, "--runs", 2, default_keys=True)
     used_s = children_cpu_s() - used_s
-    # The rest is the start, the audit and the end.
+    # The other CPU time is that of the start, the audit and the end.
     check(used_s / 4 < j["cpu_s"] <= used_s, f"{used_s} s: {j}")
     j = good(0, "--daemons", 2, "--clients", 2, "--duration", 0.25)
     check(0.225 < j["duration_s"] and j["requested"] == {"duration_s": 0.25}, j)
@@ -44,8 +44,8 @@ def case_alone():
 
 
 def issue_command(np):
-    """Default options but for the size and the time: of operations a quarter of a second has thousands. In the
-    long form three seconds with the default backend."""
+    """Default options except for the size and the time: a quarter of a second has thousands of operations. In the
+    long form, three seconds with the default backend."""
     seconds = 3 if SOAK and harness.backend == "delegation" else 0.25
     j = good(np, "--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", seconds, default_keys=True)
     check(j["duration_s"] >= seconds, j)
@@ -78,7 +78,7 @@ def case_hundred():
 
 
 def case_digest():
-    """The same operations each time, however they are carried out."""
+    """The operations are the same each time, however they are carried out."""
     seen = {}
     for np, ops in (0, 9000), (1, 9001), (2, 9000), (3, 5001):
         for more in [], ["--daemons", 2, "--queue-depth", 3, *NO_CONTROL]:
@@ -88,7 +88,7 @@ def case_digest():
 
 
 def case_backends():
-    """The same operations, whatever their way, and by however many daemons."""
+    """The operations are the same with every backend and number of daemons."""
     seen = set()
     for harness.backend, *more in (["delegation"], ["delegation", "--daemons", 4, "--net-daemons", 3],
                            ["meta"], ["meta", "--daemons", 4], ["direct", "--daemons", 2],
@@ -99,7 +99,7 @@ def case_backends():
 
 
 def case_fifth():
-    """A backend more is one file and its line in the list: the program knows it by name and help, and runs it."""
+    """A further backend is one file and its line in the list: the program then has its name, its help, and runs it."""
     said = run([FIFTH, "--help"]).out
     check("\n  owner                client, shmipc, daemon, copyrpc\n" in said, said)
     said = run([FIFTH, "owner", "--help"]).out
@@ -110,8 +110,8 @@ def case_fifth():
 
 
 def case_shared():
-    """Daemons that share a rank's endpoints: each call is one of the owner's, no request overtakes
-    another one, and tiny rings and full channels stop nobody."""
+    """Daemons that share a rank's endpoints: the owner of an endpoint makes all its calls, no request overtakes
+    another one, and tiny rings and full channels stop no daemon."""
     for args in (["--daemons", 3, "--net-daemons", 2], ["--daemons", 4, "--net-daemons", 4]):
         path = of_test("trace")
         j = good(3, *args, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--key-range", 300,
@@ -157,14 +157,14 @@ def case_variants():
 
 
 def case_values():
-    """Values of more than 8 bytes, within messages and beside them, also with changes and through other daemons."""
+    """Values of more than 8 bytes, in messages or moved by READ and WRITE, also with changes and through other daemons."""
     jobs = [(1 / 2, "8:5,1000-65536:5", "--daemons", 2, "--key-range", 300, "--workload", "ycsb-a"),
             (1 / 6, "8:5,1000:1", "--key-range", 2000, "--workload", "ycsb-d", "--preload", "no"),
             (1 / 2, "64-3000", "--key-range", 200, "--workload", "ycsb-f", "--daemons", 2)]
     for long, size, *args in jobs if harness.backend == "delegation" else jobs[:1]:
         j = good(2, "--ops", 2000, "--queue-depth", 16, "--value-size", size, *args)
         check(j["value_size"] == size, j)
-        # A long value takes a WQE of its own. Half of those to be expected leaves room for chance.
+        # A long value needs a WQE of its own. Half of the expected number allows for chance.
         found = j["remote_ops"] * (1 - j["not_found"] / j["ops"])
         c = j["copyrpc"]
         check(c["wqes"] - c["batches"] > found * long / 2, j)
@@ -178,16 +178,16 @@ def j_preload(args):
 
 
 def case_paths():
-    """Requests take the way that their key says, and every shard gets its share."""
+    """Requests take the path that their key determines, and every shard gets its share."""
     for np, daemons in (2, 4), (4, 2), (1, 3):
         j = good(np, "--daemons", daemons, "--ops", 40000)
         d, n = j["daemon"], j["ops"] + j["audit"]["keys"]
         check(d["local"] + d["remote"] == n, j)
         near(d["remote"], n, 1 - 1 / np, j)
-        # Clients that have endpoints of their own know the daemon of a key.
+        # Clients with endpoints of their own send to the daemon of the key.
         forwarded = harness.backend in ("delegation", "meta")
         near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), j)
-        # A daemon of meta has the request and not the endpoint, as often as it is not the owner.
+        # With meta a daemon relays a request if it does not have the endpoint.
         near(d["relayed"], d["calls"], (harness.backend == "meta") * (1 - 1 / daemons), j)
         for rank in j["ranks"]:
             for served in rank["served"]:
@@ -195,8 +195,8 @@ def case_paths():
 
 
 def near(count, n, p, j):
-    """n tosses with probability p, within six standard deviations; each key that was put is
-    counted twice, as its put and in the audit, which at most doubles the variance."""
+    """Checks that count of n trials had an event of probability p, within six standard deviations. Each key that was put
+    is counted twice, by its put and in the audit, which at most doubles the variance."""
     check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {j}")
 
 
@@ -234,8 +234,8 @@ def case_intervals():
 
 
 def case_tiny():
-    """Both sides always have more to send than the rings hold: nobody waits for ever, and no
-    request overtakes an earlier one for the same key, of which there are few."""
+    """Both sides always have more to send than the rings hold: no side waits for ever, and no
+    request overtakes an earlier one for the same key (there are few keys)."""
     j = good(2, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2, "--key-range", 300,
              "--ops", MANY)
     check(j["ops"] == MANY and j["daemon"]["stalled"] > MANY / 100, f"no backlog: {j}")
@@ -243,7 +243,7 @@ def case_tiny():
 
 
 def case_held():
-    """More requests for a worker than it has room for: they keep their order, too."""
+    """More requests for a worker than it has room for: they also keep their order."""
     path = of_test("trace")
     good(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300, "--ops", MANY // 2,
          "--trace", path)
@@ -252,14 +252,14 @@ def case_held():
 
 
 def case_deep():
-    """46 clients with 256 requests each; what the rings could not take at once is counted."""
+    """46 clients with 256 requests each; requests for which the rings had no room are counted."""
     j = good(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4, "--timeout", 90)
     check(j["put_off"] == sum(row["put_off"] for row in j["ranks"]), j)
 
 
 def case_stream():
-    """Operations do not repeat: nearly all puts have keys of their own if there are many keys. The
-    more is put, the likelier one loss is found; a key range that is followed as a whole helps."""
+    """Operations do not repeat: with many keys, nearly all puts have keys of their own. The probability to find a loss is
+    that of the formula, also for a small key range in which all keys are followed."""
     j = good(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY)
     check(j["audit"]["put"] >= 0.999 * j["ops"], j["audit"])
     check(j["detection"]["one_lost_put"] > 0.99, j["detection"])

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: a machine file (the first byte is even), or the result of another rank (odd). A result
- * is that of an empty run, whose fixed part is changed by `n8 at16 bytes...`; then come its
- * histograms, whose check sums the fuzzer adds. An accepted result comes back if it is written
- * again, and an accepted machine is in range and can be simulated.
+ * A test for libFuzzer. If the first byte is even, the input is a machine file, otherwise the
+ * result of another rank. The result is that of an empty run; the input first changes its fixed
+ * part by `n8 at16 bytes...`, then has its histograms, to which this program adds the check sums.
+ * If a result is accepted, its encoding must be the same bytes. If a machine is accepted, it must
+ * be in range and possible to simulate.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -46,7 +47,10 @@ static void use_machine(const struct machine *m)
 	must(!spec.full || (spec.window >= 2 && spec.window <= 12 && spec.full >= 8));
 }
 
-/* A machine is saved with nine digits, so one limit that excludes its value may be reached. */
+/*
+ * A machine is saved with nine digits, so a value just below an excluded limit can become the
+ * limit.
+ */
 static void save_machine(const struct machine *m, const char *path)
 {
 	struct machine again;
@@ -110,7 +114,7 @@ static size_t sign(const uint8_t *text, size_t size, char *to)
 	return (size_t)(at - to);
 }
 
-/* Returns the length of what precedes the histograms, changed by the input. */
+/* Writes the part before the histograms, changed by the input. Returns its length. */
 static size_t put_fixed(uint8_t *to, const uint8_t **data, size_t *size)
 {
 	struct result empty;
@@ -143,7 +147,7 @@ static bool same(const struct result *a, const struct result *b)
 	return equal;
 }
 
-/* Without other errors, different views are an error of one kind. */
+/* Checks that different views, without other errors, are an error of exactly one kind. */
 static void compare_views(struct result *r)
 {
 	struct result plain = {.views = r->views | 1,

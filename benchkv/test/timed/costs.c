@@ -11,9 +11,9 @@
 #include "daemon.h"
 #include "tasks.h"
 
-#define ADAPTER_LOOK_NS 25 /* between two looks at the adapters */
+#define ADAPTER_LOOK_NS 25 /* time between two steps of the adapters */
 #define COLLECTS 8 /* depth from which delegrpc may publish a reply later, see delegrpc.h */
-#define CLIENT_LOOK_NS (100 * NSEC_PER_USEC) /* of a client that nobody wakes */
+#define CLIENT_LOOK_NS (100 * NSEC_PER_USEC) /* time between polls of a client that is not woken */
 
 static struct {
 	struct machine m;
@@ -21,9 +21,9 @@ static struct {
 	uint64_t single_until_ns, random;
 	uint64_t answered
 		[COSTS_RANKS]; /* in this loop of the rank's daemon: a bit for each client */
-	/* Calls of other ranks: served in this loop of the rank's daemon, and left by the last one. */
+	/* By rank, calls of other ranks: served in the daemon's loop, and left by its last loop. */
 	uint32_t served[COSTS_RANKS], left[COSTS_RANKS];
-	uint64_t loops_left; /* loops that left some */
+	uint64_t loops_left; /* number of loops that left calls */
 	bool stop;
 } costs;
 
@@ -76,7 +76,7 @@ __typeof__(delegrpc_client_wait) __wrap_delegrpc_client_wait;
 __typeof__(shmipc_client_wait) __wrap_shmipc_client_wait;
 __typeof__(check_open) __real_check_open, __wrap_check_open;
 
-/* Each client polls without a pause; what would be polls in vain are left out. */
+/* A client polls without a pause; instead of polls that find nothing, its task rests. */
 static bool client_rests(void)
 {
 	if (task_body() != client_main)
@@ -127,8 +127,8 @@ static struct task *task_of(const struct daemon *d, uint32_t client)
 }
 
 /*
- * The client sees a reply after the time that a cache line takes, and its next request is seen half
- * of that later: both are added here.
+ * The client sees a reply after reply_ns, and the daemon sees the next request half of that time
+ * later. Both times are added here.
  */
 static void wake_client(const struct daemon *d, uint32_t client)
 {
@@ -178,7 +178,10 @@ int __wrap_network_call(struct daemon *d, const struct kv_req *req, uint32_t tok
 	return err;
 }
 
-/* The loop has served as many calls as it may, or all; those that the last one left are not left again. */
+/*
+ * Checks that the loop has served all calls, or as many as the control allows. Calls that the last
+ * loop has left must not be left again.
+ */
 static void check_served(const struct daemon *d)
 {
 	uint32_t *left = &costs.left[d->node->rank], *served = &costs.served[d->node->rank];
@@ -196,7 +199,7 @@ uint64_t costs_loops_left(void)
 	return costs.loops_left;
 }
 
-/* The end of a loop. Replies that had been collected are out: who was woken before looks again. */
+/* The end of a loop. Replies that were collected are now published, so their clients poll again. */
 void __wrap_network_observe(struct daemon *d)
 {
 	spend(costs.m.loop_ns * (1 + (2 * rand_unit(&costs.random) - 1) * costs.m.loop_jitter));
@@ -255,7 +258,7 @@ int __wrap_copyrpc_flush(struct copyrpc_ctx *ctx)
 	return __wrap_copyrpc_flush_if(ctx, NULL, NULL);
 }
 
-/* In the initial state "low": a message alone. */
+/* In the initial state "low", sends a message in a WRITE of its own. */
 static void send_single(void)
 {
 	const struct daemon *d = task_arg();
@@ -281,12 +284,12 @@ int __wrap_copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len
 	return err;
 }
 
-/* Tasks have no processors. */
+/* Tasks are not pinned. */
 void topo_pin_self(const struct topo *t, uint32_t thread)
 {
 }
 
-/* The simulator's send queues have no end. */
+/* Sets the depth of the send queues, because those of the simulator are unlimited. */
 int __wrap_copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p)
 {
 	struct copyrpc_ctx_attr with_depth = *attr;

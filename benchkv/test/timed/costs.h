@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The times that daemons and clients take. The real functions run. Before or after each, a
+ * The virtual times that daemons and clients take. The real functions run. Before or after each, a
  * link-time wrapper (costs.c) advances the running task's virtual time by the cost in the
- * simulator's machine. The adapters are a task, too, and execute WRITEs whenever it runs.
+ * simulator's machine. The adapters are also a task, which executes WRITEs whenever it runs.
  */
 #ifndef BENCHKV_TIMED_COSTS_H
 #define BENCHKV_TIMED_COSTS_H
@@ -15,13 +15,13 @@
 #define COSTS_CLIENTS 64 /* of a rank, at most */
 
 /*
- * Prepares the costs for a job with that many clients in each rank. @sq_depth: the depth of
- * copyrpc's send queues, 0: its default.
+ * Prepares the costs for a job with @clients clients in each rank. @sq_depth: the depth of
+ * copyrpc's send queues; 0: the default.
  */
 void costs_begin_job(const struct machine *m, uint32_t clients, uint32_t sq_depth);
 
 /*
- * Prepares a run of that job. Until @single_until_ns each message of a daemon is sent in a WRITE of
+ * Prepares a run of the job. Until @single_until_ns each message of a daemon is sent in a WRITE of
  * its own, as in the simulator's initial state "low".
  */
 void costs_begin_run(uint64_t single_until_ns);

@@ -12,7 +12,7 @@
 #include "meeting.h"
 #include "tasks.h"
 
-/* A rank, as job.c has it. */
+/* A rank, with the objects that job.c also has. */
 struct seat {
 	const struct job *job;
 	struct run *runs;
@@ -22,7 +22,7 @@ struct seat {
 	struct task *task;
 };
 
-/* The counters of all ranks. */
+/* Counters, summed over all ranks. */
 struct counts {
 	uint64_t messages, writes, ops;
 };
@@ -46,7 +46,7 @@ static struct counts count(uint32_t ranks)
 	return sum;
 }
 
-/* A task beside a run: from the end of the warm-up to the end. */
+/* A task that runs beside a run, and measures from the end of the warm-up to the end. */
 static void *observe(void *arg)
 {
 	struct run *r = arg;
@@ -82,7 +82,7 @@ struct control_spec jobs_control(const struct job *j, const char *name)
 	return spec;
 }
 
-/* Between two runs, when no request is under way. */
+/* Replaces the control. Must be called between two runs, when no request is under way. */
 static void set_control(struct seat *s, const char *name)
 {
 	struct control *c = &s->node.daemons[0].net.control;
@@ -112,7 +112,7 @@ static void run_once(struct seat *s, uint32_t i)
 	CHECK_EQ(launch_fence(s->launch, 0), 0);
 }
 
-/* A daemon with all endpoints serves at most so many calls in a loop (control.h). */
+/* The most calls that a daemon with all endpoints serves in a loop (control.h). */
 static uint32_t most_served(uint32_t depth)
 {
 	uint32_t part = JOBS_CLIENTS * depth * 2 / 3;
@@ -120,7 +120,7 @@ static uint32_t most_served(uint32_t depth)
 	return part < 32 ? 32 : part;
 }
 
-/* The course of a rank as in job.c, without the options and the report. */
+/* The task of a rank. Runs the job as job.c does, without the options and the report. */
 static void *take_seat(void *arg)
 {
 	struct seat *s = arg;
@@ -131,7 +131,7 @@ static void *take_seat(void *arg)
 		exit(1);
 	}
 	CHECK_EQ(s->node.daemons[0].net.control.serves, most_served(s->job->depth));
-	if (s->job->depth > 1) /* the rings grow in a run before */
+	if (s->job->depth > 1) /* an additional run, in which the rings grow */
 		run_once(s, 0);
 	for (uint32_t i = 0; i < s->job->n; i++)
 		run_once(s, i);
@@ -170,7 +170,10 @@ void jobs_run(const struct job *j, struct run *runs)
 	static struct launch ranks[COSTS_RANKS];
 	struct task *adapters;
 
-	/* From here on it is in step with all that is periodic. */
+	/*
+	 * Each job begins at a full ms, so that periodic actions come at the same times in each
+	 * job.
+	 */
 	task_spend(NSEC_PER_MSEC - task_now() % NSEC_PER_MSEC);
 	meeting_begin(ranks, j->ranks);
 	costs_begin_job(&machine, JOBS_CLIENTS, j->sq_depth);
@@ -186,7 +189,9 @@ void jobs_run(const struct job *j, struct run *runs)
 	meeting_end();
 }
 
-/* An adapter for each rank, with the simulator's times: a file that nobody else sees. */
+/*
+ * Describes an adapter for each rank, with the simulator's times, in a file of this process only.
+ */
 static void describe_adapters(void)
 {
 	int fd = memfd_create("topology", 0);
@@ -206,6 +211,6 @@ void jobs_init(void)
 	char why[200];
 
 	CHECK_EQ(machine_load("hdr100", &machine, why, sizeof(why)), 0);
-	machine.poll_flushes = 0; /* as benchkv's daemons */
+	machine.poll_flushes = 0; /* benchkv's daemons send nothing between two polls */
 	describe_adapters();
 }

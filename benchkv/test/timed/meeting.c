@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* launch.h for ranks that are tasks of one process: they tell each other by a list. */
+/*
+ * The functions of launch.h for ranks that are tasks of one process: published data is in a list.
+ */
 #include "meeting.h"
 
 #include <errno.h>

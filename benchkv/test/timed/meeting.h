@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ranks of a job, all in this process, instead of what a launcher has started. */
+/* The ranks of a job that are all in this process, instead of processes of a launcher. */
 #ifndef BENCHKV_TIMED_MEETING_H
 #define BENCHKV_TIMED_MEETING_H
 
@@ -9,7 +9,7 @@ struct launch {
 	uint32_t rank;
 };
 
-/* Fills in ranks[0 .. n - 1]. Until meeting_end() they are a job. */
+/* Fills in ranks[0 .. n - 1], which are a job until meeting_end(). */
 void meeting_begin(struct launch *ranks, uint32_t n);
 void meeting_end(void);
 

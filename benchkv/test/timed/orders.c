@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The loop of a daemon takes its phases from here (ld --wrap), in any order. An order is written
- * with the letters of phases.h: ABCDEFG is the one that ships.
+ * Gives the loop of a daemon its phases (ld --wrap) in another order. An order is written with the
+ * letters of phases.h: ABCDEFG is the order in benchkv.
  */
 #include "orders.h"
 

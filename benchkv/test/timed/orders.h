@@ -3,9 +3,9 @@
 #ifndef BENCHKV_TIMED_ORDERS_H
 #define BENCHKV_TIMED_ORDERS_H
 
-/* A test: calls leave in the loop that took them only if they are gathered before the flush. */
+/* A test: calls are sent in the same loop only if the loop gathers them before the flush. */
 
-/* Prints the throughput of each order in each job. Exit status. */
+/* Prints the throughput of each order in each job. Returns the exit status. */
 int orders_print(void);
 
 #endif

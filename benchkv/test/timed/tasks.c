@@ -18,10 +18,10 @@
 #define MOST 1024
 
 struct task {
-	uint64_t at; /* its time, or when it will run again */
-	uint64_t turn; /* order of insertion; at the same time the lowest runs first */
-	uint64_t wake; /* earliest time of a task_wake() since its last rest; UINT64_MAX: none */
-	uint32_t place; /* in the heap */
+	uint64_t at; /* the task's time, or the time when it will run again */
+	uint64_t turn; /* order of insertion; of tasks with the same time the lowest runs first */
+	uint64_t wake; /* earliest time of a task_wake() since the last rest; UINT64_MAX: none */
+	uint32_t place; /* index in the heap */
 	bool resting, done;
 	task_fn *body;
 	void *arg, *stack;
@@ -30,7 +30,7 @@ struct task {
 
 static struct task first = {.at = START_NS, .wake = UINT64_MAX};
 static struct task *running = &first;
-static struct task *heap[MOST]; /* all tasks but the running one; the earliest is at 0 */
+static struct task *heap[MOST]; /* all tasks except the running one; the earliest is at 0 */
 static uint32_t n_heap;
 static uint64_t turns;
 
@@ -104,7 +104,7 @@ static void run_body(void)
 
 	self->body(self->arg);
 	self->done = true;
-	next = heap[0]; /* not NULL: the task that joins this one waits there */
+	next = heap[0]; /* not NULL: the heap has the task that joins this one */
 	n_heap--;
 	if (n_heap)
 		sift_down(heap[n_heap], 0);

@@ -2,12 +2,12 @@
 /*
  * Virtual time. The threads of the program under test are tasks of one thread, each with its own
  * stack and its own time. The task with the earliest time runs, until another task has an earlier
- * one. So everything happens in the order of virtual time, and the same way in each run.
+ * time. So everything happens in the order of virtual time, and each run is the same.
  *
- * In the whole program, libraries included, clock_gettime() of CLOCK_MONOTONIC returns the running
- * task's time. The functions with which the program creates threads and waits are replaced at link
- * time (tasks.c): pthread_create() makes a task, pthread_join() waits for its end, and a wait for a
- * condition has a spurious wake-up every few microseconds.
+ * In the whole program, including its libraries, clock_gettime() of CLOCK_MONOTONIC returns the
+ * running task's time. The functions with which the program creates threads and waits are replaced
+ * at link time (tasks.c): pthread_create() creates a task, pthread_join() waits for its end, and a
+ * wait for a condition variable has a spurious wake-up every few microseconds.
  */
 #ifndef BENCHKV_TIMED_TASKS_H
 #define BENCHKV_TIMED_TASKS_H
@@ -25,12 +25,12 @@ struct task *task_start(task_fn *body, void *arg);
 void task_join(struct task *t);
 
 struct task *task_self(void);
-task_fn *task_body(void); /* NULL: the first one, main() */
+task_fn *task_body(void); /* NULL: the first task, main() */
 void *task_arg(void);
 
 uint64_t task_now(void);
 
-/* The running task is busy for @ns. */
+/* Advances the running task's time by @ns. */
 void task_spend(uint64_t ns);
 
 /* The running task rests until task_wake() is called for it, at most for @most_ns. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The daemons that ship, in virtual time, beside the simulator: how many messages does a WRITE
- * carry under each control? README.md says what is real here, and what is not.
+ * Runs benchkv's daemons in virtual time, and compares their messages per WRITE under each control
+ * with the simulator. README.md explains which parts are real and which are modelled.
  *
  *	benchkv-test-timed [NAME]	the tests, or those with such a name
  *	benchkv-test-timed tables	prints the tables of benchkv/sim/README.md
@@ -15,12 +15,12 @@
 #include "node.h"
 #include "orders.h"
 
-#define DEEP 8192 /* blocks of a send queue that never is full here */
-#define FACTOR 1.25 /* between simulator and daemons, at most */
-#define APART 1.1 /* the order of two controls is checked if they differ by this in the simulator */
+#define DEEP 8192 /* blocks of a send queue that is never full here */
+#define FACTOR 1.25 /* largest accepted ratio of simulator and daemons */
+#define APART 1.1 /* least ratio in the simulator for which the order of two controls is checked */
 /*
- * Messages per WRITE of a job at depth 32 that is not in the low state. If a daemon took the
- * requests of one poll of its ring only, 4 ranks would have 21 and 8 ranks 9.
+ * Least messages per WRITE of a job at depth 32 that is not in the low state. If a daemon took only
+ * the requests of one poll of its ring per loop, 4 ranks would have 21 and 8 ranks 9.
  */
 #define RECOVERED 25
 
@@ -82,7 +82,7 @@ static bool in_order(const struct job *j, const struct run *runs)
 	return all;
 }
 
-/* Depth 32, and send queues of normal depth: these are soon full, and messages wait for room. */
+/* At depth 32, send queues of the default depth are soon full, and messages gather. */
 static bool recovered(const struct job *j, const struct run *runs)
 {
 	for (uint32_t i = 0; i < j->n; i++) {
@@ -200,7 +200,7 @@ TEST(daemons_are_as_simulated)
 	CHECK(check_jobs(false));
 }
 
-/* Nothing but the program decides what happens. */
+/* Two runs of the same job have the same results, because all times are virtual. */
 TEST(a_job_is_the_same_each_time)
 {
 	static const struct job job = {2, 1, 0, 0, false, 2, {"auto", "little"}};
@@ -211,7 +211,7 @@ TEST(a_job_is_the_same_each_time)
 	CHECK(!memcmp(runs[0], runs[1], sizeof(runs[0])));
 }
 
-/* Every loop is checked for what it may serve (costs.c); in this job many loops leave calls to the next one. */
+/* costs.c checks how many calls every loop serves. In this job many loops leave calls. */
 TEST(a_loop_leaves_what_it_may_not_serve)
 {
 	static const struct job job = {4, 1, 0, 4, false, 1, {"auto"}};
