@@ -4,8 +4,8 @@
 
     cost.py SOFTHCA-RUN COST COST-UNCHECKED BENCHKV BENCHKV-UNCHECKED [NP...]
 
-callgrind counts the instructions in two runs that differ only in the number of operations, so that
-work that is done once does not count. Throughput is the median of nine runs of each program,
+callgrind counts the instructions in two runs that differ only in the number of operations. The
+difference does not contain work that is done once. Throughput is the median of nine runs of each program,
 alternating, on NP ranks (0: without a launcher; default 0 and 2); the median of the nine ratios is
 printed too.
 """

@@ -20,7 +20,7 @@
 #define CALENDAR_LEAST 256u /* buckets; a power of two, of at least 64 */
 #define CALENDAR_SLOT_BITS 20
 #define CALENDAR_DEST_BITS 12
-#define CALENDAR_TRIM 64u /* number of takes after which the ring is cut to the needed length */
+#define CALENDAR_TRIM 64u /* number of calendar_take() without a request between two trims */
 
 /* The request in a slot: the next slot of the bucket and, in the upper bits, the target rank. */
 struct request {

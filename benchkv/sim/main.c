@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* benchkv-sim: what many ranks of benchkv would do, by the control code that it runs. */
+/* benchkv-sim simulates jobs of benchkv with many ranks. It runs benchkv's own control code. */
 #include <string.h>
 
 #include "base/output.h"

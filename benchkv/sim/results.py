@@ -76,7 +76,8 @@ def table(head, rows):
 
 
 def controls_table(jobs, grid, controls, fixed):
-    """Each control's fraction of the best fixed setting, from the collapsed state. Returns the text, and auto's lowest fraction."""
+    """Computes each control's fraction of the best fixed setting, from the collapsed state. Returns the text, and auto's
+    lowest fraction for each number of daemons."""
     text, worst = "", {}
     for d, cells in grid.items():
         key = {(c, q, n): jobs.key(n, q, c, d) for c in set(controls + fixed) for q, n in cells}
@@ -113,7 +114,7 @@ def equilibria(jobs, grid):
 
 
 def bound(n, q, d):
-    """An upper bound of the M operations/s of all ranks for any control of delegation in this model, and its cause."""
+    """Returns an upper bound of the M operations/s of all ranks for any control of delegation in this model, and its cause."""
     inflight, remote = CLIENTS * q, (n - 1) / n
     distinct = (n - 1) * (1 - (1 - 1 / n) ** inflight)  # different ranks among the targets of the inflight requests
     limits = {"CPU": d / (remote * CPU_NS + (1 - remote) * LOCAL_NS),

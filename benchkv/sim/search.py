@@ -66,13 +66,13 @@ class Search:
         return self.jobs.key(np, qd, control, daemons, init, machine=self.files[machine], clients=clients, seed=seed, **times)
 
     def measure(self, cell, control, init, times):
-        """The throughputs with the fresh seeds."""
+        """Returns the throughputs with each of FRESH_SEEDS."""
         keys = [self.key(cell, control, init, seed, times) for seed in FRESH_SEEDS]
         self.jobs.run(keys)
         return [self.jobs[k] for k in keys]
 
     def best(self, cell):
-        """The name of the best rival from the good state."""
+        """Returns the name of the best rival, simulated from the good state."""
         left = self.rivals
         for seed, (times, keep) in enumerate(ROUNDS, 1):
             keys = {c: self.key(cell, c, "high", seed, times) for c in left}

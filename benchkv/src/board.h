@@ -33,7 +33,7 @@ struct board {
 
 /* A slot as it was at one moment. */
 struct board_view {
-	uint64_t turn; /* 0: nothing was posted yet; odd: it could not be read */
+	uint64_t turn; /* 0: nothing was posted yet; odd: newest and before could not be read */
 	uint64_t newest, before; /* BOARD_NONE: not known */
 };
 

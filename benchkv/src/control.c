@@ -222,7 +222,7 @@ static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)
 		c->unconsumed--;
 	}
 	if (!p->count)
-		p->head = 0; /* the same cache line of the ring again */
+		p->head = 0; /* reuses the first cache line of the ring */
 }
 
 void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg)

@@ -56,7 +56,7 @@
 #include "little.h"
 #include "note.h"
 
-#define CONTROL_NUMBER_MAX 65536 /* of the numbers of a control, which are 1 or more */
+#define CONTROL_NUMBER_MAX 65536 /* largest number in the text of a control; the least is 1 */
 #define CONTROL_NAME_MAX 40
 
 enum control_kind {

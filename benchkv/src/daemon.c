@@ -87,7 +87,7 @@ static uint32_t run_loop(struct daemon *d)
 	return n;
 }
 
-/* The end of a loop that handled @n messages. After some loops without messages, sleeps. */
+/* Must be called after each loop, which handled @n messages. Sleeps after some idle loops. */
 static void rest(struct daemon *d, uint32_t n, struct wait *w)
 {
 	d->stats.loops++;

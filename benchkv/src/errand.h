@@ -68,7 +68,7 @@ void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 /* Replies to the client with this errno, because no response will come. */
 void errand_fail(struct daemon *d, uint32_t index, int error);
 
-/* Called after @responses more responses: sends the held replies if the control releases them. */
+/* Must be called after @responses more responses: sends the held replies if the control allows. */
 void errands_release(struct daemon *d, uint32_t responses);
 
 #endif

@@ -126,10 +126,10 @@ static bool can_be(const struct history *h, uint32_t writer, uint64_t stamp, uin
 }
 
 /*
- * Returns true if the board shows that another put had replaced this one before the request was
- * made. That is so if this put is the one before the newest on the board; if one of these two was
- * made in a later run, or later by the same client; or if this put is this client's own last one,
- * and another put was posted after it.
+ * Returns true if the board shows that another put had replaced this put before the request was
+ * made. It shows that in three cases: this put is `before` on the board; `newest` or `before` was
+ * made in a later run, or later by the same client; or this put is this client's own last put, and
+ * another put was posted after it.
  */
 static bool outdated(const struct history *h, const struct history_view *v, uint64_t name)
 {

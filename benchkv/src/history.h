@@ -87,7 +87,7 @@ struct history {
 	bool preloaded;
 };
 
-/* The knowledge about a key at the time of a request for it. */
+/* The knowledge of the client and of the board about a key when a request for it is made. */
 struct history_view {
 	uint64_t at, changed_at, put_at, posted;
 	struct board_view board;
@@ -98,7 +98,7 @@ struct history_view {
 
 struct history_attr {
 	const struct source *source;
-	struct board *board; /* of the rank, for history_keys(); NULL: none */
+	struct board *board; /* the rank's board, which has history_keys() keys; NULL: none */
 	uint32_t client, writers;
 	uint64_t ops; /* of all clients in a run; 0: the duration limits them */
 	bool preloaded;

@@ -50,12 +50,12 @@ const char *launch_host(const struct launch *l);
 int launch_put(struct launch *l, const char *key, uint32_t number, const void *data, size_t len);
 
 /*
- * Waits for all ranks. After it every rank can get the data that was put before. The fence always
- * requests the exchange of data, because without it Slurm waits only for the ranks of each node.
+ * Waits for all ranks. After that every rank can get the data that was put before. The fence always
+ * requests the exchange of data; otherwise Slurm would only wait for the ranks of the same node.
  */
 int launch_fence(struct launch *l, uint64_t timeout_ns);
 
-/* Is called every 20 ms while these functions wait. */
+/* A function that is called every 20 ms while these functions wait. */
 typedef void launch_watch_fn(void *arg);
 void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 

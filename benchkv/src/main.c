@@ -91,7 +91,9 @@ int main(int argc, char **argv)
 	if (o.does == COMMAND_PAIR)
 		return pair_command(&o);
 	err = find_device(&o, argv, device, why, sizeof(why));
-	/* Other ranks may have the device. Then the job reports that this rank has none. */
+	/*
+	 * With a launcher other ranks may have the device. Then the job reports this rank's error.
+	 */
 	if (err && o.device && launch_environment_rank() < 0)
 		return complain(why);
 	if (o.does == COMMAND_MEASURE)

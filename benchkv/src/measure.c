@@ -14,7 +14,7 @@
 #include "msg.h"
 #include "options.h"
 
-#define WINDOW 64 /* calls under way when WRITEs follow each other */
+#define WINDOW 64 /* calls under way while the time per WRITE is measured */
 #define BATCH 32
 #define CHUNK 256 /* calls that are timed together; the shortest time of a chunk is used */
 #define COMMAND_NS (150 * NSEC_PER_MSEC)

@@ -33,8 +33,10 @@ struct held_req {
 	struct kv_req req;
 };
 
-/* With values of more than 8 bytes: a request for another daemon of the rank, which may use `from`
- * until it replies; and its reply. */
+/*
+ * With values of more than 8 bytes: a request that is passed to another daemon of the rank, which
+ * may use `from` until it replies; and the reply.
+ */
 struct forwarded {
 	struct kv_req req;
 	struct copyrpc_req *from;

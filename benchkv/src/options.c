@@ -147,8 +147,8 @@ static const struct arg_row rows[] = {
 			"measured"},
 	{"rate", 0, "R", ARG_REAL, AT(rate), .low = 1, .high = 1e12, .sets = RUN,
 		.unset = "as fast as replies come",
-		.help = "operations per second of all clients together, each made when it is due, "
-			"as far as the queue depth permits"},
+		.help = "operations per second of all clients together; each is made when it is "
+			"due, or later if the queue depth is reached"},
 	{.help = "Work", .sets = RUN},
 	{"key-range", 0, "N", ARG_WHOLE, AT(load.key_range), .min = 1, .max = WORKLOAD_MAX_KEYS,
 		.def = "1048576", .sets = RUN, .help = "keys 0 to N-1"},
@@ -174,11 +174,11 @@ static const struct arg_row rows[] = {
 	{.help = "Network", .sets = RUN | MEASURE},
 	{"device", 0, "NAME", ARG_TEXT, AT(device), .none = "auto",
 		.give = "auto or the name of a device", .sets = RUN | MEASURE,
-		.help = "mlx5 device; auto: the first one, else a software HCA"},
+		.help = "mlx5 device; auto: the first one, or the software HCA if there is none"},
 	{"ring-size", 0, "BYTES", ARG_POWER, AT(ring_size), .min = 4096, .max = 1u << 30,
 		.none = "auto", .sets = COPYRPC,
-		.help = "bytes of each endpoint, a power of two; auto: eight times what can be in "
-			"flight on it"},
+		.help = "bytes of each of an endpoint's two rings, a power of two; auto: eight "
+			"times the bytes that can be in flight"},
 	{"wait", 0, NULL, ARG_WORD, AT(wait_event), .words = waits, .def = "poll", .sets = COPYRPC,
 		.help = "idle daemons poll again after a short sleep, or sleep on descriptors "
 			"until a message arrives"},
@@ -195,8 +195,8 @@ static const struct arg_row rows[] = {
 		.help = "microseconds between the first calls to rank r and those to rank r + 1"},
 	{"machine", 0, "FILE", ARG_TEXT, AT(machine), .sets = DAEMONS | MEASURE,
 		.give = "a file that benchkv measure has written",
-		.help = "the control auto takes K and B from this file instead of measuring; "
-			"measure writes it"},
+		.help = "the control auto derives K and B from this file instead of measuring; "
+			"benchkv measure writes it"},
 	{"trace", 0, "FILE", ARG_TEXT, AT(trace), RANK_FILE, .sets = DAEMONS,
 		.help = "writes a trace of the daemons with endpoints as CSV to FILE.RANK, a line "
 			"per millisecond"},
@@ -219,8 +219,8 @@ static const struct arg_row rows[] = {
 		.help = "seconds to wait for a reply, and for other ranks at the start; at the end "
 			"of a run twice as long"},
 	{"hgrm", 0, "FILE", ARG_TEXT, AT(hgrm), .sets = RUN,
-		.help = "rank 0 writes percentiles of the latency in microseconds, as HdrHistogram "
-			"does"},
+		.help = "rank 0 writes percentiles of the latency in microseconds, in the format "
+			"of HdrHistogram"},
 	{"interval", 0, "S", ARG_TIME, AT(interval_ns), .low = .001, .high = 86400,
 		.unit = NSEC_PER_SEC, .sets = RUN,
 		.help = "throughput and latency for every S seconds of a run, in the report"},

@@ -69,7 +69,7 @@ struct interval {
 	struct series_row row;
 };
 
-/* Calls @fn for each interval in order. */
+/* Calls @fn for each interval, in the order of time. */
 void report_intervals(const struct report *r, void (*fn)(const struct interval *i, void *arg),
 	void *arg);
 

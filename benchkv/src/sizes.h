@@ -35,7 +35,7 @@ void sizes_name(const struct sizes *s, char name[SIZES_NAME_MAX]);
 
 uint32_t sizes_most(const struct sizes *s);
 double sizes_mean(const struct sizes *s);
-/* A number that is equal for equal distributions. */
+/* A hash of the distribution, which is equal for equal distributions. */
 uint64_t sizes_mark(const struct sizes *s);
 
 /* The number of further bytes of a value whose first 8 bytes are @value. */

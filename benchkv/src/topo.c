@@ -14,7 +14,7 @@ struct topo {
 	hwloc_bitmap_t allowed;
 	int *unit; /* by thread */
 	uint32_t planned;
-	/* The input of the last plan. */
+	/* The input of the last topo_plan(), for topo_explain(). */
 	char device[64]; /* empty: no preference */
 	uint32_t near_cores; /* usable cores near the device; 0: hwloc does not know its position */
 	uint32_t index, sharers, threads;

@@ -68,7 +68,7 @@ struct value_io {
 struct kv_resp values_serve(const struct values *v, struct store *s, const struct kv_req *req,
 	struct value_io *io);
 
-/* The same for a client of this rank. */
+/* The same for a request of a client of this rank, with the bytes in its slot. */
 struct kv_resp values_serve_local(const struct values *v, struct store *s,
 	const struct kv_req *req);
 

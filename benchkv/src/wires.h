@@ -16,7 +16,9 @@
 struct wires_kind {
 	/* Makes the endpoint number @i to @rank. */
 	int (*make)(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p);
-	/* Returns the number of the other side's endpoint to which our endpoint @i is connected. */
+	/*
+	 * Returns the number of the peer's endpoint to which this rank's endpoint @i is connected.
+	 */
 	uint32_t (*counterpart)(const struct node *n, uint32_t i);
 };
 

@@ -49,7 +49,7 @@ def case_trace():
         return all([check_trace(list(csv.DictReader(taken(f"{path}.{rank}")))) for rank in (0, 1)])
 
     in_time(traced, 0.4, 4, 40)
-    # First few loops find a message; then many messages are under way, and many loops find more than 10.
+    # In the first job few loops find a message. In the second one many messages are under way, and loops find more than 10.
     check_batches(good(2, "--rate", 100, "--duration", 0.5))
     j = good(2, "--queue-depth", 256, "--clients", 4, "--ops", 100000)
     check_batches(j)

@@ -191,7 +191,7 @@ def killed_in_slurm(slurm):
 
 
 def case_slurm():
-    """Ranks on several nodes, where a fence of PMIx also involves the nodes."""
+    """Ranks on several nodes, where a fence of PMIx also needs messages between the nodes."""
     missing = private_slurm.missing()
     if missing:
         raise Skipped(f"not installed: {missing}; scripts/deps test installs it")

@@ -7,7 +7,7 @@ from harness import FAULTY, NO_CONTROL, SOAK, UCX, check, good, job, run, unveri
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
-# Faults of swaps, and of replies to swaps, and their kinds of errors.
+# Faults of swaps and of replies to swaps, and the kinds of errors of which each must cause at least one.
 SWAP_FAULTS = {"swap-blind": ["undone", "stale", "invented"], "swap-lose": ["stale", "invented", "undone", "forgotten"],
                "swap-twice": ["redone"], "swap-deny": ["redone"], "spoil": ["invented", "wrong_value"]}
 BY_TURNS = [["lose", "replay", "invent"]]  # several faults in one job
@@ -59,14 +59,13 @@ def case_flaps():
     rules = [f"opcode=write_imm nth={nth} action=link_down; opcode=write_imm nth={nth + 2} action=link_up" for nth in pulls]
     for changes in ["yes", "no"] if SOAK else ["yes"]:
         argv = job(2, "--ops", 12000, "--queue-depth", 1, "--rmw", changes, "--read-ratio", 0.3, "--key-range", 1000,
-                   "--json", "-", *NO_CONTROL)  # without messages that measure
+                   "--json", "-", *NO_CONTROL)  # auto would send messages to measure, which the rules would count
         j = verified(run(argv, {"SOFTHCA_FAULTS": "; ".join(rules)}), 2)
-        check(j["latency_ns"]["max"] > 1e9, j)  # else no message was lost
+        check(j["latency_ns"]["max"] > 1e9, j)  # a message was really lost
 
 
 def store_faults(np, mixes, **default_keys):
-    """A store that loses, replays, ages, invents, forgets or misplaces values; and one that does not. The
-    faults of a mix are planted by turns in one job."""
+    """Runs jobs with a faulty store, one for each mix of faults, and a job with a correct store."""
     argv = job(np, "--ops", 60000, "--json", "-", prog=FAULTY, **default_keys)
     for mix in mixes:
         r = run(argv, {"BENCHKV_FAULT": ",".join(mix)})
@@ -78,10 +77,10 @@ def store_faults(np, mixes, **default_keys):
 
 
 def case_unshared():
-    """Clients that share nothing, a request that never leaves its rank, a key that nobody reads in the
-    audit: each is noticed, and nothing without a fault."""
+    """Clients that share no store, requests that never leave their rank, and keys that the audit does not read are
+    detected; without a fault there is no error."""
     for np in [0, 2] if harness.backend == "delegation" else [2]:
-        # Several runs: on a busy machine clients may work one after the other, which hides a cache in one run.
+        # Several runs, because on a busy machine the clients of a run may work one after the other, which hides a cache.
         argv = job(np, "--ops", 8000, "--runs", 3, "--queue-depth", 64, "--key-range", 1000, "--json", "-", prog=FAULTY)
         for fault, kinds in UNSHARED.items():
             if np or fault != "client-remote":
@@ -90,14 +89,14 @@ def case_unshared():
                 check(all(found[k] for k in kinds if np or k != "unsent"), r)
                 check(np or not found["unsent"], r)
         verified(run(argv), np)
-    # If each rank's only client puts one key, each may read its own put, but not both.
+    # With one client per rank and one key: if both clients read their own put in the audit, that is an error.
     argv = job(2, "--ops", 2000, "--clients", 1, "--key-range", 1, "--json", "-", prog=FAULTY)
     found = unverified(run(argv, {"BENCHKV_FAULT": "private"}), ["unequal"])["error_kinds"]
     check(sum(found.values()) == 1, found)
 
 
 def case_changes():
-    """A store that loses or doubles read-modify-writes, and replies that are spoilt; and nothing without a fault."""
+    """Lost or doubled read-modify-writes and spoilt replies are detected; without a fault there is no error."""
     for np in [0, 2] if harness.backend == "delegation" else [2]:
         argv = job(np, "--ops", 20000, "--rmw", "yes", "--read-ratio", 0.2, "--key-range", 100, "--timeout", 4,
                    "--json", "-", prog=FAULTY)
@@ -111,17 +110,17 @@ def case_store_1():
 
 
 def case_store_2():
-    """With the default options. The short form has some faults in one job, and one that only the audit finds, in
-    another: one rank alone finds each."""
+    """With the default options. The short form has one job with several faults, and one with a fault that only the
+    audit finds; case_store_1 tests each fault alone."""
     store_faults(2, [[fault] for fault in STORE_FAULTS] if SOAK else [["age"], *BY_TURNS], default_keys=True)
 
 
 def case_store_4():
-    """Four ranks find what two find: the short form has some faults, in one job."""
+    """Four ranks find the same faults as two. The short form has one job with several faults."""
     store_faults(4, [[fault] for fault in STORE_FAULTS] if SOAK else BY_TURNS)
 
 
 def case_store():
-    """The store is the same in each backend: one that is not the default has these faults by turns."""
+    """The store is the same with each backend, so backends other than the default have one job with several faults."""
     for np in 2, 4:
         store_faults(np, BY_TURNS)

@@ -42,7 +42,7 @@ def case_bad():
 
 
 def case_misfits():
-    """A rank whose device, port or partition does not fit is named before the first run."""
+    """A rank whose device, port or partition does not fit those of rank 0 is reported before the first run."""
     topology = of_test("topology")
     with open(topology, "w") as f:
         f.write("name=mlx5_0\nname=mlx5_1 pkey=0x8123\nname=mlx5_2 mtu=1024\nname=mlx5_3 state=down\n"

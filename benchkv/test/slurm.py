@@ -59,7 +59,7 @@ def missing():
 
 
 class Node:
-    """A node that is only a name and a port of this machine."""
+    """A node of the default kind: only a name and a port of this machine."""
 
     def __init__(self, number):
         self.name, self.address, self.prefix = f"n{number}", "127.0.0.1", []

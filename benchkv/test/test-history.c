@@ -92,7 +92,7 @@ static struct history_view look_at(uint64_t i)
 	return look_of(&h, i);
 }
 
-/* A put, which is not answered yet. */
+/* Begins a put. Its reply has not come yet. */
 static struct history_view put_at(uint64_t i)
 {
 	struct history_view v = look_at(i);

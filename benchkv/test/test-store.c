@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the store with a plain array; placement; requests for other shards. */
+/* The store is compared with an array. Also tests the placement, and requests for other shards. */
 #include <errno.h>
 
 #include "support/test.h"

@@ -151,7 +151,7 @@ static void print_deep(const struct job *j, const struct run *r)
 	if (!r->messages_per_write)
 		return;
 	printf("| %u ranks, send queues %s |", j->ranks,
-		j->sq_depth ? "without end" : "as they are");
+		j->sq_depth ? "unlimited" : "of default depth");
 	print_cell(r);
 	print_rate(r);
 	printf("\n");
