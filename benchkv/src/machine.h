@@ -74,7 +74,8 @@ void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p);
 
 /*
- * Changes the machine to match measured values. The rest of the round trip becomes wire_ns.
+ * Sets the machine's times so that they match measured ones. wire_ns becomes the part of the round
+ * trip that the other times do not explain.
  */
 void machine_from_measured(struct machine *m, const struct control_times *measured);
 
