@@ -40,7 +40,7 @@ void lifeline_connect(struct lifeline *line);
 void lifeline_look(struct lifeline *line);
 void lifeline_wait(struct lifeline *line, uint64_t timeout_ns);
 
-/* The rank that has died first, or -1. */
+/* The first rank that has died without a message, or -1. */
 int64_t lifeline_lost(const struct lifeline *line);
 
 /* True: another rank has requested the stop, and has printed the reason. */

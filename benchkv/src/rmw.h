@@ -58,7 +58,8 @@ struct rmw {
 	struct rmw_known *known;
 	struct rmw_slot *slots;
 	uint32_t *again; /* ring of slots whose swap must be sent; room for all slots */
-	uint32_t again_first, again_end; /* numbers of the first slot in the ring and of the next */
+	uint32_t again_first,
+		again_end; /* position of the first slot in the ring, and after the last one */
 	uint64_t most; /* highest version that a key can reach */
 	bool preloaded;
 	uint64_t changes; /* of keys that the audit reads, in all runs */
