@@ -10,6 +10,7 @@
 #include "copyrpc_tcp.h"
 #include "grow.h"
 #include "internal.h"
+#include "links.h"
 
 static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 	.field = {
@@ -108,11 +109,7 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 	ep->due.tail_p = &ep->due.head;
 	ep->user = user;
 	ep->counted = true;
-	ep->next = ctx->eps;
-	ep->link_p = &ctx->eps;
-	if (ep->next)
-		ep->next->link_p = &ep->next;
-	ctx->eps = ep;
+	LINK(&ctx->eps, ep);
 	ctx->n_eps++;
 	return ep;
 }
@@ -411,9 +408,7 @@ void ep_free(struct copyrpc_ep *ep)
 		raw_drop(ep);
 	give_memory(ep);
 	chan_fini(&ep->ch);
-	*ep->link_p = ep->next;
-	if (ep->next)
-		ep->next->link_p = ep->link_p;
+	UNLINK(ep);
 	ep_uncount(ep);
 	free(ep);
 }

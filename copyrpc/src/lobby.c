@@ -9,6 +9,7 @@
 
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
+#include "links.h"
 
 /* Limits of one step: EVENTS for events and connections, ACTIONS for due actions. */
 #define EVENTS 16
@@ -42,20 +43,14 @@ int plan_copy(struct plan *plan, const struct copyrpc_ctx *ctx, const struct cop
 
 void lobby_enter(struct lobby *y, struct watch *w)
 {
-	w->next = y->watches;
-	w->link_p = &y->watches;
-	if (w->next)
-		w->next->link_p = &w->next;
-	y->watches = w;
+	LINK(&y->watches, w);
 	y->side.due = 0;
 }
 
 void lobby_leave(struct lobby *y, struct watch *w)
 {
 	lobby_watch(y, w, 0);
-	*w->link_p = w->next;
-	if (w->next)
-		w->next->link_p = w->link_p;
+	UNLINK(w);
 }
 
 int lobby_watch(struct lobby *y, struct watch *w, short events)

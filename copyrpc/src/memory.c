@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "links.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -16,7 +17,7 @@
 #define SPARE 64
 
 struct chunk {
-	struct chunk *next;
+	struct chunk *next, **link_p;
 	enum memory_use use;
 	uint32_t piece_len;
 	uint8_t *at;
@@ -168,8 +169,7 @@ static int chunk_new(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t piec
 		chunk_free(ctx, c);
 		return rc;
 	}
-	c->next = ctx->chunks;
-	ctx->chunks = c;
+	LINK(&ctx->chunks, c);
 	return 0;
 }
 
@@ -207,7 +207,7 @@ int memory_take(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len, stru
 
 void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 {
-	struct chunk **at = &ctx->chunks, *c = p->chunk;
+	struct chunk *c = p->chunk;
 
 	if (!p->at)
 		return;
@@ -220,8 +220,6 @@ void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 	*p = (struct piece){0};
 	if (c->pieces.used)
 		return;
-	while (*at != c)
-		at = &(*at)->next;
-	*at = c->next;
+	UNLINK(c);
 	chunk_free(ctx, c);
 }
