@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "bulk.h"
-#include "links.h"
 
 #define VERSION 1
 

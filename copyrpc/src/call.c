@@ -53,9 +53,7 @@ int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p)
 
 	if (!req)
 		return 0;
-	ctx->queue.head = req->queued;
-	if (!req->queued)
-		ctx->queue.tail_p = &ctx->queue.head;
+	QUEUE_SHIFT(&ctx->queue, queued);
 	*req_p = req;
 	return 1;
 }

@@ -24,6 +24,7 @@
 #include "base/compiler.h"
 #include "copyrpc.h"
 #include "credit.h"
+#include "links.h"
 #include "wire.h"
 
 struct chan;
@@ -517,9 +518,7 @@ static inline void chan_release(struct copyrpc_req *req)
 /* Puts a request on the queue of copyrpc_recv(). */
 static inline void chan_queue(struct chan *ch, struct copyrpc_req *req)
 {
-	req->queued = NULL;
-	*ch->queue->tail_p = req;
-	ch->queue->tail_p = &req->queued;
+	QUEUE_APPEND(ch->queue, req, queued);
 }
 
 /* Frees the entry of a request whose bytes have been released. */

@@ -156,12 +156,12 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	if (!ctx)
 		return -ENOMEM;
 	ctx->queue = (struct req_queue){NULL, &ctx->queue.head, serve_large, serve_release};
-	ctx->waiting.tail_p = &ctx->waiting.head;
-	ctx->ended.tail_p = &ctx->ended.head;
-	ctx->watched.tail_p = &ctx->watched.head;
-	ctx->raw_tail_p = &ctx->raw_head;
-	ctx->work.tail_p = &ctx->work.head;
-	ctx->news.tail_p = &ctx->news.head;
+	QUEUE_CLEAR(&ctx->waiting);
+	QUEUE_CLEAR(&ctx->ended);
+	QUEUE_CLEAR(&ctx->watched);
+	QUEUE_CLEAR(&ctx->raw);
+	QUEUE_CLEAR(&ctx->work);
+	QUEUE_CLEAR(&ctx->news);
 	ctx->clock = clock_ns;
 	ctx->fd = -1;
 	ctx->deadline = NEVER;
@@ -236,9 +236,7 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 	struct copyrpc_ep *ep;
 
 	while ((ep = ctx->ended.head)) {
-		ctx->ended.head = ep->ended_next;
-		if (!ep->ended_next)
-			ctx->ended.tail_p = &ctx->ended.head;
+		QUEUE_SHIFT(&ctx->ended, ended_next);
 		ep->ended = false;
 		if (!ep->qp)
 			ep_uncount(ep);

@@ -10,7 +10,6 @@
 #include "copyrpc_tcp.h"
 #include "grow.h"
 #include "internal.h"
-#include "links.h"
 
 static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 	.field = {
@@ -106,7 +105,7 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 		return NULL;
 	memset(ep, 0, sizeof(*ep));
 	ep->ctx = ctx;
-	ep->due.tail_p = &ep->due.head;
+	QUEUE_CLEAR(&ep->due);
 	ep->user = user;
 	ep->counted = true;
 	LINK(&ctx->eps, ep);
@@ -302,9 +301,7 @@ void ep_end(struct copyrpc_ep *ep)
 	if (ep->ended)
 		return;
 	ep->ended = true;
-	ep->ended_next = NULL;
-	*ctx->ended.tail_p = ep;
-	ctx->ended.tail_p = &ep->ended_next;
+	QUEUE_APPEND(&ctx->ended, ep, ended_next);
 	ctx->calm = NOT_CALM;
 }
 
@@ -377,33 +374,20 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep_end(ep);
 }
 
-/* Removes the endpoint from the list. Returns the address of the last link. */
-static struct copyrpc_ep **list_remove(struct copyrpc_ep **at, const struct copyrpc_ep *ep,
-	size_t link)
-{
-	while (*at) {
-		struct copyrpc_ep **next_p = (struct copyrpc_ep **)((char *)*at + link);
-
-		if (*at == ep)
-			*at = *next_p;
-		else
-			at = next_p;
-	}
-	return at;
-}
-
 void ep_free(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
+	struct copyrpc_ep **at = &ctx->dirty;
 
 	live_remove(ep->live);
 	add_ep_stats(&ctx->gone, ep);
 	mlx5dvl_qp_destroy(ep->qp);
-	list_remove(&ctx->dirty, ep, offsetof(struct copyrpc_ep, dirty_next));
-	ctx->ended.tail_p =
-		list_remove(&ctx->ended.head, ep, offsetof(struct copyrpc_ep, ended_next));
-	ctx->watched.tail_p =
-		list_remove(&ctx->watched.head, ep, offsetof(struct copyrpc_ep, watched_next));
+	while (*at && *at != ep)
+		at = &(*at)->dirty_next;
+	if (*at)
+		*at = ep->dirty_next;
+	QUEUE_REMOVE(&ctx->ended, ep, ended_next);
+	QUEUE_REMOVE(&ctx->watched, ep, watched_next);
 	if (ep->raw)
 		raw_drop(ep);
 	give_memory(ep);

@@ -54,11 +54,6 @@ struct raw_move {
 	uint32_t rkey, len;
 };
 
-/* Transfers that the next poll handles (transfer.h). */
-struct transfer_list {
-	struct transfer *head, **tail_p;
-};
-
 /* This side's HCA writes `peer`, and the peer's HCA reads `consumer`. */
 struct words {
 	CACHE_ALIGNED uint64_t peer; /* the peer's consumer position, as the last READ returned
@@ -81,10 +76,6 @@ struct news {
 	int kind, status;
 	uint64_t token;
 	struct copyrpc_ep *ep; /* NULL: the end of a dial */
-};
-
-struct news_queue {
-	struct news *head, **tail_p;
 };
 
 /*
@@ -117,11 +108,6 @@ struct memory_file {
 struct pool {
 	struct block *spare;
 	uint64_t size, most; /* bytes of all blocks; the limit */
-};
-
-/* Large requests that wait (serve.c), oldest first. */
-struct served_list {
-	struct served *head, **tail_p;
 };
 
 /* The keys and the address for WRITEs from a send ring to the peer's ring. */
@@ -166,7 +152,7 @@ struct copyrpc_ep {
 	uint64_t small_seen; /* other messages that were received before the last part was posted */
 	uint32_t beside; /* number of parts that are still posted one at a time because of these
 			    messages */
-	struct served_list due; /* large requests that wait until other transfers end */
+	QUEUE_OF(struct served) due; /* large requests that wait until other transfers end */
 	uint32_t moves; /* transfers of large calls */
 	struct copyrpc_ep *turns_next; /* in the list of the context */
 	bool in_turns;
@@ -222,11 +208,6 @@ struct other_version {
 	uint16_t theirs, ours;
 };
 
-struct ep_list {
-	struct copyrpc_ep *head;
-	struct copyrpc_ep **tail_p;
-};
-
 struct copyrpc_ctx {
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_srq *srq;
@@ -239,14 +220,14 @@ struct copyrpc_ctx {
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
 	struct copyrpc_ep *dirty; /* list of endpoints for the next flush, newest first */
-	struct ep_list ended, watched;
-	struct raw_op *raw_head, **raw_tail_p;
-	struct transfer_list work;
+	QUEUE_OF(struct copyrpc_ep) ended, watched;
+	QUEUE_OF(struct raw_op) raw;
+	QUEUE_OF(struct transfer) work; /* transfers that the next poll handles */
 	struct reg *regs; /* bulk.h */
 	struct copyrpc_bulk *bulks;
 	uint32_t message_max; /* of large calls; 0: refused */
 	struct pool pool;
-	struct served_list waiting; /* for memory */
+	QUEUE_OF(struct served) waiting; /* large requests that wait for memory */
 	struct copyrpc_ep *turns; /* endpoints whose requests have their turn in the next poll */
 	bool serve_again; /* the next poll calls ctx_serve() */
 	bool work_due; /* the next poll can continue a transfer in `work` */
@@ -270,7 +251,7 @@ struct copyrpc_ctx {
 	struct chunk *chunks; /* of the memory of the endpoints */
 	struct memory_file file; /* of receive rings */
 	struct ctx_side *side; /* NULL: none */
-	struct news_queue news;
+	QUEUE_OF(struct news) news;
 	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */
 	struct other_version other; /* the last one */
 	bool broken; /* the device or a queue of the context has failed */
@@ -340,9 +321,7 @@ static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 
 	ep->ch.unwatched = false;
 	ep->seen = seen;
-	ep->watched_next = NULL;
-	*ctx->watched.tail_p = ep;
-	ctx->watched.tail_p = &ep->watched_next;
+	QUEUE_APPEND(&ctx->watched, ep, watched_next);
 }
 
 /* The memory of the receive ring. */

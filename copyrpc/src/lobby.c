@@ -9,7 +9,6 @@
 
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
-#include "links.h"
 
 /* Limits of one step: EVENTS for events and connections, ACTIONS for due actions. */
 #define EVENTS 16

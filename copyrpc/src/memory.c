@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "internal.h"
-#include "links.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 

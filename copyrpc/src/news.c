@@ -5,21 +5,12 @@
 void news_add(struct copyrpc_ctx *ctx, struct news *n)
 {
 	n->queued = true;
-	n->next = NULL;
-	*ctx->news.tail_p = n;
-	ctx->news.tail_p = &n->next;
+	QUEUE_APPEND(&ctx->news, n, next);
 }
 
 void news_remove(struct copyrpc_ctx *ctx, struct news *n)
 {
-	struct news **at = &ctx->news.head;
-
-	if (!n->queued)
-		return;
-	while (*at != n)
-		at = &(*at)->next;
-	*at = n->next;
-	if (!n->next)
-		ctx->news.tail_p = at;
+	if (n->queued)
+		QUEUE_REMOVE(&ctx->news, n, next);
 	n->queued = false;
 }

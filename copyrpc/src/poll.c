@@ -202,7 +202,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	ctx_device_events(ctx);
 	give_up(ctx);
 	ep = ctx->watched.head;
-	ctx->watched = (struct ep_list){NULL, &ctx->watched.head};
+	QUEUE_CLEAR(&ctx->watched);
 	while (ep) {
 		struct copyrpc_ep *next = ep->watched_next;
 

@@ -143,9 +143,7 @@ void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)
 		return;
 	}
 	op->status = status;
-	op->next = NULL;
-	*ctx->raw_tail_p = op;
-	ctx->raw_tail_p = &op->next;
+	QUEUE_APPEND(&ctx->raw, op, next);
 }
 
 void raw_end(struct copyrpc_ep *ep, int status)
@@ -170,13 +168,11 @@ void raw_disown(struct copyrpc_ep *ep)
 
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p)
 {
-	struct raw_op *op = ctx->raw_head;
+	struct raw_op *op = ctx->raw.head;
 
 	if (!op)
 		return 0;
-	ctx->raw_head = op->next;
-	if (!op->next)
-		ctx->raw_tail_p = &ctx->raw_head;
+	QUEUE_SHIFT(&ctx->raw, next);
 	*done_p = (struct copyrpc_raw_done){op->ep, op->token, op->status};
 	slab_put(&op->ep->raw_ids, (uint32_t)(op - op->ep->raw));
 	return 1;
@@ -189,7 +185,7 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep)
 
 void raw_drop(struct copyrpc_ep *ep)
 {
-	struct raw_op **at = &ep->ctx->raw_head;
+	struct raw_op **at = &ep->ctx->raw.head;
 
 	while (*at) {
 		if ((*at)->ep == ep)
@@ -197,7 +193,7 @@ void raw_drop(struct copyrpc_ep *ep)
 		else
 			at = &(*at)->next;
 	}
-	ep->ctx->raw_tail_p = at;
+	ep->ctx->raw.tail_p = at;
 	slab_fini(&ep->raw_ids);
 	free(ep->raw);
 	ep->raw = NULL;

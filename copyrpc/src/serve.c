@@ -90,24 +90,6 @@ static void deliver(struct served *s)
 	ep_of(req->ch)->ctx->to.handled++;
 }
 
-static void append(struct served_list *list, struct served *s)
-{
-	s->next = NULL;
-	*list->tail_p = s;
-	list->tail_p = &s->next;
-}
-
-/* Removes and returns the oldest request. */
-static struct served *take(struct served_list *list)
-{
-	struct served *s = list->head;
-
-	list->head = s->next;
-	if (!s->next)
-		list->tail_p = &list->head;
-	return s;
-}
-
 static bool is_pulled(const struct served *s)
 {
 	return s->w.len != s->copied;
@@ -173,7 +155,7 @@ static void give_memory(struct copyrpc_ctx *ctx)
 
 		if (rc == -EAGAIN)
 			return;
-		take(&ctx->waiting);
+		QUEUE_SHIFT(&ctx->waiting, next);
 		if (rc)
 			respond(s->req, WIRE_NO_MEMORY, 0, NULL);
 		else
@@ -183,8 +165,11 @@ static void give_memory(struct copyrpc_ctx *ctx)
 
 static void give_turns(struct copyrpc_ep *ep)
 {
-	while (ep->due.head && !ep->ch.status && !is_busy(ep)) {
-		append(&ep->ctx->waiting, take(&ep->due));
+	struct served *s;
+
+	while ((s = ep->due.head) && !ep->ch.status && !is_busy(ep)) {
+		QUEUE_SHIFT(&ep->due, next);
+		QUEUE_APPEND(&ep->ctx->waiting, s, next);
 		give_memory(ep->ctx);
 	}
 }
@@ -269,10 +254,10 @@ static int enqueue(struct copyrpc_req *req, const struct wire_large *w, uint32_t
 	req->data = NULL;
 	req->served = s;
 	if (is_moved(s) && (ep->due.head || is_busy(ep))) {
-		append(&ep->due, s);
+		QUEUE_APPEND(&ep->due, s, next);
 		return 0;
 	}
-	append(&ctx->waiting, s);
+	QUEUE_APPEND(&ctx->waiting, s, next);
 	give_memory(ctx);
 	return 0;
 }
@@ -374,21 +359,6 @@ int serve_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 
 /* --------------------------------------------------------------------- ending */
 
-/* Returns false if the request is not in the list. */
-static bool leave(struct served_list *list, const struct served *s)
-{
-	struct served **at = &list->head;
-
-	while (*at && *at != s)
-		at = &(*at)->next;
-	if (!*at)
-		return false;
-	*at = s->next;
-	if (!*at)
-		list->tail_p = at;
-	return true;
-}
-
 /* Frees the memory of a large request. The next poll gives it to requests that wait. */
 void serve_release(struct copyrpc_req *req)
 {
@@ -396,10 +366,12 @@ void serve_release(struct copyrpc_req *req)
 	struct copyrpc_ctx *ctx = ep->ctx;
 	struct served *s = req->served;
 
-	if (s->block)
+	if (s->block) {
 		pool_put(ctx, s->block);
-	else if (!leave(&ep->due, s))
-		leave(&ctx->waiting, s);
+	} else {
+		QUEUE_REMOVE(&ep->due, s, next);
+		QUEUE_REMOVE(&ctx->waiting, s, next);
+	}
 	req->served = NULL;
 	req->data = NULL;
 	free(s);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "transfer.h"
 
-#include "links.h"
-
 /* After a message of a small call, this many parts are posted one at a time, because another
  * message may follow. */
 #define PARTS_BESIDE 4
@@ -20,25 +18,8 @@ static void queue(struct transfer *t)
 	if (t->queued)
 		return;
 	t->queued = true;
-	t->work_next = NULL;
-	*ctx->work.tail_p = t;
-	ctx->work.tail_p = &t->work_next;
+	QUEUE_APPEND(&ctx->work, t, work_next);
 	ctx->calm = NOT_CALM;
-}
-
-static void unqueue(struct transfer *t)
-{
-	struct transfer_list *work = &t->ep->ctx->work;
-	struct transfer **at = &work->head;
-
-	if (!t->queued)
-		return;
-	while (*at != t)
-		at = &(*at)->work_next;
-	*at = t->work_next;
-	if (!*at)
-		work->tail_p = at;
-	t->queued = false;
 }
 
 static void finish(struct transfer *t, int status)
@@ -181,24 +162,24 @@ static void proceed_all(struct transfer *t)
 /* The list is taken as a whole, because transfers may be queued again. */
 void ctx_transfers(struct copyrpc_ctx *ctx)
 {
-	struct transfer *t = ctx->work.head, *go_on = NULL, **tail_p = &go_on;
+	struct transfer *t = ctx->work.head;
+	QUEUE_OF(struct transfer) go_on;
 
-	ctx->work = (struct transfer_list){NULL, &ctx->work.head};
+	QUEUE_CLEAR(&go_on);
+	QUEUE_CLEAR(&ctx->work);
 	ctx->work_due = false;
 	while (t) {
 		struct transfer *next = t->work_next;
 
 		if (t->len) {
-			*tail_p = t;
-			tail_p = &t->work_next;
+			QUEUE_APPEND(&go_on, t, work_next);
 		} else {
 			t->queued = false;
 			finish(t, 0);
 		}
 		t = next;
 	}
-	*tail_p = NULL;
-	proceed_all(go_on);
+	proceed_all(go_on.head);
 }
 
 void ep_end_transfers(struct copyrpc_ep *ep)
@@ -209,7 +190,8 @@ void ep_end_transfers(struct copyrpc_ep *ep)
 		return;
 	raw_disown(ep);
 	while ((t = ep->transfers)) {
-		unqueue(t);
+		QUEUE_REMOVE(&t->ep->ctx->work, t, work_next);
+		t->queued = false;
 		finish(t, ep->ch.status);
 	}
 }

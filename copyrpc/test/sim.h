@@ -253,9 +253,7 @@ static inline void sim_recv(struct side *s)
 
 	if (!req || s->nheld == SIM_HELD)
 		return;
-	s->queue.head = req->queued;
-	if (!s->queue.head)
-		s->queue.tail_p = &s->queue.head;
+	QUEUE_SHIFT(&s->queue, queued);
 	s->held[s->nheld++] = req;
 }
 

@@ -205,9 +205,7 @@ static void answer(struct copyrpc_ctx *ctx)
 
 	if (!req)
 		return;
-	ctx->queue.head = req->queued;
-	if (!ctx->queue.head)
-		ctx->queue.tail_p = &ctx->queue.head;
+	QUEUE_SHIFT(&ctx->queue, queued);
 	chan_reply(req, NULL, 0, NULL, chan_reply_odd);
 }
 

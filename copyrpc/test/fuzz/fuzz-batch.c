@@ -39,9 +39,7 @@ static struct copyrpc_req *oldest(struct req_queue *q)
 
 	if (!req)
 		return NULL;
-	q->head = req->queued;
-	if (!q->head)
-		q->tail_p = &q->head;
+	QUEUE_SHIFT(q, queued);
 	on_response(&sum, NULL, 0, 0, req->data, req->len);
 	return req;
 }

@@ -203,9 +203,7 @@ static void answer(struct copyrpc_ctx *ctx, struct input *in)
 
 	if (!req)
 		return;
-	ctx->queue.head = req->queued;
-	if (!req->queued)
-		ctx->queue.tail_p = &ctx->queue.head;
+	QUEUE_SHIFT(&ctx->queue, queued);
 	if (take(in, 1) % 2)
 		data = copyrpc_req_memory(req);
 	must(range_fits(0, req->len + 1, req->served ? 2 * MESSAGE_MAX : 1));
