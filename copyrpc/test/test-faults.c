@@ -4,10 +4,10 @@
  * fails if the HCA hides the fault), and that a new pair of endpoints in the same contexts works
  * afterwards.
  */
-#include <dlfcn.h>
 #include <sched.h>
 
 #include "pair.h"
+#include "support/hcacall.h"
 
 #define CALLS 2000
 
@@ -105,24 +105,20 @@ static void ends_with(int status, const char *rule)
 {
 	const struct copyrpc_ctx_attr attr = {.path = &impatient};
 	struct calls first = {.status = status}, second = {0};
-	int (*add)(const char *), number;
-	long long (*remove)(int);
 	struct pair p;
+	int number;
 
-	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	CHECK(add && remove);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ctx_create(&attr, &p.ctx[i]), 0);
 	connect_pair(&p);
-	number = add(rule);
-	CHECK(number > 0);
+	number = hca_fault(rule);
 	run(&p, &first);
-	CHECK(remove(number) > 0);
+	CHECK(HCA(softhca_fault_remove)(number) > 0);
 	CHECK_EQ(first.failed > 0, status != 0);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), status);
 	check_words(p.ep[0], status);
-	CHECK(!strstr(rule, "link_down") || add("action=link_up") > 0);
+	if (strstr(rule, "link_down"))
+		hca_fault("action=link_up");
 	connect_anew(&p, &first);
 	run(&p, &second);
 	CHECK_EQ(second.ok, CALLS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Flushing: when messages leave, in how many work requests and in which order. */
-#include "counters.h"
+#include "support/hcacall.h"
 #include "pair.h"
 
 #define WRITE_IMM 0x09
@@ -13,6 +13,15 @@ static int answer_all(struct copyrpc_ctx *ctx, const void *data, uint32_t len)
 
 	for (; copyrpc_recv(ctx, &req); n++)
 		CHECK_EQ(copyrpc_reply(req, data, len), 0);
+	return n;
+}
+
+static uint64_t hca_wqes(const struct softhca_counters *c)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < SOFTHCA_OPCODES; i++)
+		n += c->wqes[i];
 	return n;
 }
 

@@ -3,11 +3,10 @@
  * An endpoint that ends says goodbye. Where only the goodbye may inform the peer, the clock stands
  * still, so that no probe is made.
  */
-#include <dlfcn.h>
-
 #include "dial.h"
 #include "lobby.h"
 #include "meet.h"
+#include "support/hcacall.h"
 
 static void check_told(struct pair *p, struct heard *h, uint32_t failed)
 {
@@ -236,22 +235,17 @@ static uint64_t asked(const struct node *n)
  * continue. */
 TEST(a_peer_that_is_silent)
 {
-	int (*add)(const char *);
-	long long (*take_away)(int);
 	NODES n[2];
 	uint64_t came;
 	int rule;
 
-	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&take_away = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
 	open_returning(n);
 	came = asked(&n[1]);
-	rule = add("action=no_answer opcode=read");
-	CHECK(rule > 0);
+	rule = hca_fault("action=no_answer opcode=read");
 	for (int i = 0; i < 2000; i++) /* four seconds */
 		turn_both(n);
 	CHECK(asked(&n[1]) > came && asked(&n[1]) - came <= 4);
-	take_away(rule);
+	HCA(softhca_fault_remove)(rule);
 	CHECK_EQ(n[0].downs + n[1].downs, 0);
 	call_both(n);
 	CHECK_EQ(alive(&n[0]) + alive(&n[1]), 2);

@@ -4,7 +4,6 @@
  * side ends once, its memory and descriptors are freed, and the next process in the peer's place is
  * served.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "copyrpc_tcp.h"
 #include "process.h"
 #include "support/fdtest.h"
+#include "support/hcacall.h"
 
 #define LEN (6u << 20) /* more than a transfer posts at a time */
 #define RETURN_MS 300 /* how long this side waits for a dead peer */
@@ -232,21 +232,11 @@ static bool is_over(pid_t pid)
  * probe before that. */
 static int kill_in_message(pid_t pid, enum kind kind)
 {
-	int (*add)(const char *rule);
 	char rule[128];
 
-	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
 	snprintf(rule, sizeof(rule), "action=kill bytes=1000 pid=%d opcode=%s nth=2", pid,
 		kind == PULL || kind == LARGE_REQUEST ? "read" : "write");
-	return add(rule);
-}
-
-static void remove_rule(int rule)
-{
-	long long (*remove)(int number);
-
-	*(void **)&remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	CHECK(remove(rule) > 0);
+	return hca_fault(rule);
 }
 
 /* True if this side has begun to move the bytes. */
@@ -313,12 +303,11 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	fds = fdtest_open();
 	regs = registrations(e.ctx);
 	rule = kill_in_message(pid, kind);
-	CHECK(rule > 0);
 	begin_call(&e, kind);
 	while (!is_over(pid))
 		client_turn(&e);
 	end_process(pid, SIGKILL);
-	remove_rule(rule);
+	CHECK(HCA(softhca_fault_remove)(rule) > 0);
 	pid = start_process(run_server, kind, GUARD_S); /* the next one, which does not have the
 							   endpoint */
 	while (!e.failed && !e.ok)

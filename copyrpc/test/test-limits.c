@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "counters.h"
+#include "support/hcacall.h"
 #include "pair.h"
 
 static void limit_descriptors(rlim_t n)

@@ -6,7 +6,7 @@
  */
 #include <poll.h>
 
-#include "counters.h"
+#include "support/hcacall.h"
 #include "pair.h"
 
 #define ENDPOINTS 1024

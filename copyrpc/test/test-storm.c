@@ -15,29 +15,18 @@
  * runs COUNT schedules with consecutive seeds, each in its own process. If SEED is 0 or absent, the
  * first seed is TEST_SEED or a new one.
  */
-#include <dlfcn.h>
 #include <sys/wait.h>
 
 #include "base/child.h"
-#include "softhca.h"
 #include "storm-churn.h"
 #include "storm-node.h"
+#include "support/hcacall.h"
 
 #ifndef SCALE /* sanitizers are slow */
 #define SCALE 1
 #endif
 
 /* ---- the director: faults, and QPs that come and go -------------------------------- */
-
-static int (*fault_add)(const char *rule);
-static long long (*fault_remove)(int number);
-
-static void find_hca(void)
-{
-	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	CHECK(fault_add && fault_remove);
-}
 
 static void add_fault(uint64_t *seed)
 {
@@ -60,10 +49,10 @@ static void add_fault(uint64_t *seed)
 	char text[128];
 
 	snprintf(text, sizeof(text), "%s nth=%u", rule, nth);
-	fault_add(text); /* there may be no room for more */
+	HCA(softhca_fault_add)(text); /* there may be no room for more */
 	if (!strcmp(rule, "action=link_down")) {
 		snprintf(text, sizeof(text), "action=link_up nth=%u", nth + 2);
-		fault_add(text);
+		HCA(softhca_fault_add)(text);
 	}
 }
 
@@ -71,8 +60,8 @@ static void add_fault(uint64_t *seed)
 static void end_faults(void)
 {
 	for (int i = 1; i < 256; i++)
-		fault_remove(i);
-	CHECK(fault_add("action=link_up") > 0);
+		HCA(softhca_fault_remove)(i);
+	hca_fault("action=link_up");
 }
 
 static bool all_done(void)
@@ -104,7 +93,7 @@ static void direct(struct churn *churn, pid_t *victim)
 	eventfd_t rung;
 
 	if (test_rand(&seed) % 2)
-		fault_add("action=hold_receive opcode=send_imm count=0");
+		HCA(softhca_fault_add)("action=hold_receive opcode=send_imm count=0");
 	while (!all_done()) {
 		struct pollfd p = {.fd = storm->bell[NODES], .events = POLLIN};
 
@@ -152,7 +141,7 @@ static void fail_device(struct churn *churn)
 	for (uint32_t i = 0; i < storm->nodes; i++)
 		if (test_rand(&seed) % 2)
 			ring(i);
-	CHECK(fault_add("action=device_fatal") > 0);
+	hca_fault("action=device_fatal");
 	do
 		send_again(churn, pair);
 	while (!poll(&p, 1, 100));
@@ -215,7 +204,7 @@ static void run_victim(void)
 	snprintf(rule, sizeof(rule), "action=kill pid=%d opcode=write_imm bytes=40 nth=%u",
 		getpid(), 1 + draw(n, 200));
 	if (draw(n, 2))
-		fault_add(rule);
+		HCA(softhca_fault_add)(rule);
 	n->steps = UINT32_MAX;
 	while (left--)
 		work(n);
@@ -241,13 +230,10 @@ static void open_and_close(void)
 
 static void check_qps(void)
 {
-	int (*info)(struct softhca_fabric_info *);
 	struct softhca_fabric_info i;
 
-	*(void **)&info = dlsym(RTLD_DEFAULT, "softhca_fabric_info");
-	CHECK(info);
 	do {
-		CHECK_EQ(info(&i), 0);
+		CHECK_EQ(HCA(softhca_fabric_info)(&i), 0);
 		sched_yield();
 	} while (i.qps);
 }
@@ -262,7 +248,6 @@ static void run_schedule(uint64_t seed)
 
 	alarm(HANG_S);
 	plan(seed);
-	find_hca();
 	victim = start_victim();
 	open_and_close();
 	fds = fdtest_open();

@@ -2,7 +2,7 @@
 /* Times that the manual promises, with a clock that stands still until the test moves it. */
 #include <poll.h>
 
-#include "counters.h"
+#include "support/hcacall.h"
 #include "timed.h"
 
 static uint64_t reads(const struct pair *p)
@@ -148,14 +148,6 @@ TEST(an_endless_wait_ends)
 	}
 }
 
-static void add_fault(const char *rule)
-{
-	int (*add)(const char *);
-
-	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	CHECK(add && add(rule) > 0);
-}
-
 /*
  * The HCA of the server delays a reply for ever, and executes the caller's probes. The server makes
  * no calls, but it probes its peer, too, because the reply is not consumed. So its endpoint fails
@@ -171,7 +163,7 @@ TEST(a_reply_that_never_arrives_ends_the_call)
 	uint64_t start;
 
 	req = leave_unanswered(&p, &h);
-	add_fault("action=hold_receive opcode=write_imm");
+	hca_fault("action=hold_receive opcode=write_imm");
 	answer(&p, req, &h);
 	for (start = now; !copyrpc_ep_status(p.ep[1]); now += 20 * NSEC_PER_MSEC) {
 		copyrpc_poll(p.ctx[0], hear, &h);
@@ -194,7 +186,7 @@ TEST(a_link_that_is_down_for_three_seconds)
 	struct heard h = {0};
 	PAIR p = open_timed(NULL);
 
-	add_fault("action=link_down opcode=write_imm");
+	hca_fault("action=link_down opcode=write_imm");
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	while (!h.ok) {
 		copyrpc_poll(p.ctx[0], hear, &h);
@@ -204,7 +196,7 @@ TEST(a_link_that_is_down_for_three_seconds)
 		if (hca_counters().retries - before == repeated || ++repeated > 3)
 			poll(NULL, 0, 1); /* the HCA repeats it according to its own clock */
 		else if (repeated == 3)
-			add_fault("action=link_up");
+			hca_fault("action=link_up");
 		now = 1000 * NSEC_PER_SEC + repeated * (4096ull << COPYRPC_TIMEOUT);
 	}
 	for (int i = 0; i < 2; i++)
