@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rails that fail under way (rails4.topology): bytes are right, and each outage counts once. */
-#include <dlfcn.h>
-
 #include "outage.h"
-#include "softhca.h"
+#include "support/hcacall.h"
 
 static uint64_t seed;
 
@@ -87,22 +85,10 @@ TEST(a_silent_rail)
 	ends_well(3);
 }
 
-/* The HCA's counters of this process. */
-static struct softhca_counters hca(void)
-{
-	int (*self)(struct softhca_counters *);
-	struct softhca_counters c;
-
-	*(void **)&self = dlsym(RTLD_DEFAULT, "softhca_counters_self");
-	CHECK(self);
-	CHECK_EQ(self(&c), 0);
-	return c;
-}
-
 /* WRITEs that the network held back and that have come to their end. */
 static uint64_t late_ended(void)
 {
-	struct softhca_counters c = hca();
+	struct softhca_counters c = hca_counters();
 
 	return c.late_placed + c.late_lost;
 }
@@ -118,7 +104,7 @@ static void nothing_lands_later(const char *syndrome)
 	uint64_t before, ended, end;
 
 	open_well();
-	before = hca().late_held;
+	before = hca_counters().late_held;
 	ended = late_ended();
 	outage_ctl("fault add device=mlx5_1 opcode=write count=9 action=error syndrome=remote_op");
 	outage_ctl("fault add device=mlx5_1 opcode=write nth=2 action=late delay_ns=150000000%s",
@@ -126,7 +112,7 @@ static void nothing_lands_later(const char *syndrome)
 	do {
 		duo_random(&seed, d.mine, d.len);
 		duo_move_all(TENT_WRITE, 5);
-	} while (hca().late_held == before);
+	} while (hca_counters().late_held == before);
 	memset(d.theirs, 0x5a, d.len);
 	/*
 	 * The wait has a limit, because a WRITE that did not exclude its rail ends as usual and is
