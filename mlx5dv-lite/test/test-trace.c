@@ -6,42 +6,16 @@
  * executed requests and written completions.
  */
 #include <endian.h>
-#include <dlfcn.h>
-#include <softhca.h>
 
 #include "device.h"
 #include "hca.h"
+#include "support/hcacall.h"
 
 static uint64_t rand_state;
 
 static uint32_t below(uint32_t n)
 {
 	return (uint32_t)(test_rand(&rand_state) % n);
-}
-
-/* The software HCA is preloaded, not linked, so its functions are looked up at run time. */
-static void *hca_function(const char *name)
-{
-	void *fn = dlsym(RTLD_DEFAULT, name);
-
-	CHECK(fn);
-	return fn;
-}
-
-static int trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n)
-{
-	int (*fn)(uint32_t, uint64_t, struct softhca_wqe_record *, unsigned);
-
-	*(void **)&fn = hca_function("softhca_trace_wqes");
-	return fn(qpn, from, out, n);
-}
-
-static int trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n)
-{
-	int (*fn)(uint32_t, uint64_t, struct softhca_cqe_record *, unsigned);
-
-	*(void **)&fn = hca_function("softhca_trace_cqes");
-	return fn(cqn, from, out, n);
 }
 
 /* ---- requests ---- */
@@ -108,7 +82,7 @@ static void check_batch(struct tally *t, const struct expected *e, uint32_t n)
 	uint32_t i = 0;
 
 	while (i < n) {
-		CHECK_EQ(trace_wqes(a->qpn, t->seq, &r, 1), 1);
+		CHECK_EQ(HCA(softhca_trace_wqes)(a->qpn, t->seq, &r, 1), 1);
 		CHECK_EQ(r.seq, t->seq++);
 		uint32_t blocks = (r.units + 3u) / 4;
 
@@ -122,7 +96,7 @@ static void check_batch(struct tally *t, const struct expected *e, uint32_t n)
 			same_request(&r, &e[i++]);
 		}
 	}
-	CHECK_EQ(trace_wqes(a->qpn, t->seq, &r, 1), 0);
+	CHECK_EQ(HCA(softhca_trace_wqes)(a->qpn, t->seq, &r, 1), 0);
 }
 
 static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
@@ -171,7 +145,7 @@ struct reader {
 
 static void next_cqe(struct reader *r, struct softhca_cqe_record *c)
 {
-	CHECK_EQ(trace_cqes(r->cqn, r->seq, c, 1), 1);
+	CHECK_EQ(HCA(softhca_trace_cqes)(r->cqn, r->seq, c, 1), 1);
 	CHECK_EQ(c->seq, r->seq++);
 }
 
