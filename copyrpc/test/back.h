@@ -7,11 +7,13 @@
 #ifndef COPYRPC_TEST_BACK_H
 #define COPYRPC_TEST_BACK_H
 
-#include <dlfcn.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "copyrpc_tcp.h"
+#include "faults.h"
+#include "lobby.h"
 #include "timed.h"
 
 #define MOST (1u << 20) /* calls of a node */
@@ -36,15 +38,10 @@ struct node {
 	struct copyrpc_req *held[HELD];
 };
 
-/* The HCA gives up soon, because the clock of the test runs much faster than the HCA's timers. */
-static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
 /* With this path no queue pair fails on its own, even if the other side does not run for
  * seconds. */
 static const struct copyrpc_path slow = {.timeout = 20, .retry_cnt = 7};
 
-static int (*fault_add)(const char *rule);
-static long long (*fault_remove)(int number);
-static int (*link_set)(const char *device, bool up);
 static uint64_t seed;
 static const char *devices[2]; /* of the nodes; NULL: the first one */
 static void (*tend)(struct node *n); /* called after each turn; NULL: none */
@@ -101,10 +98,6 @@ static inline void open_contexts(struct node n[2], const struct copyrpc_ctx_attr
 	bool real_clock)
 {
 	memset(n, 0, 2 * sizeof(*n));
-	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
-	CHECK(fault_add && fault_remove && link_set);
 	for (int i = 0; i < 2; i++) {
 		struct copyrpc_ctx_attr own = *attr;
 
@@ -284,6 +277,16 @@ static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
 static inline void lose(struct node n[2], int side)
 {
 	mlx5dvl_qp_to_error(n[side].ep->qp);
+}
+
+/* Cuts the TCP connections of a context, but not its listener. */
+static inline void cut_tcp(const struct copyrpc_ctx *ctx, int listener)
+{
+	struct lobby *y = container_of(ctx->side, struct lobby, side);
+
+	for (struct watch *w = y->watches; w; w = w->next)
+		if (w->fd >= 0 && w->fd != listener)
+			shutdown(w->fd, SHUT_RDWR);
 }
 
 /*

@@ -2,10 +2,8 @@
 /* Endpoints that are connected again, one case after the other. */
 #include <endian.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include "back.h"
-#include "lobby.h"
 #include "meet.h"
 
 static void returns(int side, bool traffic)

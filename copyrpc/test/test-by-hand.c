@@ -142,14 +142,14 @@ TEST(cable)
 	NODES n[2];
 
 	open_up(n);
-	CHECK_EQ(link_set("mlx5_0", false), 0);
+	CHECK_EQ(HCA(softhca_link_set)("mlx5_0", false), 0);
 	n[0].most += 5;
 	UNTIL(n[0].downs);
 	for (int i = 0; i < 5000; i++)
 		turn_both(n);
 	CHECK_EQ(copyrpc_ep_again_info(n[0].ep, message), -ENETDOWN);
 	CHECK_EQ(n[0].backs + n[1].backs, 0);
-	CHECK_EQ(link_set("mlx5_0", true), 0);
+	CHECK_EQ(HCA(softhca_link_set)("mlx5_0", true), 0);
 	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
 	CHECK(n[0].downs && n[1].downs);
 	CHECK_EQ(n[0].failed + n[0].ends + n[1].ends, 0);

@@ -5,7 +5,7 @@
 
 static void plug(int side, bool up)
 {
-	CHECK_EQ(link_set(devices[side], up), 0);
+	CHECK_EQ(HCA(softhca_link_set)(devices[side], up), 0);
 }
 
 static void open_two(struct node n[2])

@@ -9,7 +9,6 @@
 
 #include "support/stranger.h"
 #include "back.h"
-#include "lobby.h"
 #include "meet.h"
 
 #define FIRST 144 /* bytes that each side sends in a first meeting, and in a later one */

@@ -10,6 +10,7 @@
 
 #include "bulk.h"
 #include "copyrpc_tcp.h"
+#include "pair.h"
 #include "process.h"
 #include "support/fdtest.h"
 #include "support/hcacall.h"
@@ -54,7 +55,6 @@ static uint32_t registrations(const struct copyrpc_ctx *ctx)
 }
 static struct copyrpc_ctx *open_ctx(void)
 {
-	static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
 		.ring_size = 65536,
 		.max_endpoints = 4,

@@ -32,7 +32,6 @@ static void rig_open(struct pair *p, uint32_t message_max, uint64_t memory_max)
 {
 	const struct copyrpc_large_attr large = {.message_max = message_max,
 		.memory_max = memory_max};
-	static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
 	const struct copyrpc_ctx_attr attr = {.ring_size = 1 << 16, .path = &quick};
 
 	*p = pair_open(&attr);

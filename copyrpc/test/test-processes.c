@@ -10,7 +10,6 @@
  *
  * CALLS: number of calls of each client; FAULTS: approximate number of faults.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -20,6 +19,8 @@
 
 #include "copyrpc_bulk.h"
 #include "copyrpc_tcp.h"
+#include "faults.h"
+#include "pair.h"
 #include "process.h"
 
 #ifndef SCALE
@@ -84,17 +85,15 @@ static void check(const void *at, uint32_t len, uint32_t client, uint32_t number
 	CHECK(!memcmp(at, want, len));
 }
 
-/* The device's timers are short, because the storm waits for them. */
 static struct copyrpc_ctx *open_ctx(const char *device)
 {
-	static const struct copyrpc_path path = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
 		.device = device,
 		.ring_size = 65536,
 		.max_endpoints = 2 * CLIENTS,
 		.reconnect_ms = 1000000,
 		.probe_ms = 300,
-		.path = &path};
+		.path = &quick};
 	struct copyrpc_ctx *ctx;
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
@@ -382,71 +381,23 @@ static void call(uint32_t me)
 
 /* ------------------------------------------------------------------ the director */
 
-static int (*fault_add)(const char *rule);
-static long long (*fault_remove)(int number);
-static int (*gid_set)(const char *device, unsigned index, const char *address);
-static int (*link_set)(const char *device, bool up);
-
-static void find_hca(void)
-{
-	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	*(void **)&gid_set = dlsym(RTLD_DEFAULT, "softhca_gid_set");
-	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
-	CHECK(fault_add && fault_remove && gid_set && link_set);
-}
-
-/* Adds a rule for the @nth message from now on. It replaces the former rule of its slot. */
-static void add_rule(uint32_t slot, const char *text, unsigned nth)
-{
-	static int rules[2];
-	char rule[160];
-
-	if (rules[slot])
-		fault_remove(rules[slot]);
-	snprintf(rule, sizeof(rule), "%s nth=%u", text, nth);
-	rules[slot] = fault_add(rule);
-	CHECK(rules[slot] > 0);
-}
-
-static void replace_address(uint64_t *seed)
-{
-	static uint32_t host;
-	char address[32];
-
-	host++;
-	snprintf(address, sizeof(address), "10.7.%u.%u", host >> 8 & 255, host & 255);
-	CHECK_EQ(gid_set(pick(seed, 2) ? "mlx5_0" : "mlx5_1", 1, address), 0);
-}
-
 /* Makes one fault. @turn chooses the message that it hits, so that each message is hit in some
  * turn. */
 static void trouble(uint64_t *seed, uint32_t turn)
 {
-	static const char *const rules[] = {
-		"action=error opcode=write_imm syndrome=retry_exceeded",
-		"action=error opcode=write_imm syndrome=rnr_exceeded",
-		"action=error opcode=write_imm syndrome=remote_op",
-		"action=error opcode=read syndrome=remote_op",
-		"action=error opcode=read syndrome=retry_exceeded",
-		"action=error opcode=write syndrome=retry_exceeded",
-		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
-		"action=partial opcode=read bytes=100 syndrome=retry_exceeded",
-		"action=partial opcode=write bytes=1000 syndrome=remote_op",
-		"action=no_answer count=6",
-		"action=late opcode=write_imm delay_ns=2000000",
-	};
-	uint32_t which = pick(seed, ARRAY_SIZE(rules) + 2);
+	static int rules[2];
+	uint32_t which = pick(seed, ARRAY_SIZE(fault_rules) + 2), nth = 1 + turn % 48;
+	int *rule = &rules[turn % 2];
 
-	if (which < ARRAY_SIZE(rules))
-		add_rule(turn % 2, rules[which], 1 + turn % 48);
-	else if (which == ARRAY_SIZE(rules))
-		replace_address(seed);
+	if (which < ARRAY_SIZE(fault_rules))
+		rule_replace(rule, fault_rules[which], nth);
+	else if (which == ARRAY_SIZE(fault_rules))
+		replace_address(pick(seed, 2) ? "mlx5_0" : "mlx5_1");
 	else
-		add_rule(turn % 2,
+		rule_replace(rule,
 			pick(seed, 2) ? "action=link_down device=mlx5_0" :
 					"action=link_down device=mlx5_1",
-			1 + turn % 48);
+			nth);
 }
 
 static void direct(uint32_t unused)
@@ -454,15 +405,14 @@ static void direct(uint32_t unused)
 	struct copyrpc_ctx *ctx = open_ctx("mlx5_0"); /* a member of the fabric can add rules */
 	uint64_t total = (uint64_t)CLIENTS * shared->calls, seed = shared->seed + 1;
 
-	find_hca();
 	for (uint32_t turn = 0; atomic_load(&shared->leaving) < CLIENTS; turn++) {
 		uint64_t next = total / (shared->faults + 1) * (turn + 1);
 
 		/* Calls wait while there is no connection. Faults continue meanwhile. */
 		for (int ms = 0; ms < 20 && shared->done < next; ms++)
 			poll(NULL, 0, 1);
-		CHECK_EQ(link_set("mlx5_0", true), 0);
-		CHECK_EQ(link_set("mlx5_1", true), 0);
+		CHECK_EQ(HCA(softhca_link_set)("mlx5_0", true), 0);
+		CHECK_EQ(HCA(softhca_link_set)("mlx5_1", true), 0);
 		if (shared->done < total - total / 10)
 			trouble(&seed, turn);
 	}

@@ -10,11 +10,9 @@
  *	test-copyrpc-squall [CALLS]
  */
 #include <inttypes.h>
-#include <sys/socket.h>
 
 #include "back.h"
 #include "copyrpc_bulk.h"
-#include "lobby.h"
 
 #ifndef SCALE
 #define SCALE 1
@@ -169,7 +167,6 @@ static uint32_t number_of_member(const struct member *m)
 static void open_member(struct member *m)
 {
 	static const struct copyrpc_large_attr large = {.message_max = LONG};
-	static const struct copyrpc_path patient = {.timeout = 8, .retry_cnt = 3};
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
 		.device = number_of_member(m) & 1 ? "mlx5_1" : "mlx5_0",
 		.ring_size = 1 << 16,
@@ -177,7 +174,7 @@ static void open_member(struct member *m)
 		.sq_depth = 16,
 		.reconnect_ms = RETURN_MS,
 		.probe_ms = 20000,
-		.path = &patient};
+		.path = &quick};
 	int rc;
 
 	memset(m->to, 0, sizeof(m->to));
@@ -185,7 +182,7 @@ static void open_member(struct member *m)
 	memset(m->held, 0, sizeof(m->held));
 	do /* while the cable is out */
 		rc = copyrpc_ctx_create(&attr, &m->ctx);
-	while (rc == -ENETDOWN && !link_set(attr.device, true));
+	while (rc == -ENETDOWN && !HCA(softhca_link_set)(attr.device, true));
 	CHECK_EQ(rc, 0);
 	stop_clock(m->ctx);
 	CHECK_EQ(copyrpc_large_accept(m->ctx, &large), 0);
@@ -428,63 +425,22 @@ static void turn_member(struct member *m)
 
 /* ------------------------------------------------------------------ faults */
 
-static void cut_all_tcp(const struct member *m)
-{
-	struct lobby *y = container_of(m->ctx->side, struct lobby, side);
-
-	for (struct watch *w = y->watches; w; w = w->next)
-		if (w->fd >= 0 && w->fd != m->listener)
-			shutdown(w->fd, SHUT_RDWR);
-}
-
-static void error_rule(void)
-{
-	static const char *const rules[] = {
-		"action=error opcode=write_imm syndrome=retry_exceeded",
-		"action=error opcode=write_imm syndrome=remote_op",
-		"action=error opcode=read syndrome=remote_op",
-		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
-		"action=no_answer opcode=write_imm count=6",
-		"action=late opcode=write_imm delay_ns=2000000",
-	};
-	static int last[2];
-	char text[128];
-	uint32_t slot = pick(2);
-
-	if (last[slot] > 0)
-		fault_remove(last[slot]);
-	snprintf(text, sizeof(text), "%s nth=%u", rules[pick(ARRAY_SIZE(rules))], 1 + pick(8));
-	last[slot] = fault_add(text);
-	CHECK(last[slot] > 0);
-}
-
-static void replace_address(void)
-{
-	static int (*gid_set)(const char *device, unsigned index, const char *address);
-	static uint32_t host;
-	char address[32];
-
-	*(void **)&gid_set = dlsym(RTLD_DEFAULT, "softhca_gid_set");
-	host++;
-	snprintf(address, sizeof(address), "10.8.%u.%u", host >> 8 & 255, host & 255);
-	CHECK_EQ(gid_set(pick(2) ? "mlx5_0" : "mlx5_1", 1, address), 0);
-}
-
 static void squall_fault(void)
 {
+	static int rules[2];
 	struct member *m = &all.at[pick(all.n)];
 	uint32_t to = pick(all.n);
 
 	switch (pick(12)) {
 	case 0:
 	case 1:
-		cut_all_tcp(m);
+		cut_tcp(m->ctx, m->listener);
 		break;
 	case 2:
-		link_set(pick(2) ? "mlx5_0" : "mlx5_1", false);
+		HCA(softhca_link_set)(pick(2) ? "mlx5_0" : "mlx5_1", false);
 		break;
 	case 3:
-		replace_address();
+		replace_address(pick(2) ? "mlx5_0" : "mlx5_1");
 		break;
 	case 4:
 		if (pick(4) == 0)
@@ -496,7 +452,8 @@ static void squall_fault(void)
 			ep_fail(m->to[to], -ECONNRESET);
 		break;
 	default:
-		error_rule();
+		rule_replace(&rules[pick(2)], fault_rules[pick(ARRAY_SIZE(fault_rules))],
+			1 + pick(8));
 	}
 }
 
@@ -509,10 +466,6 @@ static void open_all(bool mesh, uint32_t n)
 	free(all.flags);
 	free(all.memory);
 	memset(&all, 0, sizeof(all));
-	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
-	CHECK(fault_add && fault_remove && link_set);
 	all.mesh = mesh;
 	all.n = n;
 	all.most = n_calls;
@@ -539,13 +492,13 @@ static void squall(bool mesh, uint32_t n)
 			next = all.ended + 1 + pick(CALM);
 		}
 		if (pick(200) == 0) {
-			link_set("mlx5_0", true);
-			link_set("mlx5_1", true);
+			HCA(softhca_link_set)("mlx5_0", true);
+			HCA(softhca_link_set)("mlx5_1", true);
 		}
 		turn_member(&all.at[pick(n)]);
 	}
-	link_set("mlx5_0", true);
-	link_set("mlx5_1", true);
+	HCA(softhca_link_set)("mlx5_0", true);
+	HCA(softhca_link_set)("mlx5_1", true);
 	for (uint32_t i = 0; i < n; i++) {
 		close_member(&all.at[i]);
 		close(all.at[i].listener);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Storms over endpoints that are connected again: faults at any call. */
 #include <inttypes.h>
-#include <sys/socket.h>
 
 #include "back.h"
-#include "lobby.h"
 
 #ifndef SCALE
 #define SCALE 1
@@ -21,80 +19,47 @@
 #define GUARD_S 800
 #endif
 
-static void cut_tcp(struct node *n)
-{
-	struct lobby *y = container_of(n->ctx->side, struct lobby, side);
-
-	for (struct watch *w = y->watches; w; w = w->next)
-		if (w->fd >= 0 && w->fd != n->listener)
-			shutdown(w->fd, SHUT_RDWR);
-}
-
 static uint64_t returned, resent, grown; /* of all nodes */
 
-static int last;
-
-static void remove_rule(void)
-{
-	if (last > 0)
-		fault_remove(last);
-	last = 0;
-}
-
-/* The number of rules is limited, so the former one is removed. */
-static void add_rule(const char *text)
-{
-	remove_rule();
-	last = fault_add(text);
-	if (last <= 0)
-		printf("%s\n", text);
-	CHECK(last > 0);
-}
-
 /* Nothing is sent while the link is down, so no message could bring it up. */
-static void link_up(void)
+static void link_up(int *rule)
 {
-	remove_rule();
-	CHECK_EQ(link_set("mlx5_0", true), 0);
+	rule_remove(rule);
+	CHECK_EQ(HCA(softhca_link_set)("mlx5_0", true), 0);
 }
 
-static void trouble(struct node n[2], bool *down)
+static void trouble(struct node n[2], int *rule, bool *down)
 {
-	static const char *const rules[] = {
-		"action=error opcode=write_imm syndrome=retry_exceeded",
-		"action=error opcode=write_imm syndrome=rnr_exceeded",
-		"action=error opcode=write_imm syndrome=remote_op",
-		"action=error opcode=read syndrome=remote_op",
-		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
-		"action=partial opcode=write_imm bytes=200 syndrome=retry_exceeded",
-		"action=no_answer opcode=write_imm count=6",
-		"action=late opcode=write_imm delay_ns=2000000",
-		"action=link_down",
-	};
-	char text[128];
-	uint32_t which = pick(ARRAY_SIZE(rules) + 3);
+	uint32_t which = pick(MESSAGE_RULES + 4);
+	const struct node *cut = &n[pick(2)];
 
 	if (*down) {
-		link_up();
+		link_up(rule);
 		*down = false;
 		return;
 	}
-	if (which >= ARRAY_SIZE(rules)) {
-		if (which == ARRAY_SIZE(rules))
-			cut_tcp(&n[pick(2)]);
-		else
-			lose(n, which == ARRAY_SIZE(rules) + 1);
-		return;
+	switch (which) {
+	case MESSAGE_RULES:
+		rule_replace(rule, "action=link_down", 1 + pick(4));
+		*down = true;
+		break;
+	case MESSAGE_RULES + 1:
+		cut_tcp(cut->ctx, cut->listener);
+		break;
+	case MESSAGE_RULES + 2:
+	case MESSAGE_RULES + 3:
+		lose(n, which == MESSAGE_RULES + 2);
+		break;
+	default:
+		rule_replace(rule, fault_rules[which], 1 + pick(4));
 	}
-	snprintf(text, sizeof(text), "%s nth=%u", rules[which], 1 + pick(4));
-	*down = strstr(text, "link_down");
-	add_rule(text);
 }
 
 /* Makes @count calls of each side. */
 static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
 {
 	uint32_t next = 0;
+	int rule = 0;
 	bool down = false;
 	NODES n[2];
 
@@ -104,12 +69,12 @@ static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
 	while (!idle(&n[0]) || !idle(&n[1])) {
 		/* A fault comes after some calls, and sometimes while there is no connection. */
 		if (n[0].done + n[1].done >= next || pick(2000) == 0) {
-			trouble(n, &down);
+			trouble(n, &rule, &down);
 			next = n[0].done + n[1].done + 1 + pick(CALM);
 		}
 		turn_both(n);
 	}
-	link_up();
+	link_up(&rule);
 	calls(n, 1);
 	for (int i = 0; i < 2; i++) {
 		struct copyrpc_stats st;
