@@ -16,16 +16,29 @@ struct puppet {
 	struct copyrpc_ep *ep;
 };
 
+/* A valid greeting, with the endpoint's blob. */
+static inline struct greeting greeting_of(const struct copyrpc_ep *ep, uint32_t flags,
+	uint64_t owner, uint64_t node)
+{
+	struct greeting g = {.magic = "CPRPCTCP",
+		.version = htole16(2),
+		.len = htole16(sizeof(g)),
+		.flags = htole32(flags),
+		.owner = htole64(owner),
+		.node = htole64(node)};
+
+	copyrpc_ep_info(ep, g.blob);
+	return g;
+}
+
 static inline void puppet_greet_as(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
 	uint32_t ring_size)
 {
 	const struct copyrpc_ep_attr attr = {.ring_size = ring_size};
-	struct greeting g = {.magic = "CPRPCTC", .version = htole16(2), .len = htole16(sizeof(g))};
+	struct greeting g;
 
-	g.magic[7] = 'P';
-	g.node = htole64(1);
 	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &p->ep), 0);
-	copyrpc_ep_info(p->ep, g.blob);
+	g = greeting_of(p->ep, 0, 0, 1);
 	p->fd = stranger_connect(port);
 	stranger_say(p->fd, &g, sizeof(g));
 }
@@ -37,9 +50,8 @@ static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint1
 
 static inline void puppet_result(const struct puppet *p)
 {
-	struct result r = {.magic = "CPRPCRE"};
+	const struct result r = {.magic = "CPRPCRES"};
 
-	r.magic[7] = 'S';
 	stranger_say(p->fd, &r, sizeof(r));
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Endpoints that are connected again, one case after the other. */
-#include <endian.h>
 #include <poll.h>
 
 #include "back.h"
-#include "meet.h"
+#include "puppet.h"
 
 static void returns(int side, bool traffic)
 {
@@ -314,19 +313,19 @@ struct hello {
 /* Returns the hello that the dialing side would send in its next attempt. */
 static struct hello hello_of(const struct node n[2])
 {
-	struct hello h = {.greeting = {.magic = "CPRPCTCP",
-				  .version = htole16(2),
-				  .len = htole16(sizeof(h.greeting)),
-				  .flags = htole32(6),
-				  .owner = htole64(n[0].ep->owner),
-				  .node = htole64(n[0].ctx->node)},
-		.place = {.magic = "CPRPCPOS",
+	return (struct hello){greeting_of(n[0].ep, 6, n[0].ep->owner, n[0].ctx->node),
+		{.magic = "CPRPCPOS",
 			.whom = htole64(n[1].ep->owner),
 			.attempt = htole64(n[0].ep->attempt + 1),
 			.received = htole64(n[0].ep->ch.live.pos * WIRE_BLOCK)}};
+}
 
-	copyrpc_ep_info(n[0].ep, h.greeting.blob);
-	return h;
+static int send_hello(const struct node n[2], const struct hello *h)
+{
+	int fd = stranger_connect((uint16_t)copyrpc_tcp_port(n[1].listener));
+
+	stranger_say(fd, h, sizeof(*h));
+	return fd;
 }
 
 /* Sends a hello. Returns the error in the listener's result, before which the listener sends
@@ -334,13 +333,9 @@ static struct hello hello_of(const struct node n[2])
 static uint32_t say_hello(struct node n[2], const struct hello *h, size_t ahead)
 {
 	uint8_t bytes[sizeof(*h) + sizeof(struct result)];
+	int fd = send_hello(n, h);
 	struct result r;
-	int fd;
 
-	CHECK_EQ(copyrpc_tcp_connect("127.0.0.1", (uint16_t)copyrpc_tcp_port(n[1].listener), 5000,
-			 &fd),
-		0);
-	CHECK_EQ(send(fd, h, sizeof(*h), 0), sizeof(*h));
 	while (recv(fd, bytes, ahead + sizeof(r), MSG_PEEK | MSG_DONTWAIT) <
 		(ssize_t)(ahead + sizeof(r)))
 		turn(&n[1]);
@@ -353,14 +348,10 @@ static uint32_t say_hello(struct node n[2], const struct hello *h, size_t ahead)
 /* Sends bytes that are no hello: the listener closes the connection without an answer. */
 static void say_nonsense(struct node n[2], const struct hello *h)
 {
+	int fd = send_hello(n, h);
 	ssize_t got;
 	uint8_t c;
-	int fd;
 
-	CHECK_EQ(copyrpc_tcp_connect("127.0.0.1", (uint16_t)copyrpc_tcp_port(n[1].listener), 5000,
-			 &fd),
-		0);
-	CHECK_EQ(send(fd, h, sizeof(*h), 0), sizeof(*h));
 	while ((got = recv(fd, &c, 1, MSG_DONTWAIT)) < 0)
 		turn(&n[1]);
 	CHECK_EQ(got, 0);

@@ -3,13 +3,11 @@
  * TCP connections that are cut at any byte of a handshake. A proxy in the test carries the bytes,
  * and closes one connection after it has carried a number of them in one direction.
  */
-#include <endian.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "support/stranger.h"
 #include "back.h"
-#include "meet.h"
+#include "puppet.h"
 
 #define FIRST 144 /* bytes that each side sends in a first meeting, and in a later one */
 #define LATER 176
@@ -361,21 +359,6 @@ TEST(destroyed)
 
 /* ------------------------------------------------------------------ late greetings */
 
-/* Greets as a dial whose owner has that number. */
-static void greet(int fd, const struct copyrpc_ep *ep)
-{
-	struct greeting g = {.magic = "CPRPCTC",
-		.version = htole16(2),
-		.len = htole16(sizeof(g)),
-		.flags = htole32(2),
-		.owner = htole64(7),
-		.node = htole64(1)};
-
-	g.magic[7] = 'P';
-	copyrpc_ep_info(ep, g.blob);
-	stranger_say(fd, &g, sizeof(g));
-}
-
 static uint32_t result_on(struct node n[2], int fd)
 {
 	uint8_t bytes[FIRST];
@@ -390,18 +373,20 @@ static uint32_t result_on(struct node n[2], int fd)
 TEST(late_greeting)
 {
 	struct copyrpc_ep *ep;
+	struct greeting g;
 	int fd[2];
 	NODES n[2];
 
 	open_behind_proxy(n, 3, 0);
 	CHECK_EQ(copyrpc_ep_create(n[0].ctx, NULL, &ep), 0);
+	g = greeting_of(ep, 2, 7, 1);
 	for (int i = 0; i < 2; i++)
 		fd[i] = stranger_connect((uint16_t)proxy.to);
 	for (int i = 0; i < 50; i++)
 		turn_both(n);
-	greet(fd[1], ep);
+	stranger_say(fd[1], &g, sizeof(g));
 	CHECK_EQ(result_on(n, fd[1]), 0);
-	greet(fd[0], ep);
+	stranger_say(fd[0], &g, sizeof(g));
 	CHECK_EQ(result_on(n, fd[0]), EALREADY);
 	CHECK(n[1].ctx->eps && !n[1].ctx->eps->ch.status && !n[1].ctx->eps->next);
 	for (int i = 0; i < 2; i++)
