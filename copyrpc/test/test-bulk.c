@@ -30,16 +30,25 @@ struct rig {
 	struct ends ends;
 };
 
-static void rig_open(struct rig *r, const struct copyrpc_ctx_attr *attr)
+static struct rig rig_open(const struct copyrpc_ctx_attr *attr)
 {
-	*r = (struct rig){.p = pair_open(attr)};
-	CHECK_EQ(copyrpc_bulk_create(r->p.ctx[0], mine, SIZE, 0, &r->mine), 0);
-	CHECK_EQ(copyrpc_bulk_create(r->p.ctx[1], theirs, SIZE,
-			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &r->theirs),
+	struct rig r = {.p = pair_open(attr)};
+
+	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, SIZE, 0, &r.mine), 0);
+	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[1], theirs, SIZE,
+			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &r.theirs),
 		0);
-	CHECK_EQ(copyrpc_bulk_export(r->theirs, r->p.ep[1], 0, SIZE, r->desc), 0);
-	CHECK_EQ(copyrpc_bulk_import(r->p.ep[0], r->desc, sizeof(r->desc), &r->remote), 0);
+	CHECK_EQ(copyrpc_bulk_export(r.theirs, r.p.ep[1], 0, SIZE, r.desc), 0);
+	CHECK_EQ(copyrpc_bulk_import(r.p.ep[0], r.desc, sizeof(r.desc), &r.remote), 0);
+	return r;
 }
+
+static void rig_close(struct rig *r)
+{
+	pair_close(&r->p);
+}
+
+#define RIG AT_END(rig_close) struct rig /* is closed at the end of its block */
 
 static int pull(struct rig *r, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -72,9 +81,8 @@ TEST(every_length)
 	static const uint32_t lengths[] = {1, 220, 221, 65537, MIB - 1, MIB, MIB + 1, 5 * MIB + 3};
 	struct copyrpc_stats stats;
 	uint64_t moved = 0;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	for (uint32_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
 		uint32_t len = lengths[i / 2], from = 1 + 64 * i, to = 4096 - i;
 		uint8_t *src = i % 2 ? mine : theirs, *dst = i % 2 ? theirs : mine;
@@ -91,7 +99,6 @@ TEST(every_length)
 		CHECK_EQ(stats.moved, moved);
 	}
 	CHECK_EQ(copyrpc_raw_pending(r.p.ep[0]), 0);
-	pair_close(&r.p);
 }
 
 TEST(refused_ranges)
@@ -101,9 +108,8 @@ TEST(refused_ranges)
 	} cases[] = {{0, 0, 0}, {0, 0, SIZE + 1}, {1, 0, SIZE}, {0, 1, SIZE}, {SIZE, 0, 1},
 		{0, SIZE, 1}, {UINT64_MAX, 0, 1}, {0, UINT64_MAX, 1}, {1, 1, UINT64_MAX}};
 	uint8_t desc[COPYRPC_BULK_SIZE];
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CHECK_EQ(pull(&r, cases[i].from, cases[i].to, cases[i].len), -EINVAL);
 		CHECK_EQ(push(&r, cases[i].from, cases[i].to, cases[i].len), -EINVAL);
@@ -117,19 +123,16 @@ TEST(refused_ranges)
 		-EINVAL);
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, 0, 0, &r.mine), -EINVAL);
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, 1, 4, &r.mine), -EINVAL);
-	pair_close(&r.p);
 }
 
 TEST(refused_access)
 {
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	r.remote.access = COPYRPC_REMOTE_READ;
 	CHECK_EQ(push(&r, 0, 0, 1), -EACCES);
 	r.remote.access = COPYRPC_REMOTE_WRITE;
 	CHECK_EQ(pull(&r, 0, 0, 1), -EACCES);
-	pair_close(&r.p);
 }
 
 /* The peer may send any bytes. */
@@ -142,9 +145,8 @@ TEST(hostile_descriptors)
 		{28, 1, -EPROTONOSUPPORT}, {29, 1, -EINVAL}, {30, 1, -EINVAL}, {31, 1, -EINVAL}};
 	struct copyrpc_remote remote;
 	struct copyrpc_ep *other[2];
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint8_t desc[COPYRPC_BULK_SIZE];
 
@@ -178,16 +180,14 @@ TEST(hostile_descriptors)
 	CHECK_EQ(copyrpc_bulk_import(other[0], r.desc, sizeof(r.desc), &remote), -ENOTCONN);
 	CHECK_EQ(copyrpc_bulk_pull(other[0], &r.remote, 0, r.mine, 0, 1, on_moved, &r.ends),
 		-ENOTCONN);
-	pair_close(&r.p);
 }
 
 /* A bulk within another one shares its registration, which is kept until both are freed. */
 TEST(registrations_are_shared)
 {
 	struct copyrpc_bulk *within, *more;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, SIZE - 1, 0, &within), 0);
 	CHECK(within->reg == r.mine->reg);
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, 1, COPYRPC_REMOTE_READ, &more), 0);
@@ -202,15 +202,13 @@ TEST(registrations_are_shared)
 	until(&r, 1);
 	CHECK(!r.ends.status && !memcmp(mine + 1, theirs, SIZE - 1));
 	CHECK(!r.p.ctx[0]->regs);
-	pair_close(&r.p);
 }
 
 /* A transfer with a bulk that the peer has freed breaks the connection, and changes no memory. */
 static void freed(bool is_pull)
 {
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	fill(theirs, 1);
 	memset(mine, 0xee, SIZE);
 	copyrpc_bulk_free(r.theirs);
@@ -220,7 +218,6 @@ static void freed(bool is_pull)
 	CHECK_EQ(copyrpc_ep_status(r.p.ep[0]), -EACCES);
 	CHECK(mine[0] == 0xee && theirs[0] == 1);
 	CHECK_EQ(pull(&r, 0, 0, 1), -EACCES);
-	pair_close(&r.p);
 }
 
 TEST_WITH(a_freed_bulk_is_not_pulled, freed, true);
@@ -231,9 +228,8 @@ TEST(many_at_a_time)
 {
 	static const struct copyrpc_ctx_attr attr = {.sq_depth = 16};
 	struct heard heard = {0};
-	struct rig r;
+	RIG r = rig_open(&attr);
 
-	rig_open(&r, &attr);
 	fill(theirs, 3);
 	memset(mine, 0, SIZE);
 	for (uint32_t i = 0; i < 300; i++)
@@ -247,16 +243,14 @@ TEST(many_at_a_time)
 		echo_all(r.p.ctx[1]);
 	}
 	CHECK(!heard.failed && !r.ends.status && !memcmp(mine, theirs, SIZE));
-	pair_close(&r.p);
 }
 
 /* The first bytes of a transfer share a doorbell with the messages before it. */
 TEST(one_doorbell_with_the_messages)
 {
 	struct copyrpc_stats before, after;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	copyrpc_poll(r.p.ctx[0], NULL, NULL);
 	copyrpc_ep_get_stats(r.p.ep[0], &before, sizeof(before));
 	CHECK_EQ(pull(&r, 0, 0, 2 * MIB), 0);
@@ -266,15 +260,13 @@ TEST(one_doorbell_with_the_messages)
 	copyrpc_ep_get_stats(r.p.ep[0], &after, sizeof(after));
 	CHECK_EQ(after.doorbells - before.doorbells, 1);
 	CHECK_EQ(after.wqes - before.wqes, 3);
-	pair_close(&r.p);
 }
 
 /* The program need not poll before it sleeps. */
 TEST(a_transfer_that_has_not_begun)
 {
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	until(&r, 0);
 	copyrpc_poll(r.p.ctx[0], NULL, NULL);
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
@@ -282,7 +274,6 @@ TEST(a_transfer_that_has_not_begun)
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 1);
 	until(&r, 1);
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
-	pair_close(&r.p);
 }
 
 static void calls_again(void *arg, struct copyrpc_ep *ep, int status)
@@ -296,9 +287,8 @@ static void calls_again(void *arg, struct copyrpc_ep *ep, int status)
 
 TEST(the_endpoint_is_destroyed)
 {
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(copyrpc_bulk_push(r.p.ep[0], r.mine, 0, &r.remote, 0, SIZE, calls_again,
 				 &r),
@@ -307,17 +297,15 @@ TEST(the_endpoint_is_destroyed)
 	CHECK_EQ(r.ends.count, 0);
 	copyrpc_poll(r.p.ctx[0], NULL, NULL);
 	CHECK_EQ(r.ends.count, 3);
-	pair_close(&r.p);
 }
 
 /* There is no callback; the sanitizer finds memory that is not freed. */
 TEST(the_context_is_destroyed)
 {
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	CHECK_EQ(pull(&r, 0, 0, SIZE), 0);
 	copyrpc_ctx_destroy(r.p.ctx[0]);
+	r.p.ctx[0] = NULL;
 	CHECK_EQ(r.ends.count, 0);
-	copyrpc_ctx_destroy(r.p.ctx[1]);
 }

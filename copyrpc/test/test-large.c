@@ -28,14 +28,15 @@ static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 }
 
 /* ep[0] calls, ep[1] serves. */
-static void rig_open(struct pair *p, uint32_t message_max, uint64_t memory_max)
+static struct pair rig_open(uint32_t message_max, uint64_t memory_max)
 {
 	const struct copyrpc_large_attr large = {.message_max = message_max,
 		.memory_max = memory_max};
 	const struct copyrpc_ctx_attr attr = {.ring_size = 1 << 16, .path = &quick};
+	struct pair p = pair_open(&attr);
 
-	*p = pair_open(&attr);
-	CHECK_EQ(copyrpc_large_accept(p->ctx[1], &large), 0);
+	CHECK_EQ(copyrpc_large_accept(p.ctx[1], &large), 0);
+	return p;
 }
 
 /* The bytes of a payload that begin with the page of byte @at. Loops over single bytes take long
@@ -100,10 +101,9 @@ static void every_length(bool bulks)
 	static const uint32_t lengths[] = {0, 1, 960, 961, MIB, MOST};
 	struct copyrpc_bulk *b[2];
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(MOST, 0);
 	uint32_t n = 0;
 
-	rig_open(&p, MOST, 0);
 	if (bulks) {
 		CHECK_EQ(copyrpc_bulk_create(p.ctx[0], data, MOST, COPYRPC_REMOTE_READ, &b[0]), 0);
 		CHECK_EQ(copyrpc_bulk_create(p.ctx[0], resp, MOST, COPYRPC_REMOTE_WRITE, &b[1]), 0);
@@ -130,7 +130,6 @@ static void every_length(bool bulks)
 		}
 	CHECK(p.ctx[1]->pool.size <= p.ctx[1]->pool.most);
 	CHECK_EQ(!p.ctx[0]->regs, !bulks);
-	pair_close(&p);
 }
 
 TEST_WITH(every_length_registered_for_the_call, every_length, false);
@@ -145,9 +144,8 @@ TEST(the_limit_of_the_server)
 		{0, 1, 0, -EMSGSIZE}, {0, 0, 0, -EMSGSIZE}};
 	struct copyrpc_large_attr attr = {0};
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(0, 0);
 
-	rig_open(&p, 0, 0);
 	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		attr.message_max = cases[i].most;
 		CHECK_EQ(copyrpc_large_accept(p.ctx[1], &attr), 0);
@@ -166,7 +164,6 @@ TEST(the_limit_of_the_server)
 	CHECK_EQ(copyrpc_large_accept(p.ctx[1], &attr), -EINVAL);
 	attr = (struct copyrpc_large_attr){.message_max = MIB, .memory_max = MIB - 1};
 	CHECK_EQ(copyrpc_large_accept(p.ctx[1], &attr), -EINVAL);
-	pair_close(&p);
 }
 
 static size_t refused; /* calloc() of so many elements fails */
@@ -183,9 +180,8 @@ void *__wrap_calloc(size_t n, size_t size)
 static void no_memory_to_move(uint32_t len, uint32_t back)
 {
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(MIB, 0);
 
-	rig_open(&p, MIB, 0);
 	for (uint32_t n = 1; n <= 2; n++) {
 		refused = n == 1 ? p.ctx[1]->attr.sq_depth : 0;
 		CHECK_EQ(copyrpc_call_large(p.ep[0], data, len, resp, back, n), 0);
@@ -194,7 +190,6 @@ static void no_memory_to_move(uint32_t len, uint32_t back)
 		until(&p, &e, n);
 		CHECK_EQ(e.status, refused ? -ENOMEM : 0);
 	}
-	pair_close(&p);
 }
 
 TEST_WITH(no_memory_to_pull, no_memory_to_move, MIB, 0);
@@ -205,9 +200,8 @@ TEST(bounded_memory)
 {
 	struct copyrpc_req *held[8];
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(MIB, 2 * MIB);
 
-	rig_open(&p, MIB, 2 * MIB);
 	for (uint32_t i = 0; i < 8; i++)
 		CHECK_EQ(copyrpc_call_large(p.ep[0], data, MIB - i, resp, 1, i), 0);
 	for (uint32_t i = 0; i < 8; i++) {
@@ -230,7 +224,6 @@ TEST(bounded_memory)
 	CHECK_EQ(copyrpc_reply(take(&p), "x", 1), 0);
 	until(&p, &e, 9);
 	CHECK(p.ctx[1]->pool.size <= 2 * MIB);
-	pair_close(&p);
 }
 
 /* Receives and answers the requests that have arrived. Then no memory may be in use. */
@@ -252,12 +245,14 @@ static void check_drained(struct copyrpc_ctx *ctx)
 
 #define MANY 12
 
-static void call_many(struct pair *p, uint32_t len)
+static struct pair call_many(uint32_t len)
 {
-	rig_open(p, MIB, MANY * MIB);
+	struct pair p = rig_open(MIB, MANY * MIB);
+
 	for (uint32_t i = 0; i < MANY; i++)
-		CHECK_EQ(copyrpc_call_large(p->ep[0], data, len, resp, 1, i), 0);
-	copyrpc_flush(p->ctx[0]);
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, len, resp, 1, i), 0);
+	copyrpc_flush(p.ctx[0]);
+	return p;
 }
 
 /* Two requests keep the link busy. The others take no memory yet, later get the memory of answered
@@ -265,9 +260,8 @@ static void call_many(struct pair *p, uint32_t len)
 TEST(memory_in_turn)
 {
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = call_many(MIB);
 
-	call_many(&p, MIB);
 	while (e.count < MANY) {
 		struct copyrpc_req *req;
 		uint32_t next = e.count;
@@ -280,35 +274,30 @@ TEST(memory_in_turn)
 		CHECK(e.count == next || (e.token == e.count - 1 && !e.status));
 	}
 	CHECK(!p.ep[1]->due.head && !p.ep[1]->moves && !p.ep[1]->bytes_wanted);
-	pair_close(&p);
 }
 
 /* Short ones are pulled together. */
 TEST(many_short_ones_at_a_time)
 {
-	struct pair p;
+	PAIR p = call_many(2000);
 
-	call_many(&p, 2000);
 	while (!p.ep[1]->moves && !p.ctx[1]->queue.head)
 		copyrpc_poll_recv(p.ctx[1], NULL, NULL);
 	CHECK(!p.ep[1]->due.head);
-	pair_close(&p);
 }
 
 /* A short request does not wait for the end of long ones before it: while two long ones are moved,
  * the short one gets a turn, but the next long one does not. */
 static void after_long_ones(uint32_t n, uint32_t len)
 {
-	struct pair p;
+	PAIR p = rig_open(MOST, 8 * MOST);
 
-	rig_open(&p, MOST, 8 * MOST);
 	for (uint32_t i = 0; i < n + 2; i++)
 		CHECK_EQ(copyrpc_call_large(p.ep[0], data, i == n ? 2000 : len, resp, 1, i), 0);
 	copyrpc_poll(p.ctx[0], NULL, NULL);
 	copyrpc_poll(p.ctx[1], NULL, NULL);
 	CHECK(p.ep[1]->due.head);
 	CHECK_EQ(copyrpc_req_len(take(&p)), 2000);
-	pair_close(&p);
 }
 
 TEST_WITH(a_short_one_after_a_long_one, after_long_ones, 1, 3 * MIB);
@@ -339,9 +328,8 @@ static void small_beside_large(uint32_t len, uint32_t back)
 {
 	uint32_t made[2] = {0}, ended[2] = {0};
 	uint64_t most = 0;
-	struct pair p;
+	PAIR p = rig_open(MOST, 4 * MOST);
 
-	rig_open(&p, MOST, 4 * MOST);
 	while (ended[1] < 3) {
 		if (made[1] < 3 && !copyrpc_call_large(p.ep[0], data, len, resp, back, 1))
 			made[1]++;
@@ -363,7 +351,6 @@ static void small_beside_large(uint32_t len, uint32_t back)
 		answer_fully(p.ctx[1]);
 	}
 	CHECK_EQ(most, 2 * MIB);
-	pair_close(&p);
 }
 
 TEST_WITH(small_calls_beside_pulls, small_beside_large, 5 * MIB, 1);
@@ -373,9 +360,8 @@ TEST_WITH(small_calls_beside_pushes, small_beside_large, 1, 5 * MIB);
 static void in_turn_until(int side)
 {
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = call_many(MIB);
 
-	call_many(&p, MIB);
 	copyrpc_poll(p.ctx[1], NULL, NULL);
 	CHECK(p.ep[1]->due.head);
 	if (side < 2) {
@@ -387,7 +373,6 @@ static void in_turn_until(int side)
 		check_drained(p.ctx[1]);
 		CHECK(side || !p.ep[1]->due.head);
 	}
-	pair_close(&p);
 }
 
 TEST_WITH(in_turn_until_the_caller_is_destroyed, in_turn_until, 0);
@@ -419,9 +404,8 @@ static void canceled(int stage)
 {
 	struct copyrpc_req *req;
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(MIB, 2 * MIB);
 
-	rig_open(&p, MIB, 2 * MIB);
 	req = proceed(&p, (enum stage)stage);
 	CHECK_EQ(copyrpc_cancel(p.ep[0], 1), 0);
 	CHECK_EQ(copyrpc_cancel(p.ep[0], 1), -ENOENT);
@@ -431,7 +415,6 @@ static void canceled(int stage)
 		CHECK_EQ(copyrpc_reply(req ? req : take(&p), data, MIB), 0);
 	until(&p, &e, 1);
 	CHECK(e.status == -ECANCELED && !e.data && !e.len && !p.ctx[0]->regs);
-	pair_close(&p);
 }
 
 TEST_WITH(canceled_collected, canceled, COLLECTED);
@@ -444,9 +427,8 @@ static void destroyed(int stage, int side)
 {
 	struct copyrpc_req *req;
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(MIB, MIB);
 
-	rig_open(&p, MIB, MIB);
 	req = proceed(&p, (enum stage)stage);
 	copyrpc_ep_destroy(p.ep[side]);
 	until(&p, &e, stage == WAITING ? 2 : 1);
@@ -458,7 +440,6 @@ static void destroyed(int stage, int side)
 	while (!side && stage > COLLECTED && !copyrpc_ep_status(p.ep[1]))
 		copyrpc_poll(p.ctx[1], NULL, NULL);
 	check_drained(p.ctx[1]);
-	pair_close(&p);
 }
 
 static void at_each_stage(int side)
@@ -474,11 +455,9 @@ TEST_WITH(the_server_is_destroyed, at_each_stage, 1);
 TEST(contexts_are_destroyed_at_each_stage)
 {
 	for (int stage = COLLECTED; stage <= REPLIED; stage++) {
-		struct pair p;
+		PAIR p = rig_open(MIB, MIB);
 
-		rig_open(&p, MIB, MIB);
 		proceed(&p, (enum stage)stage);
-		pair_close(&p);
 	}
 }
 
@@ -514,9 +493,8 @@ TEST(hostile_requests)
 	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint8_t payload[64] = {0};
 		struct copyrpc_req *req;
-		struct pair p;
+		PAIR p = rig_open(MIB, 0);
 
-		rig_open(&p, MIB, 0);
 		memcpy(payload, &cases[i].w, sizeof(cases[i].w));
 		ep_dirty(p.ep[0]);
 		CHECK_EQ(chan_call_large(&p.ep[0]->ch, payload, cases[i].payload, cases[i].limit,
@@ -530,7 +508,6 @@ TEST(hostile_requests)
 		}
 		CHECK_EQ(copyrpc_ep_status(p.ep[1]), cases[i].status);
 		CHECK_EQ(chan_requests(&p.ep[1]->ch), 0);
-		pair_close(&p);
 	}
 }
 
@@ -570,9 +547,8 @@ TEST(hostile_responses)
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct ends e = {0};
-		struct pair p;
+		PAIR p = rig_open(MIB, 0);
 
-		rig_open(&p, MIB, 0);
 		p.ctx[1]->queue.large = forge;
 		forged_len = cases[i].payload;
 		memcpy(forged, &cases[i].r, sizeof(cases[i].r));
@@ -581,7 +557,6 @@ TEST(hostile_responses)
 		until(&p, &e, 1);
 		CHECK_EQ(e.status, cases[i].status);
 		CHECK_EQ(copyrpc_ep_status(p.ep[0]), e.status == -EPROTO ? -EPROTO : 0);
-		pair_close(&p);
 	}
 }
 
@@ -589,9 +564,8 @@ TEST(hostile_responses)
 TEST(no_byte_beyond_the_buffer)
 {
 	struct ends e = {0};
-	struct pair p;
+	PAIR p = rig_open(MIB, 0);
 
-	rig_open(&p, MIB, 0);
 	p.ctx[1]->queue.large = forge;
 	forged_len = 8 + 8;
 	memcpy(forged, &(struct wire_large_response){0, 8}, 8);
@@ -600,5 +574,4 @@ TEST(no_byte_beyond_the_buffer)
 	copyrpc_poll(p.ctx[0], on_end, &e);
 	until(&p, &e, 1);
 	CHECK(!e.status && e.len == 8 && resp[8] == 0xee);
-	pair_close(&p);
 }
