@@ -5,12 +5,6 @@
 
 #include "timed.h"
 
-#ifndef SCALE /* sanitizers are slow */
-#define SCALE 1
-#endif
-#ifndef TIMES /* the long form */
-#define TIMES 1
-#endif
 #define ROUNDS (TIMES == 1 && SCALE == 1 ? 8000u : 20000u * TIMES / SCALE)
 #define GUARD_MS 60000 /* nothing here takes as long, unless a wake-up is lost */
 

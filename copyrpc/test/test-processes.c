@@ -23,10 +23,7 @@
 #include "pair.h"
 #include "process.h"
 
-#ifndef SCALE
-#define SCALE 1
-#endif
-#ifdef TIMES /* the long form */
+#if TIMES > 1 /* the long form */
 #define CALLS 340000
 #define FAULTS 5000
 #else

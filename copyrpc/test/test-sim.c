@@ -9,13 +9,6 @@
 
 static struct side left, right;
 
-#ifndef SCALE /* sanitizers are slow */
-#define SCALE 1
-#endif
-#ifndef TIMES /* a soak is long */
-#define TIMES 1
-#endif
-
 /* The kinds of steps of a side. */
 enum action {
 	ACT_CALL,

@@ -14,10 +14,7 @@
 #include "back.h"
 #include "copyrpc_bulk.h"
 
-#ifndef SCALE
-#define SCALE 1
-#endif
-#ifdef TIMES /* the long form */
+#if TIMES > 1 /* the long form */
 #define DEFAULT_CALLS 100000
 #define GUARD_S 3000
 #else

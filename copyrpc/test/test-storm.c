@@ -22,10 +22,6 @@
 #include "storm-node.h"
 #include "support/hcacall.h"
 
-#ifndef SCALE /* sanitizers are slow */
-#define SCALE 1
-#endif
-
 /* ---- the director: faults, and QPs that come and go -------------------------------- */
 
 static void add_fault(uint64_t *seed)

@@ -5,9 +5,6 @@
  */
 #include "pair.h"
 
-#ifndef SCALE /* sanitizers are slow */
-#define SCALE 1
-#endif
 #define CALLS (500000u / SCALE) /* of each side */
 #define LONG_TIME 100000 /* rounds in which at least one side must make progress */
 

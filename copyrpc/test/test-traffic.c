@@ -8,12 +8,7 @@
 
 #include "traffic.h"
 
-#ifndef TIMES /* a soak is long */
-#define TIMES 1
-#endif
-#ifndef SCALE /* sanitizers are slow */
-#define SCALE (TIMES == 1 ? 2 : 1)
-#endif
+#define SHARE (SCALE == 1 && TIMES == 1 ? 2 : SCALE) /* numbers of calls are divided by it */
 
 static struct node nodes[2];
 
@@ -49,7 +44,7 @@ static void run_processes(uint32_t ring, int eps, uint32_t max, uint32_t calls)
 		child[i] = fork();
 		CHECK(child[i] >= 0);
 		if (!child[i]) {
-			node_with_peer(&nodes[0], fd[i], &attr, eps, max, calls * TIMES / SCALE,
+			node_with_peer(&nodes[0], fd[i], &attr, eps, max, calls * TIMES / SHARE,
 				seed + (uint64_t)i);
 			exit(0);
 		}
@@ -74,7 +69,7 @@ TEST_WITH(two_processes_small_rings, run_processes, 4096, 4, 500, 1000);
 /* The arguments are those of node_open(). */
 static void run_pair(struct copyrpc_ctx_attr attr, int eps, uint32_t max, uint32_t calls)
 {
-	run_seeded(&attr, eps, max, calls * TIMES / SCALE, test_seed());
+	run_seeded(&attr, eps, max, calls * TIMES / SHARE, test_seed());
 	for (int i = 0; i < 2; i++)
 		node_report(&nodes[i]);
 	close_nodes();
@@ -86,7 +81,7 @@ TEST(random_schedules)
 	static const uint32_t receives[] = {4, 8, 32, 1024};
 	uint64_t seed = test_seed();
 
-	for (int i = 0; i < 1000 * TIMES / SCALE; i++) {
+	for (int i = 0; i < 1000 * TIMES / SHARE; i++) {
 		struct copyrpc_ctx_attr attr = {
 			.ring_size = 4096u << test_rand(&seed) % 9,
 			.sq_depth = 16u << test_rand(&seed) % 5,
@@ -122,7 +117,7 @@ TEST(within_one_context)
 {
 	struct node *n = &nodes[0];
 
-	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 * TIMES / SCALE,
+	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 * TIMES / SHARE,
 		test_seed());
 	connect_eps(n->ep);
 	while (!node_done(n))

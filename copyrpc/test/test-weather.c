@@ -4,10 +4,7 @@
 
 #include "back.h"
 
-#ifndef SCALE
-#define SCALE 1
-#endif
-#ifdef TIMES /* the long form */
+#if TIMES > 1 /* the long form */
 #define CALLS 500000 /* of each side in the storm */
 #define GROWING 5000
 #define CALM 200 /* the most calls between two faults */
