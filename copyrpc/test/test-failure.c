@@ -43,12 +43,15 @@ static void no_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	CHECK(!"no call was made");
 }
 
+static const struct copyrpc_ctx_attr small = {.ring_size = 8192,
+	.max_endpoints = 4,
+	.path = &impatient};
+
 static struct copyrpc_ctx *open_ctx(void)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = 8192, .max_endpoints = 4, .path = &impatient};
 	struct copyrpc_ctx *ctx;
 
-	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(&small, &ctx), 0);
 	return ctx;
 }
 
@@ -270,37 +273,33 @@ TEST(calls_are_refused)
 
 TEST(destroy_with_pending_calls)
 {
-	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
+	PAIR p = pair_open(&small);
 	struct copyrpc_req *req, *held[2];
-	struct copyrpc_ep *ep[2];
 	struct ends e = {0};
 
-	join(ctx[0], ctx[1], ep);
-	call_many(ep[0], 0, 20);
-	copyrpc_poll(ctx[0], on_end, &e);
-	call_many(ep[0], 20, 30); /* never sent */
-	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 20);
+	call_many(p.ep[0], 0, 20);
+	copyrpc_poll(p.ctx[0], on_end, &e);
+	call_many(p.ep[0], 20, 30); /* never sent */
+	CHECK_EQ(copyrpc_poll(p.ctx[1], no_end, NULL), 20);
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_recv(ctx[1], &held[i]), 1);
-	copyrpc_ep_destroy(ep[0]);
+		CHECK_EQ(copyrpc_recv(p.ctx[1], &held[i]), 1);
+	copyrpc_ep_destroy(p.ep[0]);
 	CHECK_EQ(e.failed, 0);
-	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 30);
+	CHECK_EQ(copyrpc_poll(p.ctx[0], on_end, &e), 30);
 	CHECK_EQ(e.failed, 30);
 	CHECK_EQ(e.status, -ECANCELED);
-	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 0);
+	CHECK_EQ(copyrpc_poll(p.ctx[0], on_end, &e), 0);
 
 	/* Destroys the other side, while requests are held and others are in the queue. */
-	copyrpc_ep_destroy(ep[1]);
-	CHECK_EQ(copyrpc_recv(ctx[1], &req), 0);
-	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 0);
+	copyrpc_ep_destroy(p.ep[1]);
+	CHECK_EQ(copyrpc_recv(p.ctx[1], &req), 0);
+	CHECK_EQ(copyrpc_poll(p.ctx[1], no_end, NULL), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK(memcmp(copyrpc_req_data(held[i]), "payload", 7) == 0);
 		CHECK_EQ(copyrpc_reply(held[i], "late", 4), -ECANCELED);
-		copyrpc_poll(ctx[1], no_end, NULL);
+		copyrpc_poll(p.ctx[1], no_end, NULL);
 	}
-	check_usable(ctx[0], ctx[1]);
-	copyrpc_ctx_destroy(ctx[0]);
-	copyrpc_ctx_destroy(ctx[1]);
+	check_usable(p.ctx[0], p.ctx[1]);
 }
 
 TEST(context_destroyed_in_use)
@@ -324,25 +323,21 @@ TEST(context_destroyed_in_use)
 /* The peer destroys its endpoint after it has received the requests. Its goodbye ends the calls. */
 TEST(peer_destroyed)
 {
-	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
-	struct copyrpc_ep *ep[2];
+	PAIR p = pair_open(&small);
 	struct ends e = {0};
 
-	join(ctx[0], ctx[1], ep);
-	call_many(ep[0], 0, 10);
-	copyrpc_poll(ctx[0], on_end, &e);
-	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 10);
-	copyrpc_ep_destroy(ep[1]);
-	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 0);
-	wait_failed(ctx[0], &e, 10);
+	call_many(p.ep[0], 0, 10);
+	copyrpc_poll(p.ctx[0], on_end, &e);
+	CHECK_EQ(copyrpc_poll(p.ctx[1], no_end, NULL), 10);
+	copyrpc_ep_destroy(p.ep[1]);
+	CHECK_EQ(copyrpc_poll(p.ctx[1], no_end, NULL), 0);
+	wait_failed(p.ctx[0], &e, 10);
 	CHECK_EQ(e.status, -ECONNRESET);
-	CHECK_EQ(copyrpc_ep_status(ep[0]), -ECONNRESET);
-	CHECK_EQ(copyrpc_call(ep[0], NULL, 0, 0, 50), -ECONNRESET);
-	copyrpc_ep_destroy(ep[0]);
-	copyrpc_poll(ctx[0], no_end, NULL);
-	check_usable(ctx[0], ctx[1]);
-	copyrpc_ctx_destroy(ctx[0]);
-	copyrpc_ctx_destroy(ctx[1]);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), -ECONNRESET);
+	CHECK_EQ(copyrpc_call(p.ep[0], NULL, 0, 0, 50), -ECONNRESET);
+	copyrpc_ep_destroy(p.ep[0]);
+	copyrpc_poll(p.ctx[0], no_end, NULL);
+	check_usable(p.ctx[0], p.ctx[1]);
 }
 
 /* ----------------------------------------------------------- inside callbacks */
@@ -506,62 +501,55 @@ TEST(raw_many)
 /* The peer's memory permits no WRITE, so the WRITE and the pending calls end with -EACCES. */
 TEST(raw_refused)
 {
-	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
+	PAIR p = pair_open(&small);
 	static uint8_t local[64], remote[64];
 	struct copyrpc_mr lmr, rmr;
 	struct copyrpc_raw_done done;
-	struct copyrpc_ep *ep[2];
 	struct ends e = {0};
 
-	join(ctx[0], ctx[1], ep);
-	CHECK_EQ(copyrpc_mr_reg(ctx[0], local, sizeof(local), 0, &lmr), 0);
-	CHECK_EQ(copyrpc_mr_reg(ctx[1], remote, sizeof(remote), COPYRPC_REMOTE_READ, &rmr), 0);
-	call_many(ep[0], 0, 10);
-	copyrpc_poll(ctx[0], on_end, &e);
-	CHECK_EQ(copyrpc_write(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 64, 9), 0);
-	wait_failed(ctx[0], &e, 10);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], local, sizeof(local), 0, &lmr), 0);
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], remote, sizeof(remote), COPYRPC_REMOTE_READ, &rmr), 0);
+	call_many(p.ep[0], 0, 10);
+	copyrpc_poll(p.ctx[0], on_end, &e);
+	CHECK_EQ(copyrpc_write(p.ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 64, 9), 0);
+	wait_failed(p.ctx[0], &e, 10);
 	CHECK_EQ(e.status, -EACCES);
-	CHECK_EQ(copyrpc_raw_recv(ctx[0], &done), 1);
-	CHECK(done.ep == ep[0] && done.token == 9 && done.status == -EACCES);
-	CHECK_EQ(copyrpc_read(ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 64, 9), -EACCES);
+	CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 1);
+	CHECK(done.ep == p.ep[0] && done.token == 9 && done.status == -EACCES);
+	CHECK_EQ(copyrpc_read(p.ep[0], local, lmr.lkey, (uintptr_t)remote, rmr.rkey, 64, 9),
+		-EACCES);
 	for (int i = 0; i < 2; i++) {
-		copyrpc_ep_destroy(ep[i]);
-		copyrpc_poll(ctx[i], no_end, NULL);
+		copyrpc_ep_destroy(p.ep[i]);
+		copyrpc_poll(p.ctx[i], no_end, NULL);
 	}
-	check_usable(ctx[0], ctx[1]);
+	check_usable(p.ctx[0], p.ctx[1]);
 	copyrpc_mr_dereg(&lmr);
 	copyrpc_mr_dereg(&rmr);
-	copyrpc_ctx_destroy(ctx[0]);
-	copyrpc_ctx_destroy(ctx[1]);
 }
 
 /* A peer may write the receive ring, but not read it. */
 TEST(the_receive_ring_is_not_read)
 {
-	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
+	PAIR p = pair_open(&small);
 	uint8_t blob[COPYRPC_INFO_SIZE];
 	struct copyrpc_raw_done done;
 	static uint8_t local[64];
 	struct copyrpc_mr mr;
-	struct copyrpc_ep *ep[2];
 	uint64_t addr;
 	uint32_t rkey;
 
-	join(ctx[0], ctx[1], ep);
-	check_works(ep);
-	copyrpc_ep_info(ep[1], blob);
+	check_works(p.ep);
+	copyrpc_ep_info(p.ep[1], blob);
 	memcpy(&addr, blob + 56, sizeof(addr)); /* see copyrpc.h */
 	memcpy(&rkey, blob + 72, sizeof(rkey));
-	CHECK_EQ(copyrpc_mr_reg(ctx[0], local, sizeof(local), 0, &mr), 0);
-	CHECK_EQ(copyrpc_read(ep[0], local, mr.lkey, le64toh(addr), le32toh(rkey), sizeof(local),
+	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], local, sizeof(local), 0, &mr), 0);
+	CHECK_EQ(copyrpc_read(p.ep[0], local, mr.lkey, le64toh(addr), le32toh(rkey), sizeof(local),
 			 3),
 		0);
-	done = wait_raw(ctx[0]);
-	CHECK(done.ep == ep[0] && done.token == 3);
+	done = wait_raw(p.ctx[0]);
+	CHECK(done.ep == p.ep[0] && done.token == 3);
 	CHECK_EQ(done.status, -EACCES);
 	for (size_t i = 0; i < sizeof(local); i++)
 		CHECK_EQ(local[i], 0);
 	copyrpc_mr_dereg(&mr);
-	for (int i = 0; i < 2; i++)
-		copyrpc_ctx_destroy(ctx[i]);
 }
