@@ -10,20 +10,12 @@
 #ifndef TENT_TEST_DUO_H
 #define TENT_TEST_DUO_H
 
-#include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "support/test.h"
 #include "duopipe.h"
-#include "tent.h"
-
-#define KIB 1024ull
-#define MIB (1024 * KIB)
 
 struct duo_attr {
 	size_t len; /* of the memory of each side */
@@ -52,15 +44,7 @@ static struct {
 	char *text; /* the child's description */
 	pid_t child;
 	int fd;
-	const char *rails; /* of this process's side; NULL: those of TENT_RAILS */
 } d;
-
-static inline uint32_t duo_rails(const char *kind)
-{
-	const char *rails = d.rails ? d.rails : getenv("TENT_RAILS");
-
-	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
-}
 
 static inline uint32_t duo_shm_rails(void)
 {
@@ -76,14 +60,8 @@ static inline struct tent *duo_create(const char *config, uint64_t parts, int ra
 		.adapters = duo_rails("mix:"),
 		.max_registration = parts,
 		.rail_wait_ms = rail_wait_ms};
-	struct tent_why why = {""};
-	struct tent *t = NULL;
-	int err = tent_create(&attr, &why, &t);
 
-	if (err)
-		fprintf(stderr, "tent_create: %s\n", why.text);
-	CHECK_EQ(err, 0);
-	return t;
+	return duo_engine(&attr);
 }
 
 /*
@@ -161,17 +139,14 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 	uint16_t value;
 	char *text, command = 0;
 	struct tent *t;
-	size_t len;
 
-	d.rails = a->target_rails;
+	duo_rails_set = a->target_rails;
 	if (a->target_fabric)
 		setenv("SOFTHCA_FABRIC", a->target_fabric, true);
 	t = duo_create(a->target_config, a->parts, 0);
 	duo_lend(a, t);
 	CHECK_EQ(tent_export(t, &text), 0);
-	len = strlen(text) + 1;
-	duo_write(fd, &len, sizeof(len));
-	duo_write(fd, text, len);
+	duo_write_text(fd, text);
 	free(text);
 	while (command != 'x') {
 		duo_read(fd, &command, 1);
@@ -207,16 +182,6 @@ static inline uint8_t *duo_map(size_t len)
 	return m;
 }
 
-static inline void duo_import(const char *text)
-{
-	struct tent_why why = {""};
-	int err = tent_import(d.t, text, &why, &d.s);
-
-	if (err)
-		fprintf(stderr, "tent_import: %s\n", why.text);
-	CHECK_EQ(err, 0);
-}
-
 /* Registers the test's memory. */
 static inline void duo_own(void)
 {
@@ -244,36 +209,24 @@ static inline void duo_close(void)
 /* Both sides are closed at the end of the case. */
 static inline void duo_open(const struct duo_attr *a)
 {
-	int fds[2];
-	size_t len;
-
 	test_finally(duo_close);
 	memset(&d, 0, sizeof(d));
 	d.len = a->len;
-	d.rails = a->rails;
+	duo_rails_set = a->rails;
 	d.allocs = duo_allocs(a);
 	d.mine = d.allocs ? NULL : duo_map(a->len);
 	d.theirs = duo_map(a->len);
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	fflush(NULL);
-	d.child = test_fork();
-	if (!d.child) {
-		close(fds[0]);
-		duo_child(a, fds[1]);
-	}
-	close(fds[1]);
-	d.fd = fds[0];
-	duo_read(d.fd, &len, sizeof(len));
-	d.text = malloc(len);
-	CHECK(d.text);
-	duo_read(d.fd, d.text, len);
+	d.child = duo_fork(&d.fd);
+	if (!d.child)
+		duo_child(a, d.fd);
+	d.text = duo_read_text(d.fd);
 	d.at = (uintptr_t)d.theirs;
 	if (duo_allocs(a))
 		duo_find();
 	d.t = duo_create(a->config, a->parts, a->rail_wait_ms);
 	duo_own();
 	if (!a->no_import)
-		duo_import(d.text);
+		d.s = duo_import(d.t, d.text);
 }
 
 static inline void duo_kill(void)
@@ -333,15 +286,6 @@ static inline struct tent_batch *duo_start(enum tent_op op, size_t at, size_t le
 	const struct tent_request r = duo_request(op, at, len);
 
 	return duo_submit(&r, 1);
-}
-
-/* Waits until the batch has ended, and frees it. Returns its status. */
-static inline int duo_end(struct tent_batch *b)
-{
-	int err = tent_wait(b, -1);
-
-	CHECK_EQ(tent_batch_free(b), 0);
-	return err;
 }
 
 /* Submits one request and waits until it ends. Returns its status. */

@@ -1,13 +1,70 @@
 /* SPDX-License-Identifier: MIT */
-/* The two processes of duo.h and gpuduo.h exchange bytes of a pipe, and notices. */
+/*
+ * Functions of duo.h and gpuduo.h: engines, and a pipe between the test and its child.
+ */
 #ifndef TENT_TEST_DUOPIPE_H
 #define TENT_TEST_DUOPIPE_H
 
+#include <errno.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "support/test.h"
 #include "tent.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+static const char *duo_rails_set; /* of this process's side; NULL: those of TENT_RAILS */
+
+static inline uint32_t duo_rails(const char *kind)
+{
+	const char *rails = duo_rails_set ? duo_rails_set : getenv("TENT_RAILS");
+
+	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
+}
+
+static inline struct tent *duo_engine(const struct tent_attr *attr)
+{
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+	int err = tent_create(attr, &why, &t);
+
+	if (err)
+		fprintf(stderr, "tent_create: %s\n", why.text);
+	CHECK_EQ(err, 0);
+	return t;
+}
+
+static inline struct tent_segment *duo_import(struct tent *t, const char *text)
+{
+	struct tent_segment *s = NULL;
+	struct tent_why why = {""};
+	int err = tent_import(t, text, &why, &s);
+
+	if (err)
+		fprintf(stderr, "tent_import: %s\n", why.text);
+	CHECK_EQ(err, 0);
+	return s;
+}
+
+/*
+ * Forks a child. Returns its pid, or 0 in the child, and writes this process's end of a pipe in
+ * both directions.
+ */
+static inline pid_t duo_fork(int *fd_p)
+{
+	int fds[2];
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	fflush(NULL);
+	child = test_fork();
+	*fd_p = child ? fds[0] : fds[1];
+	close(child ? fds[1] : fds[0]);
+	return child;
+}
 
 static inline void duo_write(int fd, const void *bytes, size_t n)
 {
@@ -24,6 +81,28 @@ static inline void duo_read(int fd, void *bytes, size_t n)
 	}
 }
 
+/* The length precedes the text. */
+static inline void duo_write_text(int fd, const char *text)
+{
+	size_t len = strlen(text) + 1;
+
+	duo_write(fd, &len, sizeof(len));
+	duo_write(fd, text, len);
+}
+
+/* The caller must free the text. */
+static inline char *duo_read_text(int fd)
+{
+	size_t len;
+	char *text;
+
+	duo_read(fd, &len, sizeof(len));
+	text = malloc(len);
+	CHECK(text);
+	duo_read(fd, text, len);
+	return text;
+}
+
 static inline uint16_t duo_take_notice(struct tent *t)
 {
 	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
@@ -32,6 +111,15 @@ static inline uint16_t duo_take_notice(struct tent *t)
 	while (tent_notice(t, &value) == -EAGAIN)
 		CHECK(poll(&p, 1, 60000) == 1);
 	return value;
+}
+
+/* Waits until the batch has ended, and frees it. Returns its status. */
+static inline int duo_end(struct tent_batch *b)
+{
+	int err = tent_wait(b, -1);
+
+	CHECK_EQ(tent_batch_free(b), 0);
+	return err;
 }
 
 #endif

@@ -10,18 +10,8 @@
 #ifndef TENT_TEST_GPUDUO_H
 #define TENT_TEST_GPUDUO_H
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-
 #include "duopipe.h"
 #include "gputest.h"
-#include "tent.h"
-
-#define KIB 1024ull
-#define MIB (1024 * KIB)
 
 enum place {
 	ON_GPU,
@@ -159,13 +149,6 @@ static inline void part_free(struct tent *t, const struct part *p)
 
 /* ---- engines ---- */
 
-static inline uint32_t duo_rails(const char *kind)
-{
-	const char *rails = getenv("TENT_RAILS");
-
-	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
-}
-
 static inline struct tent *duo_create(int rail_wait_ms, uint64_t parts)
 {
 	const struct tent_attr attr = {.size = sizeof(attr),
@@ -175,14 +158,8 @@ static inline struct tent *duo_create(int rail_wait_ms, uint64_t parts)
 		.gpu_rails = duo_rails("gpu:"),
 		.max_registration = parts,
 		.rail_wait_ms = rail_wait_ms};
-	struct tent_why why = {""};
-	struct tent *t = NULL;
-	int err = tent_create(&attr, &why, &t);
 
-	if (err)
-		fprintf(stderr, "tent_create: %s\n", why.text);
-	CHECK_EQ(err, 0);
-	return t;
+	return duo_engine(&attr);
 }
 
 /* ---- the child ---- */
@@ -224,10 +201,8 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 		gpu.softgpu_fail_copy(0, 0);
 		gpu.softgpu_heal();
 		return 0;
-	case EXCHANGE: /* a description of c->len bytes follows */
-		text = malloc(c->len);
-		CHECK(text);
-		duo_read(fd, text, c->len);
+	case EXCHANGE: /* a description follows */
+		text = duo_read_text(fd);
 		a->exchange(p, t, text, c->at, 1);
 		free(text);
 		return 0;
@@ -244,16 +219,13 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 	struct part p;
 	struct tent *t;
 	char *text;
-	size_t len;
 
 	gpu_open();
 	t = duo_create(0, a->parts);
 	p = part_new(t, a->theirs, a->before, a->len);
 	CHECK_EQ(tent_export(t, &text), 0);
-	len = strlen(text) + 1;
 	duo_write(fd, &p.at, sizeof(p.at));
-	duo_write(fd, &len, sizeof(len));
-	duo_write(fd, text, len);
+	duo_write_text(fd, text);
 	free(text);
 	while (c.what != END) {
 		uint64_t reply;
@@ -288,16 +260,6 @@ static inline uint64_t duo_ask(enum what what, uint64_t at, uint64_t len, uint64
 
 /* ---- the test ---- */
 
-static inline void duo_import(const char *text)
-{
-	struct tent_why why = {""};
-	int err = tent_import(d.t, text, &why, &d.s);
-
-	if (err)
-		fprintf(stderr, "tent_import: %s\n", why.text);
-	CHECK_EQ(err, 0);
-}
-
 /* No handle or host registration of the driver may be left. */
 static inline void duo_close(void)
 {
@@ -317,29 +279,17 @@ static inline void duo_close(void)
 /* Both sides are closed at the end of the case. */
 static inline void duo_open(const struct duo_attr *a)
 {
-	int fds[2];
-	size_t len;
-
 	test_finally(duo_close);
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	fflush(NULL);
-	d.child = test_fork();
-	if (!d.child) {
-		close(fds[0]);
-		duo_child(a, fds[1]);
-	}
-	close(fds[1]);
-	d.fd = fds[0];
+	d.child = duo_fork(&d.fd);
+	if (!d.child)
+		duo_child(a, d.fd);
 	gpu_open();
 	d.t = duo_create(a->rail_wait_ms, a->parts);
 	d.mine = part_new(d.t, a->mine, a->before, a->len);
 	duo_read(d.fd, &d.at, sizeof(d.at));
-	duo_read(d.fd, &len, sizeof(len));
-	d.text = malloc(len);
-	CHECK(d.text);
-	duo_read(d.fd, d.text, len);
+	d.text = duo_read_text(d.fd);
 	if (!a->no_import)
-		duo_import(d.text);
+		d.s = duo_import(d.t, d.text);
 }
 
 static inline struct tent_request duo_request(enum tent_op op, size_t at, size_t len)
@@ -359,15 +309,6 @@ static inline struct tent_batch *duo_start(enum tent_op op, size_t at, size_t le
 
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
 	return b;
-}
-
-/* Waits until the batch has ended, and frees it. Returns its status. */
-static inline int duo_end(struct tent_batch *b)
-{
-	int err = tent_wait(b, -1);
-
-	CHECK_EQ(tent_batch_free(b), 0);
-	return err;
 }
 
 static inline int duo_move(enum tent_op op, size_t at, size_t len)

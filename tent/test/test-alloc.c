@@ -133,7 +133,7 @@ TEST(it_is_mapped_and_unmapped)
 	CHECK_EQ(duo_move(TENT_WRITE, 3, 5, 0), 0);
 	CHECK_EQ(tent_release(d.s), 0);
 	CHECK_EQ(mappings(), OWN);
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 	CHECK(!copies('b'));
 	duo_ask('u');
 	CHECK_EQ(mappings(), OWN); /* the memory was unmapped before the confirmation */
@@ -220,12 +220,12 @@ TEST(descriptors_that_cannot_be_used)
 
 		CHECK(asprintf(&text, "%.*s\"fd\":%d%s", (int)(fd - d.text), d.text, other[i],
 			      fd + strcspn(fd, ",}")) > 0);
-		duo_import(text);
+		d.s = duo_import(d.t, text);
 		CHECK_EQ(mappings(), OWN);
 		CHECK(copies((uint8_t)(i + 1)));
 		CHECK_EQ(tent_release(d.s), 0);
 	}
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 	CHECK(!copies('z'));
 }
 

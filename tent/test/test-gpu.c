@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests between memory of GPUs of two processes. */
+#include <sys/mman.h>
+
 #include "gpuduo.h"
 
 #define LEN (3 * MIB + 123)
@@ -139,8 +141,8 @@ GPU_TEST(both_use_each_other)
 
 	duo_open(&(struct duo_attr){.len = LEN, .exchange = exchange});
 	CHECK_EQ(tent_export(d.t, &text), 0);
-	duo_tell(EXCHANGE, d.mine.at, strlen(text) + 1, 0);
-	duo_write(d.fd, text, strlen(text) + 1);
+	duo_tell(EXCHANGE, d.mine.at, 0, 0);
+	duo_write_text(d.fd, text);
 	exchange(&d.mine, d.t, d.text, d.at, 0);
 	CHECK_EQ(duo_reply(), 0);
 	free(text);
@@ -387,7 +389,7 @@ static void not_opened(char *text)
 	const struct tent_request r = duo_request(TENT_WRITE, 0, 1);
 	struct tent_batch *b;
 
-	duo_import(text);
+	d.s = duo_import(d.t, text);
 	CHECK_EQ(gpu.softgpu_opened ? gpu.softgpu_opened() : 0, 0);
 	CHECK_EQ(tent_submit(d.t,
 			 &(struct tent_request){.segment = d.s,
@@ -413,7 +415,7 @@ GPU_TEST(handles_are_checked)
 	not_opened(changed("\"offset\":", "257"));
 	not_opened(changed("\"offset\":", "9223372036854775807"));
 	not_opened(changed("\"handle\":", wrong));
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 	both_ways(0, LEN);
 }
 
@@ -534,7 +536,7 @@ static void call_fails(const char *name, int staged)
 	if (!gpu_is_soft())
 		return;
 	gpu.softgpu_fail_call(name, CU_OUT_OF_MEMORY);
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, 1), duo_rails("gpu:") ? 0 : staged);
 	both_ways(0, LEN);
 }

@@ -104,13 +104,13 @@ TEST(an_old_description_knows_new_memory)
 {
 	open_half(true);
 	duo_ask('r');
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 	CHECK_EQ(remotes(), 2);
 	move_pieces(0, 0);
 	CHECK_EQ(tent_release(d.s), 0);
 	duo_ask('m');
 	duo_ask('d');
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 	CHECK_EQ(remotes(), 2 + PIECES / 2 - 1);
 	CHECK_EQ(duo_move(TENT_WRITE, LATER + PIECE, PIECE, 0), -EFAULT);
 	move_pieces(0, 0);

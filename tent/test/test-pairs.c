@@ -116,7 +116,7 @@ TEST(a_pair_that_cannot_reach)
 	outage_ctl("link mlx5_2 down");
 	duo_not_imported(d.t, d.text, -ENETUNREACH, "mlx5_2 cannot reach");
 	outage_ctl("link mlx5_2 up");
-	duo_import(d.text);
+	d.s = duo_import(d.t, d.text);
 }
 
 /* All pairs, of which there are @n, carry bytes. */

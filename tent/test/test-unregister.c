@@ -190,7 +190,7 @@ static uint16_t command(struct tent *t, char c)
 static void import(const char *text)
 {
 	CHECK_EQ(tent_release(d.s), 0);
-	duo_import(text);
+	d.s = duo_import(d.t, text);
 }
 
 /* No rail has been excluded. */
