@@ -4,13 +4,13 @@
  * the descriptor in the description is not that of the memory. The program's own
  * process_vm_writev() counts the copies of the kernel.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
 #include "base/clock.h"
 #include "duo.h"
+#include "next.h"
 #include "writev.h"
 
 #define LEN (256 * KIB)
@@ -33,51 +33,10 @@ static void count(void)
 		calls++;
 }
 
-typedef ssize_t recv_fn(int fd, void *to, size_t len, int flags);
-typedef int poll_fn(struct pollfd *fds, nfds_t n, int ms);
-typedef int eventfd_read_fn(int fd, eventfd_t *n);
-typedef int eventfd_write_fn(int fd, eventfd_t n);
-
-recv_fn recv;
-poll_fn poll;
-eventfd_read_fn eventfd_read;
-eventfd_write_fn eventfd_write;
-
-ssize_t recv(int fd, void *to, size_t len, int flags)
-{
-	recv_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "recv");
-	count();
-	return next(fd, to, len, flags);
-}
-
-int poll(struct pollfd *fds, nfds_t n, int ms)
-{
-	poll_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "poll");
-	count();
-	return next(fds, n, ms);
-}
-
-int eventfd_read(int fd, eventfd_t *n)
-{
-	eventfd_read_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "eventfd_read");
-	count();
-	return next(fd, n);
-}
-
-int eventfd_write(int fd, eventfd_t n)
-{
-	eventfd_write_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "eventfd_write");
-	count();
-	return next(fd, n);
-}
+REPLACE(count(), ssize_t, recv, (int fd, void *to, size_t len, int flags), fd, to, len, flags)
+REPLACE(count(), int, poll, (struct pollfd * fds, nfds_t n, int ms), fds, n, ms)
+REPLACE(count(), int, eventfd_read, (int fd, eventfd_t *n), fd, n)
+REPLACE(count(), int, eventfd_write, (int fd, eventfd_t n), fd, n)
 
 /* ---- copies ---- */
 

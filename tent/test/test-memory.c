@@ -4,10 +4,10 @@
  * The program's own ibv_reg_mr() and ibv_reg_mr_iova2() replace those of libibverbs, and hold the
  * registration of BIG bytes until the test releases it.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "gate.h"
+#include "next.h"
 #include "outage.h"
 
 #define BIG (3 * MIB)
@@ -18,29 +18,11 @@ static void hold(size_t len)
 		gate_pass();
 }
 
-typedef void *reg_fn(void *pd, void *addr, size_t len, int access);
-typedef void *reg_iova_fn(void *pd, void *addr, size_t len, uint64_t iova, unsigned int access);
-
-reg_fn ibv_reg_mr;
-reg_iova_fn ibv_reg_mr_iova2;
-
-void *ibv_reg_mr(void *pd, void *addr, size_t len, int access)
-{
-	reg_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "ibv_reg_mr");
-	hold(len);
-	return next(pd, addr, len, access);
-}
-
-void *ibv_reg_mr_iova2(void *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
-{
-	reg_iova_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
-	hold(len);
-	return next(pd, addr, len, iova, access);
-}
+REPLACE(hold(len), void *, ibv_reg_mr, (void *pd, void *addr, size_t len, int access), pd, addr,
+	len, access)
+REPLACE(hold(len), void *, ibv_reg_mr_iova2,
+	(void *pd, void *addr, size_t len, uint64_t iova, unsigned int access), pd, addr, len, iova,
+	access)
 
 /* A registration that is held. */
 static struct {

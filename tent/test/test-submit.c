@@ -3,7 +3,6 @@
  * Small requests over copying threads: the thread that submits them copies them, without the
  * engine's lock. The program's own process_vm_writev() replaces that of libc, and can hold a copy.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/uio.h>

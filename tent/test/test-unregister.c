@@ -3,7 +3,6 @@
  * The end of registrations that peers use: afterwards no peer accesses the memory. The program's
  * own process_vm_writev() and recvmsg() replace those of libc, and can hold a thread that copies.
  */
-#include <dlfcn.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -50,19 +49,9 @@ static void on_writev(size_t len)
 		hold();
 }
 
-typedef ssize_t recvmsg_fn(int fd, struct msghdr *m, int flags);
-
-recvmsg_fn recvmsg;
-
-ssize_t recvmsg(int fd, struct msghdr *m, int flags)
-{
-	recvmsg_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "recvmsg");
-	if (m->msg_iov->iov_len == HELD)
-		hold();
-	return next(fd, m, flags);
-}
+/* The copies of an engine that receives over TCP. */
+REPLACE(on_writev(m->msg_iov->iov_len), ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), fd,
+	m, flags)
 
 /* Starts a write, which is held in the middle of its copy. */
 static struct tent_batch *start_held(void)

@@ -3,25 +3,16 @@
 #ifndef TENT_TEST_WRITEV_H
 #define TENT_TEST_WRITEV_H
 
-#include <dlfcn.h>
 #include <sys/uio.h>
 
-typedef ssize_t writev_fn(pid_t pid, const struct iovec *here, unsigned long n_here,
-	const struct iovec *there, unsigned long n_there, unsigned long flags);
-
-writev_fn process_vm_writev;
+#include "next.h"
 
 /* Called in the thread that copies. */
 static void on_writev(size_t len);
 
-ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_here,
-	const struct iovec *there, unsigned long n_there, unsigned long flags)
-{
-	writev_fn *next;
-
-	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
-	on_writev(here->iov_len);
-	return next(pid, here, n_here, there, n_there, flags);
-}
+REPLACE(on_writev(here->iov_len), ssize_t, process_vm_writev,
+	(pid_t pid, const struct iovec *here, unsigned long n_here, const struct iovec *there,
+		unsigned long n_there, unsigned long flags),
+	pid, here, n_here, there, n_there, flags)
 
 #endif
