@@ -23,9 +23,9 @@ static struct {
 static const char *load_functions(void *library)
 {
 #define X(member, name, ...)                                                                       \
-	*(void **)&driver.functions.member = dlsym(library, name);                                 \
+	*(void **)&driver.functions.member = dlsym(library, #name);                                \
 	if (!driver.functions.member)                                                              \
-		return name;
+		return #name;
 	CUDA_FUNCTIONS(X)
 #undef X
 	*(void **)&driver.functions.dma_buf = dlsym(library, "cuMemGetHandleForAddressRange");

@@ -74,37 +74,36 @@ typedef void cu_callback(struct cu_stream *stream, int result, void *arg);
 
 /* X(member, the driver's name, arguments) */
 #define CUDA_FUNCTIONS(X)                                                                          \
-	X(init, "cuInit", unsigned flags)                                                          \
-	X(error_string, "cuGetErrorString", int error, const char **text_p)                        \
-	X(device_get, "cuDeviceGet", int *device_p, int number)                                    \
-	X(device_attribute, "cuDeviceGetAttribute", int *value_p, int attribute, int device)       \
-	X(primary_retain, "cuDevicePrimaryCtxRetain", struct cu_context **c_p, int device)         \
-	X(ctx_push, "cuCtxPushCurrent_v2", struct cu_context *c)                                   \
-	X(ctx_pop, "cuCtxPopCurrent_v2", struct cu_context **c_p)                                  \
-	X(pointer_attribute, "cuPointerGetAttribute", void *value_p, int attribute, uint64_t at)   \
-	X(pointer_set, "cuPointerSetAttribute", const void *value, int attribute, uint64_t at)     \
-	X(address_range, "cuMemGetAddressRange_v2", uint64_t *base_p, size_t *len_p,               \
+	X(init, cuInit, unsigned flags)                                                            \
+	X(error_string, cuGetErrorString, int error, const char **text_p)                          \
+	X(device_get, cuDeviceGet, int *device_p, int number)                                      \
+	X(device_attribute, cuDeviceGetAttribute, int *value_p, int attribute, int device)         \
+	X(primary_retain, cuDevicePrimaryCtxRetain, struct cu_context **c_p, int device)           \
+	X(ctx_push, cuCtxPushCurrent_v2, struct cu_context *c)                                     \
+	X(ctx_pop, cuCtxPopCurrent_v2, struct cu_context **c_p)                                    \
+	X(pointer_attribute, cuPointerGetAttribute, void *value_p, int attribute, uint64_t at)     \
+	X(pointer_set, cuPointerSetAttribute, const void *value, int attribute, uint64_t at)       \
+	X(address_range, cuMemGetAddressRange_v2, uint64_t *base_p, size_t *len_p,                 \
 		uint64_t at) /* current */                                                         \
-	X(mem_alloc, "cuMemAlloc_v2", uint64_t *at_p, size_t len) /* current */                    \
-	X(mem_free, "cuMemFree_v2", uint64_t at) /* current */                                     \
-	X(ipc_get, "cuIpcGetMemHandle", struct cu_ipc *handle_p, uint64_t at) /* current */        \
-	X(ipc_open, "cuIpcOpenMemHandle_v2", uint64_t *at_p, struct cu_ipc handle,                 \
+	X(mem_alloc, cuMemAlloc_v2, uint64_t *at_p, size_t len) /* current */                      \
+	X(mem_free, cuMemFree_v2, uint64_t at) /* current */                                       \
+	X(ipc_get, cuIpcGetMemHandle, struct cu_ipc *handle_p, uint64_t at) /* current */          \
+	X(ipc_open, cuIpcOpenMemHandle_v2, uint64_t *at_p, struct cu_ipc handle,                   \
 		unsigned flags) /* current */                                                      \
-	X(ipc_close, "cuIpcCloseMemHandle", uint64_t at) /* current */                             \
-	X(host_register, "cuMemHostRegister_v2", void *at, size_t len,                             \
-		unsigned flags) /* current */                                                      \
-	X(host_unregister, "cuMemHostUnregister", void *at) /* current */                          \
-	X(copy_async, "cuMemcpyAsync", uint64_t to, uint64_t from, size_t len,                     \
+	X(ipc_close, cuIpcCloseMemHandle, uint64_t at) /* current */                               \
+	X(host_register, cuMemHostRegister_v2, void *at, size_t len, unsigned flags) /* current */ \
+	X(host_unregister, cuMemHostUnregister, void *at) /* current */                            \
+	X(copy_async, cuMemcpyAsync, uint64_t to, uint64_t from, size_t len,                       \
 		struct cu_stream *stream) /* current */                                            \
-	X(stream_create, "cuStreamCreate", struct cu_stream **s_p, unsigned flags) /* current */   \
-	X(stream_destroy, "cuStreamDestroy_v2", struct cu_stream *s)                               \
-	X(stream_synchronize, "cuStreamSynchronize", struct cu_stream *s)                          \
-	X(stream_callback, "cuStreamAddCallback", struct cu_stream *s, cu_callback *fn, void *arg, \
+	X(stream_create, cuStreamCreate, struct cu_stream **s_p, unsigned flags) /* current */     \
+	X(stream_destroy, cuStreamDestroy_v2, struct cu_stream *s)                                 \
+	X(stream_synchronize, cuStreamSynchronize, struct cu_stream *s)                            \
+	X(stream_callback, cuStreamAddCallback, struct cu_stream *s, cu_callback *fn, void *arg,   \
 		unsigned flags)                                                                    \
-	X(event_create, "cuEventCreate", struct cu_event **e_p, unsigned flags) /* current */      \
-	X(event_destroy, "cuEventDestroy_v2", struct cu_event *e)                                  \
-	X(event_record, "cuEventRecord", struct cu_event *e, struct cu_stream *s)                  \
-	X(event_synchronize, "cuEventSynchronize", struct cu_event *e)
+	X(event_create, cuEventCreate, struct cu_event **e_p, unsigned flags) /* current */        \
+	X(event_destroy, cuEventDestroy_v2, struct cu_event *e)                                    \
+	X(event_record, cuEventRecord, struct cu_event *e, struct cu_stream *s)                    \
+	X(event_synchronize, cuEventSynchronize, struct cu_event *e)
 
 struct cuda {
 #define X(member, name, ...) int (*member)(__VA_ARGS__);

@@ -15,7 +15,6 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 
-#include "../src/cuda.h"
 #include "softgpu/softgpu.h"
 #include "support/test.h"
 
@@ -35,24 +34,10 @@
 	}                                                                                          \
 	struct test
 
-/* Functions that only tests use. Those of the software GPU are NULL with a real driver. */
-#define GPU_FUNCTIONS(X)                                                                           \
-	X(int, cuMemcpy, uint64_t to, uint64_t from, size_t len)                                   \
-	X(int, cuMemAllocAsync, uint64_t *at_p, size_t len, struct cu_stream *stream)              \
-	X(int, cuCtxCreate_v2, struct cu_context **c_p, unsigned flags, int device)                \
-	X(int, cuStreamSynchronize, struct cu_stream *s)                                           \
-	X(int, cuEventQuery, struct cu_event *e)                                                   \
-	X(int, cuStreamWaitEvent, struct cu_stream *s, struct cu_event *e, unsigned flags)         \
-	X(void, softgpu_hold, int held)                                                            \
-	X(void, softgpu_hold_stream, struct cu_stream *s)                                          \
-	X(void, softgpu_fail_copy, unsigned nth, int error)                                        \
-	X(void, softgpu_fail_call, const char *name, int error)                                    \
-	X(void, softgpu_heal, void)                                                                \
-	X(unsigned, softgpu_opened, void)                                                          \
-	X(unsigned, softgpu_registered, void)                                                      \
-	X(unsigned, softgpu_copies, void)
-
-/* The driver: gpu.cu has the library's functions, the other members are those of the tests. */
+/*
+ * The driver: gpu.cu has the library's functions, the other members are those of the tests. With a
+ * real driver, those of the software GPU are NULL.
+ */
 static struct {
 	struct cuda cu;
 #define X(result, name, ...) result (*name)(__VA_ARGS__);
@@ -85,7 +70,7 @@ static inline void gpu_open(void)
 	if (!library)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK(library);
-#define X(member, name, ...) CHECK(*(void **)&gpu.cu.member = dlsym(library, name));
+#define X(member, name, ...) CHECK(*(void **)&gpu.cu.member = dlsym(library, #name));
 	CUDA_FUNCTIONS(X)
 #undef X
 #define X(result, name, ...) *(void **)&gpu.name = dlsym(library, #name);

@@ -249,7 +249,7 @@ static bool play_round(struct model *m, enum fault fault)
 	strike_during(m, fault, b);
 	tent_wait(b, -1);
 	heal(fault);
-	CHECK_EQ(gpu.cuStreamSynchronize(m->stream), 0);
+	CHECK_EQ(gpu.cu.stream_synchronize(m->stream), 0);
 	for (uint32_t i = 0; i < n; i++) {
 		CHECK_EQ(tent_task_status(b, i, &st, sizeof(st)), 0);
 		if (requests[i].notify)

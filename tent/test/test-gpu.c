@@ -235,7 +235,7 @@ SOFT_TEST(a_request_that_waits_for_a_stream_ends)
 	CHECK_EQ(duo_ask(UNREGISTER, 0, 0, 0), 0);
 	CHECK_EQ(duo_end(b), -EACCES);
 	gpu.softgpu_hold_stream(NULL);
-	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
+	CHECK_EQ(gpu.cu.stream_synchronize(s), 0);
 	CHECK_EQ(tent_release(d.s), 0);
 }
 
@@ -261,7 +261,7 @@ SOFT_TEST(an_engine_ends_before_the_stream)
 	start_after(s);
 	test_now(duo_close);
 	gpu.softgpu_hold_stream(NULL);
-	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
+	CHECK_EQ(gpu.cu.stream_synchronize(s), 0);
 }
 
 SOFT_TEST(streams_are_checked)
@@ -276,7 +276,7 @@ SOFT_TEST(streams_are_checked)
 	r[1].stream = &seed;
 	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
 	gpu.softgpu_hold_stream(NULL);
-	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
+	CHECK_EQ(gpu.cu.stream_synchronize(s), 0);
 	both_ways(0, LEN);
 }
 

@@ -97,7 +97,7 @@ GPU_TEST(copies_run_later_and_in_order)
 	CHECK_EQ(gpu.softgpu_copies(), 0);
 	gpu.softgpu_hold(0);
 	CHECK_EQ(gpu.cu.event_synchronize(e), 0);
-	CHECK_EQ(gpu.cuStreamSynchronize(other), 0);
+	CHECK_EQ(gpu.cu.stream_synchronize(other), 0);
 	CHECK(!memcmp(back, pattern, LEN));
 	CHECK_EQ(gpu.softgpu_copies(), 3);
 	CHECK_EQ(gpu.cu.host_unregister(back), 0);

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "../../src/cuda.h"
 #include "softgpu.h"
 
 #define MAX_DEVICES 8

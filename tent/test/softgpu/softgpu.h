@@ -12,42 +12,42 @@
  * - After a fork() the child has no GPU.
  *
  * SOFTGPU_DEVICES is the number of devices (2).
- *
- * The functions below are for tests. A test finds them with dlsym(3); a real driver lacks them.
  */
 #ifndef TENT_SOFTGPU_H
 #define TENT_SOFTGPU_H
 
-struct cu_stream;
-
-#pragma GCC visibility push(default)
-
-/* True: no stream executes anything until softgpu_hold(0). */
-void softgpu_hold(int held);
-/* This stream executes nothing until softgpu_hold_stream(NULL). */
-void softgpu_hold_stream(struct cu_stream *s);
+#include "../../src/cuda.h"
 
 /*
- * The @nth copy that a stream executes from now on (1: the next one) fails with @error. From then
- * on its context refuses everything with this error, as after a fault of a kernel.
+ * X(result, name, arguments): the functions that only tests use, which find them with dlsym(3).
+ * The last ones control the software GPU, and a real driver lacks them:
+ *
+ * - softgpu_hold(): with 1, no stream executes anything until softgpu_hold(0).
+ * - softgpu_hold_stream(): this stream executes nothing until softgpu_hold_stream(NULL).
+ * - softgpu_fail_copy(): the @nth copy that a stream executes from now on (1: the next one) fails
+ *   with @error. From then on its context refuses everything with this error, as after a fault of a
+ *   kernel.
+ * - softgpu_fail_call(): the next call of the function with this name returns @error and does
+ *   nothing.
+ * - softgpu_heal(): clears the errors of all contexts, which a real GPU does only at the end of the
+ *   process. Drops the work that a context has received before.
+ * - softgpu_opened(), softgpu_registered(): the number of handles that this process has opened and
+ *   not closed, and of host registrations.
+ * - softgpu_copies(): the number of copies that streams have executed.
  */
-void softgpu_fail_copy(unsigned nth, int error);
-
-/* The next call of the function with this name returns @error and does nothing. */
-void softgpu_fail_call(const char *name, int error);
-
-/*
- * Clears the errors of all contexts, which a real GPU does only at the end of the process. Drops
- * the work that a context has received before.
- */
-void softgpu_heal(void);
-
-/* The number of handles that this process has opened and not closed, and of host registrations. */
-unsigned softgpu_opened(void);
-unsigned softgpu_registered(void);
-/* The number of copies that streams have executed. */
-unsigned softgpu_copies(void);
-
-#pragma GCC visibility pop
+#define GPU_FUNCTIONS(X)                                                                           \
+	X(int, cuMemcpy, uint64_t to, uint64_t from, size_t len)                                   \
+	X(int, cuMemAllocAsync, uint64_t *at_p, size_t len, struct cu_stream *stream)              \
+	X(int, cuCtxCreate_v2, struct cu_context **c_p, unsigned flags, int device)                \
+	X(int, cuEventQuery, struct cu_event *e)                                                   \
+	X(int, cuStreamWaitEvent, struct cu_stream *s, struct cu_event *e, unsigned flags)         \
+	X(void, softgpu_hold, int held)                                                            \
+	X(void, softgpu_hold_stream, struct cu_stream *s)                                          \
+	X(void, softgpu_fail_copy, unsigned nth, int error)                                        \
+	X(void, softgpu_fail_call, const char *name, int error)                                    \
+	X(void, softgpu_heal, void)                                                                \
+	X(unsigned, softgpu_opened, void)                                                          \
+	X(unsigned, softgpu_registered, void)                                                      \
+	X(unsigned, softgpu_copies, void)
 
 #endif
