@@ -141,7 +141,7 @@ static void close_end(struct tent_segment *s, uint32_t i)
 
 	if (!e->link)
 		return;
-	peer_close(&e->link);
+	link_close(&e->link);
 	if (!s->lost)
 		peer_send(s, &msg);
 }
@@ -206,5 +206,5 @@ uint64_t blame_due(const struct tent_segment *s)
 void blame_fini(struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < BLAME_ENDS; i++)
-		peer_close(&s->blame.ends[i].link);
+		link_close(&s->blame.ends[i].link);
 }

@@ -349,8 +349,6 @@ void peer_send(struct tent_segment *s, struct ctl_msg *msg);
 int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p);
 /* Handles the peer's reply: connects the end, and posts a probe. 0 or -errno. */
 int peer_connected(struct link *l, const struct ctl_msg *msg, uint64_t token);
-/* Destroys a link, which may be NULL. */
-void peer_close(struct link **link);
 
 /* memory.c */
 struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);

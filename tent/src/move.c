@@ -131,7 +131,7 @@ static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 static void close_old(struct tent_segment *s, struct pair *p)
 {
 	s->n_closed -= p->closed != NULL;
-	peer_close(&p->closed);
+	link_close(&p->closed);
 }
 
 static void op_close(void *arg, uint32_t rail)
@@ -147,7 +147,7 @@ static void op_close(void *arg, uint32_t rail)
 		p->link = NULL;
 		s->n_closed++;
 	}
-	peer_close(&p->link);
+	link_close(&p->link);
 }
 
 static const struct rail_ops ops = {

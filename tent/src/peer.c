@@ -40,10 +40,3 @@ int peer_connected(struct link *l, const struct ctl_msg *msg, uint64_t token)
 		l->ops->flush(l);
 	return err;
 }
-
-void peer_close(struct link **link)
-{
-	if (*link)
-		(*link)->ops->destroy(*link);
-	*link = NULL;
-}

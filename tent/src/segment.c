@@ -55,8 +55,8 @@ static void close_links(struct tent_segment *s)
 	live_remove(s->live);
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		live_remove(s->pairs[i].live);
-		peer_close(&s->pairs[i].link);
-		peer_close(&s->pairs[i].closed);
+		link_close(&s->pairs[i].link);
+		link_close(&s->pairs[i].closed);
 		latrec_hist_destroy(s->pairs[i].slice_ns);
 	}
 	latrec_hist_destroy(s->resend_ns);

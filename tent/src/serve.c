@@ -14,13 +14,6 @@
 #define READ_MAX 64 /* messages that are read from a connection at a time */
 #define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
 
-static void drop_link(struct conn *c, uint32_t pair)
-{
-	if (c->links[pair])
-		c->links[pair]->ops->destroy(c->links[pair]);
-	c->links[pair] = NULL;
-}
-
 void serve_watch(struct tent *t, int fd, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
@@ -32,7 +25,7 @@ void serve_watch(struct tent *t, int fd, struct conn *c)
 void conn_free(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
-		drop_link(c, i);
+		link_close(&c->links[i]);
 	ctl_close(&c->ctl);
 	free(c->text);
 	t->n_conns--;
@@ -230,7 +223,7 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 	if (msg->rail >= t->topo.n_rails)
 		return -EPROTO;
-	drop_link(c, msg->pair);
+	link_close(&c->links[msg->pair]);
 	reply.status = (uint16_t)-make_end(t, c, msg, &reply.end);
 	return ctl_send(&c->ctl, &reply);
 }
@@ -246,9 +239,9 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	int err;
 
 	if (last_marks(c, msg->pair))
-		drop_link(c, msg->pair);
+		link_close(&c->links[msg->pair]);
 	err = ctl_send(&c->ctl, &reply);
-	drop_link(c, msg->pair);
+	link_close(&c->links[msg->pair]);
 	return err;
 }
 

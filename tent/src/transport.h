@@ -206,7 +206,10 @@ struct transport {
 		struct link **l_p);
 };
 
-/* plain.c: for simple transports. */
+/* plain.c */
+/* Destroys a link, which may be NULL. */
+void link_close(struct link **l);
+/* For simple transports: */
 void link_free(struct link *l);
 /* Makes a condition whose timed waits use clock_ns(). */
 void cond_init(pthread_cond_t *c);
