@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/list.h"
 #include "base/sized.h"
 #include "engine.h"
 #include "plan.h"
@@ -344,7 +345,6 @@ void tent_cancel(struct tent_batch *b)
 int tent_batch_free(struct tent_batch *b)
 {
 	struct tent *t = b ? b->t : NULL;
-	struct tent_batch **link;
 
 	if (!b)
 		return 0;
@@ -353,9 +353,7 @@ int tent_batch_free(struct tent_batch *b)
 		pthread_mutex_unlock(&t->lock);
 		return -EBUSY;
 	}
-	for (link = &t->batches; *link != b; link = &(*link)->next)
-		;
-	*link = b->next;
+	LIST_REMOVE(&t->batches, b);
 	pthread_mutex_unlock(&t->lock);
 	batch_free(b);
 	return 0;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "engine.h"
 
 int revoke_begin(struct tent *t, struct buffer *b)
@@ -56,16 +57,6 @@ void revoke_cut(struct conn *c)
 	ctl_end(&c->ctl);
 }
 
-static void end_going(struct tent *t, struct buffer *b)
-{
-	struct buffer **link = &t->going;
-
-	while (*link != b)
-		link = &(*link)->next;
-	*link = b->next;
-	t->n_going--;
-}
-
 int revoke_wait(struct tent *t, struct buffer *b)
 {
 	const struct timespec until = clock_timespec(clock_ns() + PEER_NS);
@@ -73,7 +64,8 @@ int revoke_wait(struct tent *t, struct buffer *b)
 
 	while (b->n_awaits && !err)
 		err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
-	end_going(t, b);
+	LIST_REMOVE(&t->going, b);
+	t->n_going--;
 	while (b->copies)
 		pthread_cond_wait(&t->ended, &t->lock);
 	err = b->n_awaits && !t->transport->bars ? -ETIMEDOUT : 0;

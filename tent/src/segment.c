@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/sized.h"
 #include "base/tcp.h"
 #include "engine.h"
@@ -317,7 +318,6 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 int tent_release(struct tent_segment *s)
 {
 	struct tent *t = s ? s->t : NULL;
-	struct tent_segment **link;
 
 	if (!s)
 		return 0;
@@ -328,9 +328,7 @@ int tent_release(struct tent_segment *s)
 	}
 	while (s->movers)
 		pthread_cond_wait(&t->ended, &t->lock);
-	for (link = &t->segments; *link != s; link = &(*link)->next)
-		;
-	*link = s->next;
+	LIST_REMOVE(&t->segments, s);
 	close_links(s);
 	pthread_mutex_unlock(&t->lock);
 	free_rest(s); /* without the lock, because unmapping may take long */

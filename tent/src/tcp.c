@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/list.h"
 #include "base/tcp.h"
 #include "sched.h"
 #include "tcplink.h"
@@ -97,12 +98,10 @@ static int tcp_add(struct port *port, uint64_t addr, uint64_t len, struct region
 /* Waits for the bytes that are being moved: move_memory() holds the mutex. */
 static void tcp_remove(struct region *region)
 {
-	struct tcp_region *r = region->own, **link = &r->port->regions[r->key % BUCKETS];
+	struct tcp_region *r = region->own;
 
 	pthread_mutex_lock(&r->port->mutex);
-	while (*link != r)
-		link = &(*link)->next;
-	*link = r->next;
+	LIST_REMOVE(&r->port->regions[r->key % BUCKETS], r);
 	pthread_mutex_unlock(&r->port->mutex);
 	free(r);
 }
@@ -287,12 +286,9 @@ static int target_poll(struct link *link, int max, link_mark_fn *fn, void *arg)
 
 static void target_destroy(struct link *link)
 {
-	struct target *l = to_target(link), **at = &l->port->targets;
+	struct target *l = to_target(link);
 
-	while (*at && *at != l)
-		at = &(*at)->next;
-	if (*at)
-		*at = l->next;
+	LIST_REMOVE(&l->port->targets, l);
 	target_stop(link);
 	close(link->fds[0]);
 	free(l);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "driver.h"
 
 #define HANDLE_MAGIC 0x55504754464f53ull
@@ -323,16 +324,14 @@ int cuMemHostRegister_v2(void *at, size_t len, unsigned flags)
 int cuMemHostUnregister(void *at)
 {
 	int result = begin_current("cuMemHostUnregister");
-	struct pinned **link = &gpu.pinned, *p = gpu.pinned;
+	struct pinned *p = gpu.pinned;
 
 	while (p && p->at != (uintptr_t)at)
 		p = p->next;
 	if (!p)
 		return finish(CU_HOST_NOT_REGISTERED);
 	drain(at, p->len);
-	while (*link != p)
-		link = &(*link)->next;
-	*link = p->next;
+	LIST_REMOVE(&gpu.pinned, p);
 	free(p);
 	return finish(result);
 }

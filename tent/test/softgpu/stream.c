@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "driver.h"
 
 static bool within(const uint8_t *at, const uint8_t *bytes, uint64_t len)
@@ -182,7 +183,6 @@ int cuStreamCreate(struct cu_stream **s_p, unsigned flags)
 int cuStreamDestroy_v2(struct cu_stream *s)
 {
 	int result = begin("cuStreamDestroy_v2");
-	struct cu_stream **link = &gpu.streams;
 
 	if (!result && !exists(s))
 		result = CU_INVALID_HANDLE;
@@ -194,9 +194,7 @@ int cuStreamDestroy_v2(struct cu_stream *s)
 	pthread_mutex_unlock(&gpu.lock);
 	pthread_join(s->thread, NULL);
 	pthread_mutex_lock(&gpu.lock);
-	while (*link != s)
-		link = &(*link)->next;
-	*link = s->next;
+	LIST_REMOVE(&gpu.streams, s);
 	free(s);
 	return finish(0);
 }
