@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 
 /*
  * Numbers of tries that other processes may win before -EADDRINUSE: after yielding, and then after
@@ -91,13 +92,8 @@ static struct shm_region *shm_same_mapping(const struct shm_region *r)
 /* Drops the locks on the file, and unmaps the memory if no other region shares it. */
 static void shm_close_file(struct shm_region *r)
 {
-	struct shm_region **p = &shm_regions.first;
-
 	pthread_mutex_lock(&shm_regions.lock);
-	while (*p && *p != r)
-		p = &(*p)->next;
-	if (*p)
-		*p = r->next;
+	LIST_REMOVE(&shm_regions.first, r);
 	if (r->addr && !shm_same_mapping(r))
 		munmap(r->addr, r->size);
 	r->addr = NULL;

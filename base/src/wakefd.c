@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/list.h"
 
 #define DRAIN_MAX 32 /* wake-ups read per sleep: usually one, and late ones of earlier sleeps */
 
@@ -92,12 +93,8 @@ static void opened_begin(struct wakefd *w)
 /* Without a descriptor the object is not listed, so that its memory may be freed. */
 static void opened_end(struct wakefd *w)
 {
-	struct wakefd **p = &opened.first;
-
 	if (w->fd < 0 && w->sender < 0 && w->door < 0) {
-		while (*p != w)
-			p = &(*p)->next;
-		*p = w->next;
+		LIST_REMOVE(&opened.first, w);
 		w->listed = false;
 	}
 	pthread_mutex_unlock(&opened.lock);
