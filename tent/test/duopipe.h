@@ -37,6 +37,36 @@ static inline struct tent *duo_engine(const struct tent_attr *attr)
 	return t;
 }
 
+/* Checks that a message is one line, which contains @words. */
+static inline void duo_says(const struct tent_why *why, const char *words)
+{
+	if (!strstr(why->text, words))
+		fprintf(stderr, "says: %s\n", why->text);
+	CHECK(strstr(why->text, words) && !strchr(why->text, '\n'));
+}
+
+/* Checks that tent_create() refuses these attributes, with a message that contains @words. */
+static inline void duo_refused(const struct tent_attr *attr, int err, const char *words)
+{
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+
+	CHECK_EQ(tent_create(attr, &why, &t), err);
+	duo_says(&why, words);
+	CHECK_EQ(tent_create(attr, NULL, &t), err);
+	CHECK(!t);
+}
+
+/* Checks that tent_register() refuses this memory, with a message that contains @words. */
+static inline void duo_not_registered(struct tent *t, uint64_t at, size_t len, const char *location,
+	int err, const char *words)
+{
+	struct tent_why why = {""};
+
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, len, location, &why), err);
+	duo_says(&why, words);
+}
+
 static inline struct tent_segment *duo_import(struct tent *t, const char *text)
 {
 	struct tent_segment *s = NULL;
