@@ -92,6 +92,16 @@ static inline struct ctl host_guest(void)
 	return c;
 }
 
+/* The message ends the connection without an answer, and the engine still works. */
+static inline void host_sends_away(struct ctl c, struct ctl_msg m)
+{
+	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_disconnects(&c);
+	ctl_close(&c);
+	c = host_guest();
+	ctl_close(&c);
+}
+
 /* Requests the memory that follows this version, in as many parts as it has. Free with free(3). */
 static inline char *host_memory(struct ctl *c, uint32_t version)
 {

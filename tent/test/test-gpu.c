@@ -101,8 +101,7 @@ GPU_TEST(many_at_once)
 		CHECK_EQ(duo_end(b), 0);
 		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
 		tent_cancel(b);
-		tent_wait(b, -1);
-		CHECK_EQ(tent_batch_free(b), 0);
+		duo_end(b);
 	}
 	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0);
 	CHECK_EQ(duo_ask(HAS, 0, N * each, 1), 1);
@@ -449,8 +448,7 @@ GPU_TEST(the_peer_dies)
 	d.child = 0;
 	if (gpu.softgpu_hold)
 		gpu.softgpu_hold(0);
-	CHECK_EQ(tent_wait(b, -1), -ECONNRESET);
-	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_end(b), -ECONNRESET);
 }
 
 /* Only the request fails. */
@@ -548,8 +546,7 @@ GPU_TEST(cancelled_requests_end)
 		CHECK_EQ(tent_wait(b, 0), -ETIMEDOUT); /* its copies are under way */
 		gpu.softgpu_hold(0);
 	}
-	CHECK_EQ(tent_wait(b, -1), -ECANCELED);
-	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_end(b), -ECANCELED);
 	both_ways(0, LEN);
 }
 

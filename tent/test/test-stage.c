@@ -53,33 +53,26 @@ static uint32_t taken(struct ctl *c)
 	return reply.stage.slot;
 }
 
-static void is_sent_away(struct ctl c, struct ctl_msg m)
-{
-	CHECK_EQ(ctl_send(&c, &m), 0);
-	host_disconnects(&c);
-	ctl_close(&c);
-}
-
 GPU_TEST(messages_are_checked)
 {
 	GUEST c, other;
 	uint32_t slot;
 
 	open_host();
-	is_sent_away(host_guest(), message((enum stage_op)0, 0, at, 1));
-	is_sent_away(host_guest(), message((enum stage_op)5, 0, at, 1));
-	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, 0));
-	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, STAGE_SLOT_LEN + 1));
-	is_sent_away(host_guest(), message(STAGE_LAND, 0, at, 1));
-	is_sent_away(host_guest(), message(STAGE_FREE, 0, 0, 1));
-	is_sent_away(host_guest(), message(STAGE_FREE, STAGE_SLOTS, 0, 1));
-	is_sent_away(host_guest(), message(STAGE_LAND, UINT32_MAX, at, 1));
+	host_sends_away(host_guest(), message((enum stage_op)0, 0, at, 1));
+	host_sends_away(host_guest(), message((enum stage_op)5, 0, at, 1));
+	host_sends_away(host_guest(), message(STAGE_TAKE, 0, 0, 0));
+	host_sends_away(host_guest(), message(STAGE_TAKE, 0, 0, STAGE_SLOT_LEN + 1));
+	host_sends_away(host_guest(), message(STAGE_LAND, 0, at, 1));
+	host_sends_away(host_guest(), message(STAGE_FREE, 0, 0, 1));
+	host_sends_away(host_guest(), message(STAGE_FREE, STAGE_SLOTS, 0, 1));
+	host_sends_away(host_guest(), message(STAGE_LAND, UINT32_MAX, at, 1));
 	other = host_guest();
 	slot = taken(&other);
-	is_sent_away(host_guest(), message(STAGE_LAND, slot, at, 1)); /* of another peer */
-	is_sent_away(host_guest(), message(STAGE_FREE, slot, 0, 1));
+	host_sends_away(host_guest(), message(STAGE_LAND, slot, at, 1)); /* of another peer */
+	host_sends_away(host_guest(), message(STAGE_FREE, slot, 0, 1));
 	c = host_guest();
-	is_sent_away(c, message(STAGE_FREE, taken(&c) + STAGE_SLOTS, 0, 1));
+	host_sends_away(c, message(STAGE_FREE, taken(&c) + STAGE_SLOTS, 0, 1));
 	c = host_guest();
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, STAGE_SLOT_LEN).status, 0);
 }
@@ -167,7 +160,7 @@ GPU_TEST(copies_are_waited_for)
 GPU_TEST(without_a_stage)
 {
 	host_begin();
-	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, 1));
+	host_sends_away(host_guest(), message(STAGE_TAKE, 0, 0, 1));
 }
 
 /* ---- the initiator's side ---- */
@@ -221,8 +214,7 @@ GPU_TEST(a_waiting_chunk_is_stopped)
 	CHECK_EQ(stage_answered(r.segment, &m), 0);
 	tasks_refuse(r.segment, r.segment->desc.buffers[0]);
 	pthread_mutex_unlock(&t->lock);
-	CHECK_EQ(tent_wait(b, -1), -EACCES);
-	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_end(b), -EACCES);
 	gpu.softgpu_hold(0);
 	tent_destroy(t);
 }
@@ -261,7 +253,6 @@ GPU_TEST(replies_are_checked)
 	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
 	CHECK_EQ(answered(t, s, 0, 0), -EPROTO);
 	gpu.softgpu_hold(0);
-	CHECK_EQ(tent_wait(b, -1), 0);
-	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_end(b), 0);
 	tent_destroy(t);
 }

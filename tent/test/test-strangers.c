@@ -8,16 +8,6 @@
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_STRANGERS 256 /* as in engine.h */
 
-/* The connection ends without an answer. */
-static void is_sent_away(struct ctl c, struct ctl_msg m)
-{
-	CHECK_EQ(ctl_send(&c, &m), 0);
-	host_disconnects(&c);
-	ctl_close(&c);
-	c = host_guest(); /* the engine still works */
-	ctl_close(&c);
-}
-
 static void is_not_welcome(struct ctl_msg m)
 {
 	GUEST c = host_call();
@@ -34,9 +24,9 @@ TEST(who_does_not_know_the_key)
 	is_not_welcome(m);
 	is_not_welcome(host_hello(0));
 	is_not_welcome(host_hello(TENT_MAX_RAILS + 1));
-	is_sent_away(host_call(), (struct ctl_msg){.type = CTL_CONNECT});
-	is_sent_away(host_call(), (struct ctl_msg){.type = CTL_FENCE});
-	is_sent_away(host_call(), (struct ctl_msg){.type = CTL_FENCE, .pair = TENT_MAX_RAILS});
+	host_sends_away(host_call(), (struct ctl_msg){.type = CTL_CONNECT});
+	host_sends_away(host_call(), (struct ctl_msg){.type = CTL_FENCE});
+	host_sends_away(host_call(), (struct ctl_msg){.type = CTL_FENCE, .pair = TENT_MAX_RAILS});
 }
 
 TEST(who_speaks_another_language)
@@ -56,9 +46,9 @@ TEST(who_speaks_another_language)
 	c = host_call();
 	CHECK_EQ(write(c.fd, &m, 10), 10);
 	ctl_close(&c);
-	is_sent_away(host_guest(), (struct ctl_msg){.type = 99});
-	is_sent_away(host_guest(), host_hello(1));
-	is_sent_away(host_guest(), (struct ctl_msg){.type = CTL_WELCOME});
+	host_sends_away(host_guest(), (struct ctl_msg){.type = 99});
+	host_sends_away(host_guest(), host_hello(1));
+	host_sends_away(host_guest(), (struct ctl_msg){.type = CTL_WELCOME});
 }
 
 TEST(who_names_pairs_that_are_not)
@@ -66,11 +56,13 @@ TEST(who_names_pairs_that_are_not)
 	static const uint32_t pairs[] = {1, TENT_MAX_RAILS - 1, CONN_LINKS, UINT32_MAX};
 
 	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
-		is_sent_away(host_guest(), (struct ctl_msg){.type = CTL_CONNECT, .pair = pairs[i]});
-		is_sent_away(host_guest(), (struct ctl_msg){.type = CTL_FENCE, .pair = pairs[i]});
+		host_sends_away(host_guest(),
+			(struct ctl_msg){.type = CTL_CONNECT, .pair = pairs[i]});
+		host_sends_away(host_guest(),
+			(struct ctl_msg){.type = CTL_FENCE, .pair = pairs[i]});
 	}
-	is_sent_away(host_guest(), (struct ctl_msg){.type = CTL_CONNECT, .rail = desc.n_rails});
-	is_sent_away(host_guest(), (struct ctl_msg){.type = CTL_CONNECT, .rail = UINT32_MAX});
+	host_sends_away(host_guest(), (struct ctl_msg){.type = CTL_CONNECT, .rail = desc.n_rails});
+	host_sends_away(host_guest(), (struct ctl_msg){.type = CTL_CONNECT, .rail = UINT32_MAX});
 }
 
 /* A fence of a pair without a link is confirmed too. */
@@ -95,7 +87,7 @@ TEST(marks_by_message)
 
 	m.mark = mark;
 	if (!duo_shm_rails()) {
-		is_sent_away(host_guest(), m);
+		host_sends_away(host_guest(), m);
 		CHECK_EQ(tent_notice(host, &value), -EAGAIN);
 		return;
 	}
