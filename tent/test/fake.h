@@ -151,6 +151,15 @@ static inline void fake_start(enum tent_mode mode)
 	fake_create();
 }
 
+/* As fake_start(), with the two rails of the best tier only. Rail 1 has this rate. */
+static inline void fake_start_two(enum tent_mode mode, double rate)
+{
+	fake_init(mode);
+	f.config.strict_numa = true;
+	f.rails[1].rate = rate;
+	fake_create();
+}
+
 /* Creates a scheduler in mode number @i. False: there are no more modes. */
 static inline bool fake_each(size_t i)
 {

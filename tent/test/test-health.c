@@ -410,9 +410,7 @@ TEST(silent_stalls_are_found_by_their_rate)
 
 TEST(a_slow_rail_is_not_a_dead_one)
 {
-	fake_init(TENT_PULL);
-	f.config.strict_numa = true;
-	fake_create();
+	fake_start_two(TENT_PULL, RATE);
 	CHECK_EQ(fake_submit(64 * MIB), 0);
 	/* Suddenly the rate is a twentieth of the expected one. */
 	for (int i = 0; i < 40; i++) {

@@ -102,10 +102,7 @@ TEST(equal_scores_are_shared)
 
 TEST(smart_shares_after_bandwidth)
 {
-	fake_init(TENT_SMART);
-	f.rails[1].rate = 2 * RATE;
-	f.config.strict_numa = true;
-	fake_create();
+	fake_start_two(TENT_SMART, 2 * RATE);
 	CHECK_EQ(fake_submit(32 * SLICE), 0);
 	/* 32 slices divided 1 : 2 and rounded down; the remaining slice goes to the best rail. */
 	CHECK_EQ(fake_posted_on(0), 10);
@@ -178,10 +175,7 @@ TEST(pull_keeps_slices_until_a_window_has_room)
 
 TEST(pull_leaves_the_tail_to_the_fast)
 {
-	fake_init(TENT_PULL);
-	f.rails[1].rate = RATE / 10;
-	f.config.strict_numa = true;
-	fake_create();
+	fake_start_two(TENT_PULL, RATE / 10);
 	/*
 	 * The slow rail takes 26 us for a slice, the time in which the fast rail sends ten slices.
 	 */
@@ -215,10 +209,7 @@ TEST(pull_leaves_nothing_to_idle_rails)
 
 TEST(pull_looks_again_when_the_fast_prove_slow)
 {
-	fake_init(TENT_PULL);
-	f.rails[1].rate = RATE / 10;
-	f.config.strict_numa = true;
-	fake_create();
+	fake_start_two(TENT_PULL, RATE / 10);
 	CHECK_EQ(fake_submit(9 * SLICE), 0);
 	CHECK_EQ(fake_posted_on(1), 0);
 	/* No slice completes. The slow rail gets a slice long before the stall is detected. */
@@ -232,9 +223,7 @@ TEST(pull_looks_again_when_the_fast_prove_slow)
 
 TEST(pull_tries_a_slow_rail_again)
 {
-	fake_init(TENT_PULL);
-	f.config.strict_numa = true;
-	fake_create();
+	fake_start_two(TENT_PULL, RATE);
 	CHECK_EQ(fake_submit(8 * MIB), 0);
 	while (!f.done) { /* rail 1 takes ten times as long */
 		if (fake_oldest(1) < FAKE_POSTS)
@@ -406,9 +395,7 @@ TEST(pull_offers_an_idle_rail_of_the_best_tier)
 	fake_start(TENT_PULL);
 	CHECK_EQ(sched_idle_rail(f.s, 0), 0);
 	CHECK_EQ(sched_idle_rail(f.s, 1), 2);
-	fake_init(TENT_PULL);
-	f.config.strict_numa = true;
-	fake_create();
+	fake_start_two(TENT_PULL, RATE);
 	CHECK_EQ(fake_submit_at(SLICE, 1), 0);
 	CHECK_EQ(f.posts[0].rail, 2);
 	CHECK_EQ(sched_idle_rail(f.s, 1), 3);
