@@ -4,6 +4,7 @@
 #define TENT_TEST_ENDING_H
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "duo.h"
 
@@ -41,6 +42,15 @@ static inline void begin_end(struct tent *t, uint8_t *bytes, size_t len)
 	end.len = len;
 	end.over = false;
 	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
+}
+
+/* Checks that the thread has not finished, and does not for a while. */
+static inline void end_waits(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		CHECK(!end_is_over());
+		sched_yield();
+	}
 }
 
 static inline int await_end(void)

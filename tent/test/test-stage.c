@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages about the stage (stage.c) from peers that do not keep to the protocol. */
 #include "engine.h"
+#include "ending.h"
 #include "gputest.h"
 #include "host.h"
 
@@ -118,18 +119,6 @@ GPU_TEST(slots_have_limits)
 	host_disconnects(&c); /* more than it may ask for */
 }
 
-static struct {
-	pthread_t thread;
-	bool over; /* accessed by builtins: the thread's store pairs with the test's load */
-} end;
-
-static void *unregister_thread(void *arg)
-{
-	CHECK_EQ(tent_unregister(host, (void *)(uintptr_t)at), 0);
-	__atomic_store_n(&end.over, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
 /* A registration ends only after the copies for peers, even if the peer confirms the end before. */
 GPU_TEST(copies_are_waited_for)
 {
@@ -144,16 +133,13 @@ GPU_TEST(copies_are_waited_for)
 	m = message(STAGE_FETCH, 0, at, 1);
 	CHECK_EQ(ctl_send(&c, &m), 0);
 	CHECK_EQ(asked(&c, STAGE_TAKE, 0, 0, 1).status, 0); /* so the copy has begun */
-	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
+	begin_end(host, (uint8_t *)(uintptr_t)at, 0); /* the CPU may not touch the memory */
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = host_await(&c, CTL_UNREGISTER).rail};
 	CHECK_EQ(ctl_send(&c, &m), 0);
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* so m was read */
-	for (int i = 0; i < 1000; i++) {
-		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
-		sched_yield();
-	}
+	end_waits();
 	gpu.softgpu_hold(0);
-	CHECK_EQ(pthread_join(end.thread, NULL), 0);
+	CHECK_EQ(await_end(), 0);
 }
 
 /* An engine whose memory rails reach has no stage. */

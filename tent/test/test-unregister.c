@@ -455,11 +455,7 @@ TEST(each_peer_confirms)
 	ctl_close(&c); /* a peer that disconnects need not confirm */
 	for (int i = 0; i < 2; i++)
 		CHECK(!tells(&a, id)); /* the engine has noticed that now */
-	for (int i = 0; i < 1000; i++) {
-		/* b has not confirmed this one */
-		CHECK(!end_is_over());
-		sched_yield();
-	}
+	end_waits(); /* b has not confirmed this one */
 	CHECK_EQ(ctl_send(&b, &m), 0);
 	CHECK_EQ(await_end(), 0);
 }
@@ -511,10 +507,7 @@ TEST(destroy_waits_for_copies)
 	end.over = false;
 	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
 	host_disconnects(&a);
-	for (int i = 0; i < 1000; i++) {
-		CHECK(!end_is_over());
-		sched_yield();
-	}
+	end_waits();
 	ctl_close(&a);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	host = NULL;
@@ -555,10 +548,7 @@ TEST(who_is_sent_away_may_copy)
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	host_disconnects(&a);
 	begin_end(host, memory, HOST_LEN);
-	for (int i = 0; i < 1000; i++) {
-		CHECK(!end_is_over());
-		sched_yield();
-	}
+	end_waits();
 	ctl_close(&a);
 	CHECK_EQ(await_end(), 0);
 }
