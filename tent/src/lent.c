@@ -20,15 +20,6 @@ static void lent_free(const struct tent_segment *s, struct desc_buffer *b)
 	desc_buffer_free(b);
 }
 
-/* Frees the first of the buffers that are leaving. */
-static void free_first(struct tent_segment *s)
-{
-	struct desc_buffer *b = s->leaving;
-
-	s->leaving = b->lent.next;
-	lent_free(s, b);
-}
-
 void lent_forget(struct tent_segment *s)
 {
 	while (s->desc.n_buffers)
@@ -40,8 +31,12 @@ void lent_fini(struct tent_segment *s)
 	lent_forget(s);
 	lent_free(s, s->desc.stage);
 	s->desc.stage = NULL;
-	while (s->leaving)
-		free_first(s);
+	while (s->leaving) {
+		struct desc_buffer *b = s->leaving;
+
+		s->leaving = b->lent.next;
+		lent_free(s, b);
+	}
 }
 
 static bool is_leaving(const struct tent_segment *s, uint32_t id)
