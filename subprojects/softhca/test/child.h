@@ -5,6 +5,7 @@
 /* Child processes of a case. A failure ends the test. */
 
 #include <signal.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +43,20 @@ static inline int test_stopped(pid_t pid)
 	CHECK_EQ(waitpid(pid, &status, WUNTRACED | __WALL), pid);
 	CHECK(WIFSTOPPED(status));
 	return WSTOPSIG(status);
+}
+
+/*
+ * test_load() and test_store() access a word that processes share. Acquire and release: a process
+ * that reads a word sees the other process's earlier stores.
+ */
+static inline uint32_t test_load(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static inline void test_store(uint32_t *p, uint32_t value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELEASE);
 }
 
 /* Kills a child, which must not have ended. */

@@ -7,12 +7,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 #include "check.h"
 #include "dma/pool.h"
 #include "member/member.h"
+#include "trace.h"
 
 #define WORD 512u
 #define VALUE 0x12345678u
@@ -27,24 +27,13 @@ static uint32_t *page;
 static bool leaves; /* the page leaves the pool; else it enters the pool */
 static const char device[1];
 
-/* The acquire in get_word() pairs with the release in set_word(), on `go` and on `done`. */
-static uint32_t get_word(const uint32_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
-static void set_word(uint32_t *p, uint32_t value)
-{
-	__atomic_store_n(p, value, __ATOMIC_RELEASE);
-}
-
 static void *storer(void *tid)
 {
-	set_word(tid, (uint32_t)gettid());
-	while (!get_word(&shared->go))
+	test_store(tid, (uint32_t)gettid());
+	while (!test_load(&shared->go))
 		sched_yield();
-	set_word(&page[WORD], VALUE);
-	set_word(&shared->done, 1);
+	test_store(&page[WORD], VALUE);
+	test_store(&shared->done, 1);
 	return NULL;
 }
 
@@ -61,7 +50,7 @@ static void mover(int fd)
 	if (leaves)
 		shift = pool_enter_record((uintptr_t)page, device);
 	CHECK(!pthread_create(&t, NULL, storer, &tid));
-	while (!get_word(&tid))
+	while (!test_load(&tid))
 		sched_yield();
 	test_put(fd, &tid, sizeof(tid));
 	test_get(fd, &(char){0}, 1);
@@ -75,35 +64,14 @@ static void mover(int fd)
 	CHECK_EQ(page[WORD + 1], VALUE + 1);
 }
 
-static int wait_for_stop(pid_t tid)
-{
-	int status;
-
-	CHECK_EQ(waitpid(tid, &status, __WALL), tid);
-	CHECK(WIFSTOPPED(status));
-	return WSTOPSIG(status);
-}
-
-/* Runs the thread, which is stopped, to the entry of its next system call @nr. */
-static void to_entry(pid_t tid, long nr)
-{
-	struct __ptrace_syscall_info info;
-
-	do {
-		CHECK(!ptrace(PTRACE_SYSCALL, tid, NULL, NULL));
-		CHECK_EQ(wait_for_stop(tid), SIGTRAP | 0x80);
-		CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0);
-	} while (info.op != PTRACE_SYSCALL_INFO_ENTRY || (long)info.entry.nr != nr);
-}
-
 /* Waits until the thread has stored, or was stopped because the store has faulted. */
 static bool store_faults(pid_t tid)
 {
 	int status;
 	pid_t r;
 
-	set_word(&shared->go, 1);
-	while (!(r = waitpid(tid, &status, __WALL | WNOHANG)) && !get_word(&shared->done))
+	test_store(&shared->go, 1);
+	while (!(r = waitpid(tid, &status, __WALL | WNOHANG)) && !test_load(&shared->done))
 		sched_yield();
 	return r == tid && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSEGV;
 }
@@ -122,9 +90,9 @@ static void store_during_move(bool out, long nr)
 	CHECK(!ptrace(PTRACE_SEIZE, tid, NULL, NULL));
 	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, sysgood));
 	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
-	wait_for_stop(pid);
+	test_stopped(pid);
 	test_put(fd, "x", 1);
-	to_entry(pid, nr);
+	trace_to_entry(pid, 0, nr);
 	CHECK(store_faults(tid));
 	CHECK(!ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)SIGSEGV));
 	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));

@@ -30,35 +30,24 @@ static struct shared {
 	uint32_t end;
 } * shared;
 
-/* All are relaxed: they only show that the other process runs, and order nothing. */
-static uint32_t get(const uint32_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_RELAXED);
-}
-
-static void put(uint32_t *p, uint32_t value)
-{
-	__atomic_store_n(p, value, __ATOMIC_RELAXED);
-}
-
 /* Sets a word, and wakes the other process if it sleeps on the word. */
 static void tell(uint32_t *p)
 {
-	put(p, 1);
+	test_store(p, 1);
 	syscall(SYS_futex, p, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 static void await(uint32_t *p)
 {
-	while (!get(p))
+	while (!test_load(p))
 		syscall(SYS_futex, p, FUTEX_WAIT, 0, NULL, NULL, 0);
 }
 
 static void spin(void)
 {
 	tell(&shared->ready);
-	while (!get(&shared->end))
-		put(&shared->rounds, get(&shared->rounds) + 1);
+	while (!test_load(&shared->end))
+		test_store(&shared->rounds, test_load(&shared->rounds) + 1);
 }
 
 static void sleep_long(void)
@@ -214,7 +203,7 @@ TEST(not_who_ran_in_between)
 		CHECK(!look(&w));
 		rounds = shared->rounds;
 		CHECK(!kill(pid, SIGCONT));
-		while (get(&shared->rounds) == rounds)
+		while (test_load(&shared->rounds) == rounds)
 			sched_yield();
 	}
 	stop(pid);

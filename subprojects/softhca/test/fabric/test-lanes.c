@@ -168,12 +168,11 @@ static void take_lane(uint32_t self)
 /* Continues the process, by one instruction or until it stops itself. */
 static void go(pid_t pid, enum __ptrace_request how)
 {
-	int status;
+	int sig;
 
 	CHECK(!ptrace(how, pid, NULL, NULL));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFSTOPPED(status));
-	CHECK(how == PTRACE_SINGLESTEP || WSTOPSIG(status) == SIGSTOP);
+	sig = test_stopped(pid);
+	CHECK(how == PTRACE_SINGLESTEP || sig == SIGSTOP);
 }
 
 /* Interrupts the process after @steps instructions. Returns false if it had its lane by then. */
@@ -197,11 +196,10 @@ TEST(interrupted_by_mutex)
 {
 	bool early = true;
 	uint32_t n = 0;
-	int status;
 	pid_t pid;
 
 	pid = start(take_lane, 0);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	test_stopped(pid);
 	for (; early; n++) {
 		early = interrupt(pid, n);
 		go(pid, PTRACE_CONT);

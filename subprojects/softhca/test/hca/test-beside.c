@@ -9,13 +9,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "rig.h"
 #include "softhca.h"
+#include "trace.h"
 
 #define POINTS 24u
 #define LENGTH 64u
@@ -36,20 +36,6 @@ static struct shared {
 	uint32_t traps; /* of the message that was posted last */
 	uint32_t stop;
 } * shared;
-
-/*
- * Sequentially consistent: a process that sees the word changed also sees everything that the other
- * process did before that.
- */
-static uint32_t get_word(const uint32_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
-}
-
-static void set_word(uint32_t *p, uint32_t value)
-{
-	__atomic_store_n(p, value, __ATOMIC_SEQ_CST);
-}
 
 static uint32_t traps(void)
 {
@@ -76,19 +62,19 @@ static void program(int fd)
 	rig_wait_ok(r.scq);
 	test_put(fd, "r", 1);
 	for (;;) {
-		while ((n = get_word(&shared->go)) == get_word(&shared->done))
-			if (get_word(&shared->stop))
+		while ((n = test_load(&shared->go)) == test_load(&shared->done))
+			if (test_load(&shared->stop))
 				break;
 			else
 				sched_yield();
-		if (get_word(&shared->stop))
+		if (test_load(&shared->stop))
 			break;
 		before = traps();
 		rig_write(&r, &r, LENGTH);
-		set_word(&shared->traps, traps() - before);
-		set_word(&shared->posted, n);
+		test_store(&shared->traps, traps() - before);
+		test_store(&shared->posted, n);
 		rig_wait_ok(r.scq);
-		set_word(&shared->done, n);
+		test_store(&shared->done, n);
 	}
 	rig_close(&r);
 }
@@ -96,10 +82,10 @@ static void program(int fd)
 /* Posts message @n while the traced thread is stopped or sleeps. Returns true if the doorbell trapped. */
 static bool ring(uint32_t n)
 {
-	set_word(&shared->go, n);
-	while (get_word(&shared->posted) != n)
+	test_store(&shared->go, n);
+	while (test_load(&shared->posted) != n)
 		sched_yield();
-	return get_word(&shared->traps);
+	return test_load(&shared->traps);
 }
 
 /* The system call that the traced thread has reached. */
@@ -108,14 +94,6 @@ struct place {
 	bool inside; /* it has not left that call */
 	bool sleeps; /* it was in SYS_futex when it was last continued */
 };
-
-static void wait_for_stop(pid_t tid)
-{
-	int status;
-
-	CHECK_EQ(waitpid(tid, &status, __WALL), tid);
-	CHECK(WIFSTOPPED(status));
-}
 
 /*
  * Lets the thread run to the next entry to or exit from a system call. The function does not wait for
@@ -135,7 +113,7 @@ static void go_on(pid_t tid, struct place *at)
 		return;
 	}
 	if (!at->sleeps)
-		wait_for_stop(tid);
+		test_stopped(tid);
 	at->sleeps = false;
 	CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0);
 	at->inside = info.op == PTRACE_SYSCALL_INFO_ENTRY;
@@ -157,7 +135,7 @@ static bool ring_at(pid_t tid, struct place *at, uint32_t point, uint32_t n)
 		go_on(tid, at);
 	while (!at->sleeps && (at->call == SYS_sched_yield || point--));
 	trapped = ring(n);
-	for (; get_word(&shared->done) != n; go_on(tid, at))
+	for (; test_load(&shared->done) != n; go_on(tid, at))
 		CHECK(test_now_ns() - start < GUARD_NS);
 	return trapped;
 }
@@ -179,7 +157,7 @@ static struct traced start(void)
 	t.tid = rig_thread(t.pid);
 	CHECK(!ptrace(PTRACE_SEIZE, t.tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
 	CHECK(!ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL));
-	wait_for_stop(t.tid);
+	test_stopped(t.tid);
 	return t;
 }
 
@@ -197,10 +175,10 @@ TEST(none_is_lost)
 			stored++;
 	if (t.at.sleeps) {
 		CHECK(!ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL));
-		wait_for_stop(t.tid);
+		test_stopped(t.tid);
 	}
 	CHECK(!ptrace(PTRACE_DETACH, t.tid, NULL, NULL));
-	set_word(&shared->stop, 1);
+	test_store(&shared->stop, 1);
 	CHECK_EQ(test_reap(t.pid), 0);
 	close(t.fd);
 	CHECK(stored && trapped);
@@ -224,7 +202,7 @@ static void survivor(int fd)
 /* Kills processes at different system calls of their threads. The survivor must still work. */
 TEST(killed_anywhere)
 {
-	int fd, status;
+	int fd;
 	pid_t pid;
 
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
@@ -232,14 +210,12 @@ TEST(killed_anywhere)
 	for (uint32_t point = 0; point < POINTS; point += 2) {
 		struct traced t = start();
 
-		set_word(&shared->go, 1);
+		test_store(&shared->go, 1);
 		for (uint32_t i = point; i && !t.at.sleeps;) {
 			go_on(t.tid, &t.at);
 			i -= t.at.call != SYS_sched_yield;
 		}
-		CHECK(!kill(t.pid, SIGKILL));
-		CHECK_EQ(waitpid(t.tid, &status, __WALL), t.tid);
-		CHECK_EQ(test_reap(t.pid), 128 + SIGKILL);
+		trace_kill(t.pid, t.tid);
 		close(t.fd);
 		test_put(fd, "m", 1);
 		test_get(fd, &(char){0}, 1);

@@ -9,10 +9,10 @@
  */
 #include <sched.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 
 #include "rig.h"
 #include "softhca.h"
+#include "trace.h"
 
 #define SLOT 512u
 #define SLOTS 32u
@@ -205,13 +205,10 @@ static void kill_after(pid_t pid, unsigned n)
 
 	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, NULL));
 	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
-	CHECK_EQ(waitpid(pid, &status, __WALL), pid);
+	test_stopped(pid);
 	while (n--) {
 		CHECK(!ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)sig));
-		CHECK_EQ(waitpid(pid, &status, __WALL), pid);
-		CHECK(WIFSTOPPED(status));
-		/* The process's own faults are doorbells, so their signals are passed on. */
-		sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+		sig = trace_signal(test_stopped(pid));
 	}
 	CHECK(!kill(pid, SIGKILL));
 	CHECK_EQ(waitpid(pid, &status, __WALL), pid);

@@ -33,17 +33,6 @@ static uint32_t *end;
 static unsigned seed; /* of each process, its own */
 static uint32_t stops;
 
-/* Acquire and release: a process that reads a word sees the other process's earlier stores. */
-static uint32_t get(const uint32_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
-static void put(uint32_t *p, uint32_t value)
-{
-	__atomic_store_n(p, value, __ATOMIC_RELEASE);
-}
-
 struct pair {
 	struct rig from, to;
 };
@@ -64,14 +53,14 @@ static enum ibv_wc_status message(struct pair *p, uint32_t n)
 /* Waits until the worker may make and destroy objects. */
 static void ask(struct shared *s)
 {
-	put(&s->asks, s->asks + 1);
-	while (get(&s->may) != s->asks)
+	test_store(&s->asks, s->asks + 1);
+	while (test_load(&s->may) != s->asks)
 		sched_yield();
 }
 
 static void asked(struct shared *s)
 {
-	put(&s->asks, s->asks + 1);
+	test_store(&s->asks, s->asks + 1);
 }
 
 static void work(struct shared *s)
@@ -79,12 +68,12 @@ static void work(struct shared *s)
 	struct pair p;
 
 	ask(s);
-	while (!get(end)) {
+	while (!test_load(end)) {
 		rig_open_pair(&p.from, NULL, &p.to, NULL);
 		asked(s);
-		while (!get(end) && message(&p, s->messages) == IBV_WC_SUCCESS)
+		while (!test_load(end) && message(&p, s->messages) == IBV_WC_SUCCESS)
 			s->messages++;
-		s->failures += !get(end);
+		s->failures += !test_load(end);
 		ask(s);
 		rig_close_pair(&p.from, &p.to);
 	}
@@ -110,7 +99,7 @@ struct worker {
 /* Stops it, or continues it. Returns true if it was stopped. */
 static bool turn(struct worker *w, struct shared *s)
 {
-	uint32_t asks = get(&s->asks);
+	uint32_t asks = test_load(&s->asks);
 
 	if (w->stopped) {
 		CHECK(!kill(w->pid, SIGCONT));
@@ -118,7 +107,7 @@ static bool turn(struct worker *w, struct shared *s)
 		return false;
 	}
 	if (asks % 2) {
-		put(&s->may, asks);
+		test_store(&s->may, asks);
 		return false;
 	}
 	CHECK(!kill(w->pid, SIGSTOP));
@@ -132,12 +121,12 @@ static void finish(struct worker *workers)
 {
 	int status;
 
-	put(end, 1);
+	test_store(end, 1);
 	for (uint32_t i = 0; i < WORKERS; i++)
 		CHECK(!kill(workers[i].pid, SIGCONT));
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		while (!waitpid(workers[i].pid, &status, WNOHANG)) {
-			put(&shared[i].may, get(&shared[i].asks));
+			test_store(&shared[i].may, test_load(&shared[i].asks));
 			sched_yield();
 		}
 		CHECK_EQ(status, 0);

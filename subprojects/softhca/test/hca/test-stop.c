@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 
 #include "rig.h"
 #include "softhca.h"
+#include "trace.h"
 
 #define SHORT 64u
 #define LONG (32 * 1024u)
@@ -61,12 +61,6 @@ static uint8_t *target;
 static const struct kind *kind; /* of the next victim's message */
 static struct ibv_mr *target_mr;
 
-/* Relaxed: each word only shows that something has happened in the other process. */
-static uint32_t get_word(const uint32_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_RELAXED);
-}
-
 /* The message has two segments, but an atomic has one. */
 static void post_message(struct rig *v, const struct kind *k, const struct rig_addr *to)
 {
@@ -107,9 +101,9 @@ static void victim(int fd)
 	test_put(fd, "r", 1);
 	test_get(fd, &go, 1);
 	post_message(&v, k, &to);
-	__atomic_store_n(&shared->posted, 1, __ATOMIC_RELAXED);
+	test_store(&shared->posted, 1);
 	report.status = rig_wait(v.scq).status;
-	__atomic_store_n(&shared->done, 1, __ATOMIC_RELAXED);
+	test_store(&shared->done, 1);
 	report.state = rig_state(&v);
 	test_put(fd, &report, sizeof(report));
 	test_get(fd, &go, 1);
@@ -179,21 +173,9 @@ static bool stop_polling(const struct process *p)
 	if (recoveries() != before)
 		return false;
 	post_it(p);
-	while (!get_word(&shared->posted))
+	while (!test_load(&shared->posted))
 		sched_yield();
 	return true;
-}
-
-/* The end of a traced thread must be waited for before that of its process. */
-static void give_up(const struct process *p)
-{
-	int status;
-
-	CHECK(!kill(p->pid, SIGKILL));
-	CHECK_EQ(waitpid(p->tid, &status, __WALL), p->tid);
-	CHECK_EQ(test_reap(p->pid), 128 + SIGKILL);
-	close(p->fd);
-	CHECK(!ibv_dereg_mr(target_mr));
 }
 
 /*
@@ -213,14 +195,10 @@ static int begin(const struct kind *k, struct process *p)
 		}
 		if (stop_polling(p))
 			return 0;
-		give_up(p);
+		trace_kill(p->pid, p->tid);
+		close(p->fd);
+		CHECK(!ibv_dereg_mr(target_mr));
 	}
-}
-
-/* The process's own faults are doorbells, so their signals are passed on. */
-static int own_signal(int sig)
-{
-	return sig == SIGSEGV || sig == SIGBUS ? sig : 0;
 }
 
 /*
@@ -229,31 +207,12 @@ static int own_signal(int sig)
  */
 static int step(const struct process *p, int sig, uint32_t instructions, bool *ended_p)
 {
-	for (uint32_t i = 0; i < instructions && !get_word(&shared->done); i++) {
+	for (uint32_t i = 0; i < instructions && !test_load(&shared->done); i++) {
 		CHECK(!ptrace(PTRACE_SINGLESTEP, p->tid, NULL, (void *)(intptr_t)sig));
-		sig = own_signal(wait_for_stop(p));
+		sig = trace_signal(wait_for_stop(p));
 	}
-	*ended_p = get_word(&shared->done);
+	*ended_p = test_load(&shared->done);
 	return sig;
-}
-
-/* Runs the thread to the entry of its next system call @nr. */
-static void to_entry(const struct process *p, int sig, long nr)
-{
-	struct __ptrace_syscall_info info;
-
-	for (;;) {
-		CHECK(!ptrace(PTRACE_SYSCALL, p->tid, NULL, (void *)(intptr_t)sig));
-		sig = wait_for_stop(p);
-		if (sig != (SIGTRAP | 0x80)) {
-			sig = own_signal(sig);
-			continue;
-		}
-		sig = 0;
-		CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, p->tid, sizeof(info), &info) > 0);
-		if (info.op == PTRACE_SYSCALL_INFO_ENTRY && (long)info.entry.nr == nr)
-			return;
-	}
 }
 
 static int drain(struct ibv_cq *cq)
@@ -369,7 +328,7 @@ static void at_entry(const struct kind *k, long nr, bool drop)
 	siginfo_t si;
 	int sig = begin(k, &p);
 
-	to_entry(&p, sig, nr);
+	trace_to_entry(p.tid, sig, nr);
 	CHECK(go_on_without(&p));
 	if (drop) {
 		CHECK(!ptrace(PTRACE_CONT, p.tid, NULL, NULL));
