@@ -8,11 +8,10 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "rig.h"
 #include "softhca.h"
+#include "stopped.h"
 
 #define ROUNDS 300 /* of messages between two processes */
 
@@ -216,17 +215,6 @@ TEST(cq_overrun_ignored)
 		sched_yield();
 	CHECK(!readable(a.ctx->async_fd));
 	CHECK_EQ(rig_state(&a), IBV_QPS_RTS);
-}
-
-static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0: the real time */
-
-int clock_gettime(clockid_t id, struct timespec *ts)
-{
-	if (!stopped_ns)
-		return (int)syscall(SYS_clock_gettime, id, ts);
-	*ts = (struct timespec){(time_t)(stopped_ns / 1000000000u),
-		(long)(stopped_ns % 1000000000u)};
-	return 0;
 }
 
 static void moderate(struct ibv_cq *cq, uint16_t count, uint16_t us)

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The link model in virtual time is exact; in real time nothing is early. */
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "rig.h"
 #include "softhca.h"
+#include "stopped.h"
 #include "tmpdir.h"
 
 #define LATENCY 5000u /* ns; at 8000 Mb/s a byte takes one */
@@ -89,17 +86,6 @@ static void with_service_in_virtual_time(void)
 	t = virtual_ns();
 	post_list(10, 3000);
 	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 10 * 3000 + LATENCY);
-}
-
-static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0: the real time */
-
-int clock_gettime(clockid_t id, struct timespec *ts)
-{
-	if (!stopped_ns)
-		return (int)syscall(SYS_clock_gettime, id, ts);
-	*ts = (struct timespec){(time_t)(stopped_ns / 1000000000u),
-		(long)(stopped_ns % 1000000000u)};
-	return 0;
 }
 
 /*
