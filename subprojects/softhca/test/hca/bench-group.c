@@ -108,24 +108,9 @@ static void open_node(struct node *n)
 	meet(n, 2);
 }
 
-/* Sends a list of WRITEs to node @i, the last of them with immediate data, under one doorbell. */
-static void send_list(struct node *n, int i)
+static void send_list(const struct node *n, int i)
 {
-	const struct rig_addr *to = &shared->addr[i][n->id];
-	struct ibv_sge sge = {(uintptr_t)n->r.buf, LENGTH, n->r.mr->lkey};
-	struct ibv_send_wr wr[DEPTH_MAX], *bad, *last = &wr[n->depth - 1];
-
-	for (uint32_t k = 0; k < n->depth; k++)
-		wr[k] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
-			.sg_list = &sge,
-			.num_sge = 1,
-			.next = &wr[k + 1],
-			.wr.rdma = {to->addr + k * LENGTH, to->rkey}};
-	last->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	last->send_flags = IBV_SEND_SIGNALED;
-	last->imm_data = (uint32_t)n->id;
-	last->next = NULL;
-	CHECK(!ibv_post_send(n->to[i].qp, wr, &bad));
+	rig_write_row(&n->to[i], shared->addr[i][n->id], n->depth, LENGTH, (uint32_t)n->id);
 }
 
 /*

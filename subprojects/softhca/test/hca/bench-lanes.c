@@ -23,23 +23,9 @@ static const char *const modes[] = {"trap", "poll"};
 static const uint32_t depths[] = {1, DEPTH_MAX};
 static uint32_t depth;
 
-/* Sends a list of WRITEs, the last of them with immediate data, under one doorbell. */
-static void send_list(const struct rig *r, const struct rig_addr *to, uint32_t imm)
+static void send_list(const struct rig *r, struct rig_addr to, uint32_t imm)
 {
-	struct ibv_sge sge = {(uintptr_t)r->buf, LENGTH, r->mr->lkey};
-	struct ibv_send_wr wr[DEPTH_MAX], *bad;
-
-	for (uint32_t i = 0; i < depth; i++)
-		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
-			.sg_list = &sge,
-			.num_sge = 1,
-			.next = &wr[i + 1],
-			.wr.rdma = {to->addr + i * LENGTH, to->rkey}};
-	wr[depth - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr[depth - 1].send_flags = IBV_SEND_SIGNALED;
-	wr[depth - 1].imm_data = imm;
-	wr[depth - 1].next = NULL;
-	CHECK(!ibv_post_send(r->qp, wr, &bad));
+	rig_write_row(r, to, depth, LENGTH, imm);
 	rig_wait_ok(r->scq);
 }
 
@@ -66,7 +52,7 @@ static void server(int fd)
 
 	do {
 		imm = receive_list(&r);
-		send_list(&r, &to, imm);
+		send_list(&r, to, imm);
 	} while (imm != STOP);
 	test_get(fd, &(char){0}, 1);
 	rig_close(&r);
@@ -88,12 +74,12 @@ static void client(int parent)
 	test_get(parent, &(char){0}, 1);
 	start = test_now_ns();
 	do {
-		send_list(&r, &to, 0);
+		send_list(&r, to, 0);
 		receive_list(&r);
 		n++;
 	} while (test_now_ns() - start < RUN_NS);
 	rate = (double)(n * 2 * depth) * 1e9 / (double)(test_now_ns() - start);
-	send_list(&r, &to, STOP);
+	send_list(&r, to, STOP);
 	receive_list(&r);
 	test_put(fd, "x", 1);
 	rig_close(&r);

@@ -434,6 +434,24 @@ void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t
 	CHECK(!ibv_post_send(from->qp, wr, &bad));
 }
 
+void rig_write_row(const struct rig *r, struct rig_addr to, uint32_t n, uint32_t len, uint32_t imm)
+{
+	struct ibv_sge sge = {(uintptr_t)r->buf, len, r->mr->lkey};
+	struct ibv_send_wr wr[RIG_LIST_MAX], *bad, *last = &wr[n - 1];
+
+	for (uint32_t i = 0; i < n; i++)
+		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.next = &wr[i + 1],
+			.wr.rdma = {to.addr + i * len, to.rkey}};
+	last->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	last->send_flags = IBV_SEND_SIGNALED;
+	last->imm_data = imm;
+	last->next = NULL;
+	CHECK(!ibv_post_send(r->qp, wr, &bad));
+}
+
 void rig_datagrams(struct rig *r)
 {
 	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS};

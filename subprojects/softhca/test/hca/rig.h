@@ -148,6 +148,12 @@ void rig_write_imm(struct rig *r, uint32_t n, uint32_t offset, uint32_t len, str
  */
 void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places);
 
+/*
+ * Posts @n WRITEs of the first @len bytes of the buffer under one doorbell, to places one after the
+ * other. The last is signaled and has the immediate data @imm.
+ */
+void rig_write_row(const struct rig *r, struct rig_addr to, uint32_t n, uint32_t len, uint32_t imm);
+
 /* Makes a UD QP ready to send. */
 void rig_datagrams(struct rig *r);
 
