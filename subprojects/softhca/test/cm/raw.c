@@ -203,14 +203,14 @@ bool raw_readable(int fd, int ms)
 	return poll(&p, 1, ms) == 1 && p.revents == POLLIN;
 }
 
-uint16_t raw_listener(int fd, uint64_t uid, const char *ip, uint32_t *id_p)
+uint16_t raw_listener(int fd, uint64_t uid, const char *ip, int backlog, uint32_t *id_p)
 {
 	struct rdma_ucm_query_addr_resp resp;
 	struct sockaddr_in sa;
 
 	*id_p = raw_id(fd, uid, RDMA_PS_TCP);
 	CHECK_EQ(raw_bind(fd, *id_p, ip, 0), 0);
-	CHECK_EQ(raw_listen(fd, *id_p, 0), 0);
+	CHECK_EQ(raw_listen(fd, *id_p, backlog), 0);
 	CHECK_EQ(raw_query_addr(fd, *id_p, &resp), 0);
 	memcpy(&sa, &resp.src_addr, sizeof(sa));
 	return ntohs(sa.sin_port);

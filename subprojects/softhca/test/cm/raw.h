@@ -30,6 +30,13 @@ enum {
 	TIMEWAIT_EXIT = 15,
 };
 
+#define LOOP "127.0.0.1"
+
+/* Names of the ids of most cases. */
+#define SERVER 0x100
+#define CHILD 0x101
+#define CLIENT 0x200
+
 int raw_open(int flags);
 
 /* Writes @header and @len bytes after it; @len need not be the length in the header. */
@@ -71,8 +78,8 @@ struct rdma_ucm_event_resp raw_expect(int fd, uint32_t type, uint64_t uid);
 /* Returns true if poll() reports within @ms that there is data to read. */
 bool raw_readable(int fd, int ms);
 
-/* Makes an id of @fd that listens at @ip. Returns its port. */
-uint16_t raw_listener(int fd, uint64_t uid, const char *ip, uint32_t *id_p);
+/* Makes an id of @fd that listens at @ip. @backlog: 0 for the default. Returns its port. */
+uint16_t raw_listener(int fd, uint64_t uid, const char *ip, int backlog, uint32_t *id_p);
 
 /* Makes an id of @fd that is ready to connect. */
 uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *ip,

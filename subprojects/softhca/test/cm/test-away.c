@@ -16,9 +16,6 @@
 #define HERE "127.77.0.1" /* the adapter of the fabric */
 #define THERE "127.77.0.2" /* the test */
 #define STRANGER "127.77.0.3"
-#define SERVER 0x100 /* names of the ids */
-#define CHILD 0x101
-#define CLIENT 0x200
 #define PORT 1000 /* port of the other host's programs */
 #define PACKET_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + MAD_BYTES + ICRC_BYTES)
 #define GUARD_MS 60000
@@ -145,7 +142,7 @@ static uint32_t ask(struct mad *m, uint32_t *listener)
 	struct rdma_ucm_event_resp e;
 
 	open_all();
-	*m = request_to(raw_listener(channel, SERVER, HERE, listener));
+	*m = request_to(raw_listener(channel, SERVER, HERE, 0, listener));
 	say(m);
 	e = raw_expect(channel, CONNECT_REQUEST, SERVER);
 	CHECK_EQ(e.param.conn.qp_num, 0x777);
@@ -433,7 +430,7 @@ TEST(requests_that_nobody_can_serve)
 	uint16_t port;
 
 	open_all();
-	port = raw_listener(channel, SERVER, HERE, &listener);
+	port = raw_listener(channel, SERVER, HERE, 0, &listener);
 	m = request_to(port);
 	m.service++;
 	refused(&m, 8);
@@ -453,19 +450,14 @@ TEST(requests_that_nobody_can_serve)
 
 TEST(backlog)
 {
-	struct rdma_ucm_query_addr_resp resp;
-	struct sockaddr_in sa;
 	uint32_t listener;
 	struct mad first, second;
+	uint16_t port;
 
 	open_all();
-	listener = raw_id(channel, SERVER, RDMA_PS_TCP);
-	CHECK_EQ(raw_bind(channel, listener, HERE, 0), 0);
-	CHECK_EQ(raw_listen(channel, listener, 1), 0);
-	CHECK_EQ(raw_query_addr(channel, listener, &resp), 0);
-	memcpy(&sa, &resp.src_addr, sizeof(sa));
-	first = request_to(ntohs(sa.sin_port));
-	second = request_to(ntohs(sa.sin_port));
+	port = raw_listener(channel, SERVER, HERE, 1, &listener);
+	first = request_to(port);
+	second = request_to(port);
 	say(&first);
 	say(&second);
 	CHECK_EQ(hear(MAD_REJ).remote, second.local);

@@ -9,10 +9,6 @@
 #include "../tmpdir.h"
 #include "raw.h"
 
-#define LOOP "127.0.0.1"
-#define SERVER 0x100 /* names of the ids */
-#define CHILD 0x101
-#define CLIENT 0x200
 #define NO_SERVICE 8 /* reasons of a rejection */
 #define CONSUMER 28
 #define VENDOR_OPTION 35
@@ -33,7 +29,7 @@ static void open_channels(void)
 static uint16_t serve(uint32_t *listener)
 {
 	open_channels();
-	return raw_listener(sch, SERVER, LOOP, listener);
+	return raw_listener(sch, SERVER, LOOP, 0, listener);
 }
 
 static uint64_t sent; /* when the last message was sent */
@@ -354,11 +350,9 @@ TEST(not_answered)
 	CHECK_EQ(raw_destroy(sch, child), 0);
 	CHECK_EQ(raw_destroy(sch, listener), 1);
 	/* A backlog of one. */
-	listener = raw_id(sch, SERVER, RDMA_PS_TCP);
-	CHECK_EQ(raw_bind(sch, listener, LOOP, 7654), 0);
-	CHECK_EQ(raw_listen(sch, listener, 1), 0);
-	client = request(RDMA_PS_TCP, CLIENT, 7654);
-	second = request(RDMA_PS_TCP, CLIENT + 1, 7654);
+	port = raw_listener(sch, SERVER, LOOP, 1, &listener);
+	client = request(RDMA_PS_TCP, CLIENT, port);
+	second = request(RDMA_PS_TCP, CLIENT + 1, port);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT + 1).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 2);
 	CHECK_EQ(raw_destroy(cch, second), 3);
@@ -570,7 +564,7 @@ static void die_as_server(int fd)
 	uint32_t listener;
 
 	sch = raw_open(0);
-	server_port = raw_listener(sch, SERVER, LOOP, &listener);
+	server_port = raw_listener(sch, SERVER, LOOP, 0, &listener);
 	test_put(fd, &server_port, sizeof(server_port));
 	if (last_stage >= READ_REQUEST)
 		raw_expect(sch, CONNECT_REQUEST, SERVER);

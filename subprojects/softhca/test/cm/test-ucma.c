@@ -11,7 +11,6 @@
 
 #include "raw.h"
 
-#define LOOP "127.0.0.1"
 #define COMMANDS 23u /* RDMA_USER_CM_CMD_JOIN_MCAST is the last one */
 
 static int ch;
@@ -263,7 +262,7 @@ static void migrate_asked(void)
 	struct rdma_ucm_migrate_resp resp;
 	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp, .fd = (uint32_t)ch};
 	int to = raw_open(0), from = raw_open(0);
-	uint16_t port = raw_listener(ch, 1, LOOP, &in.id);
+	uint16_t port = raw_listener(ch, 1, LOOP, 0, &in.id);
 	uint32_t client = raw_ready(from, 2, RDMA_PS_TCP, LOOP, port);
 
 	CHECK_EQ(raw_connect(from, client, &p), 0);

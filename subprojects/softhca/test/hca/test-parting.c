@@ -3,10 +3,6 @@
 #include "../cm/raw.h"
 #include "rig.h"
 
-#define LOOP "127.0.0.1"
-#define SERVER 0x100 /* names of the ids */
-#define CHILD 0x101
-#define CLIENT 0x200
 #define PATIENCE_NS 500000000u
 
 static struct rig a, b;
@@ -17,7 +13,7 @@ static void connect_ids(void)
 {
 	struct rdma_ucm_conn_param asked = raw_param(a.qp->qp_num, NULL);
 	struct rdma_ucm_conn_param reply = raw_param(b.qp->qp_num, NULL);
-	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
+	uint16_t port = raw_listener(sch, SERVER, LOOP, 0, &listener);
 
 	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
 	CHECK_EQ(raw_connect(cch, client, &asked), 0);
