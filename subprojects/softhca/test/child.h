@@ -5,6 +5,7 @@
 /* Child processes of a case. A failure ends the test. */
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -33,6 +34,18 @@ static inline int test_reap(pid_t pid)
 
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/*
+ * Returns true in a new child, and false in its parent after the child has ended with status 0.
+ */
+static inline bool test_in_child(void)
+{
+	pid_t pid = test_fork();
+
+	if (pid)
+		CHECK_EQ(test_reap(pid), 0);
+	return !pid;
 }
 
 /* Waits until a child, or a thread that is traced, stops. Returns the signal. */

@@ -54,12 +54,9 @@ static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port
 static void in_model(const char *variable, const char *value, bool at_once)
 {
 	uint32_t listener;
-	pid_t pid = test_fork();
 
-	if (pid) {
-		CHECK_EQ(test_reap(pid), 0);
+	if (!test_in_child())
 		return;
-	}
 	CHECK(!setenv(variable, value, 1));
 	test_fabric(value);
 	request(RDMA_PS_TCP, CLIENT, serve(&listener));

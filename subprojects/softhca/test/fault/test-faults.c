@@ -294,22 +294,19 @@ static void by_program(void)
 /* Runs @fn with these rules in a process and a fabric of its own. @signal: that ends it, or 0. */
 static void run(const char *rules, void (*fn)(void), int signal)
 {
-	pid_t pid = test_fork();
-
-	if (!pid) {
-		test_fabric("faults");
-		setenv("SOFTHCA_FAULTS", rules, 1);
-		if (signal) {
-			/* The fabric of a killed process stays until another member leaves. */
-			CHECK_EQ(rig_child(fn, NULL), 128 + signal);
-			rig_open_pair(&a, NULL, &b, NULL);
-		} else {
-			fn();
-		}
-		rig_close_pair(&a, &b);
-		exit(0);
+	if (!test_in_child())
+		return;
+	test_fabric("faults");
+	setenv("SOFTHCA_FAULTS", rules, 1);
+	if (signal) {
+		/* The fabric of a killed process stays until another member leaves. */
+		CHECK_EQ(rig_child(fn, NULL), 128 + signal);
+		rig_open_pair(&a, NULL, &b, NULL);
+	} else {
+		fn();
 	}
-	CHECK_EQ(test_reap(pid), 0);
+	rig_close_pair(&a, &b);
+	exit(0);
 }
 
 TEST_WITH(error, run, "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome,

@@ -166,17 +166,14 @@ static void receiver_is_serial(void)
 /* Runs @fn in a process and a fabric of its own. @mode: of the adapters; NULL: the default. */
 static void in_time(const char *link, uint32_t service, const char *mode, void (*fn)(void))
 {
-	pid_t pid = test_fork();
-
-	if (!pid) {
-		test_fabric("link");
-		topology(link, service);
-		CHECK(!mode || !setenv("SOFTHCA_MODE", mode, 1));
-		fn();
-		test_end();
-		exit(0);
-	}
-	CHECK_EQ(test_reap(pid), 0);
+	if (!test_in_child())
+		return;
+	test_fabric("link");
+	topology(link, service);
+	CHECK(!mode || !setenv("SOFTHCA_MODE", mode, 1));
+	fn();
+	test_end();
+	exit(0);
 }
 
 TEST_WITH(virtual, in_time, "virtual", 0, NULL, in_virtual_time);

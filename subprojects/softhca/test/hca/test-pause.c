@@ -128,16 +128,13 @@ static void idle_time_counts(void)
 /* Runs @fn in a process and a fabric of its own. */
 static void in_time(const char *link, void (*fn)(void))
 {
-	pid_t pid = test_fork();
-
-	if (!pid) {
-		test_fabric("pause");
-		topology(link);
-		fn();
-		test_end();
-		exit(0);
-	}
-	CHECK_EQ(test_reap(pid), 0);
+	if (!test_in_child())
+		return;
+	test_fabric("pause");
+	topology(link);
+	fn();
+	test_end();
+	exit(0);
 }
 
 TEST_WITH(virtual_shares, in_time, "virtual", shares_are_as_documented);
