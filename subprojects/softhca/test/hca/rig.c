@@ -348,6 +348,14 @@ struct softhca_counters rig_counters(void)
 	return c;
 }
 
+struct softhca_fabric_info rig_info(void)
+{
+	struct softhca_fabric_info info;
+
+	CHECK(!softhca_fabric_info(&info));
+	return info;
+}
+
 void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len)
 {
 	struct ibv_sge sge = {(uintptr_t)r->buf + offset, len, r->mr->lkey};

@@ -114,6 +114,7 @@ struct mlx5dv_cq rig_dv_cq(struct ibv_cq *cq);
 uint64_t rig_counter(unsigned rail, const char *name);
 
 struct softhca_counters rig_counters(void);
+struct softhca_fabric_info rig_info(void);
 
 /* Posts a receive of @len bytes at @offset of the buffer. */
 void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len);

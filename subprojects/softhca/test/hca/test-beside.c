@@ -39,16 +39,19 @@ static struct shared {
 
 static uint32_t traps(void)
 {
-	struct softhca_counters c;
-
-	CHECK(!softhca_counters_self(&c));
-	return (uint32_t)c.traps;
+	return (uint32_t)rig_counters().traps;
 }
 
 static void open_self(struct rig *r)
 {
 	rig_open(r, NULL);
 	rig_connect(r, rig_addr(r), (struct rig_timers){0});
+}
+
+static void message(struct rig *r)
+{
+	rig_write(r, r, LENGTH);
+	rig_wait_ok(r->scq);
 }
 
 static void program(int fd)
@@ -58,8 +61,7 @@ static void program(int fd)
 
 	CHECK(!setenv("SOFTHCA_MODE", "poll", 1) && !setenv("SOFTHCA_IDLE", "0", 1));
 	open_self(&r);
-	rig_write(&r, &r, LENGTH);
-	rig_wait_ok(r.scq);
+	message(&r);
 	test_put(fd, "r", 1);
 	for (;;) {
 		while ((n = test_load(&shared->go)) == test_load(&shared->done))
@@ -192,8 +194,7 @@ static void survivor(int fd)
 	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
 	open_self(&r);
 	for (char ask; test_get(fd, &ask, 1), ask == 'm';) {
-		rig_write(&r, &r, LENGTH);
-		rig_wait_ok(r.scq);
+		message(&r);
 		test_put(fd, "m", 1);
 	}
 	rig_close(&r);
@@ -265,12 +266,6 @@ static bool sleeps_for_ever(pid_t tid)
 		sched_yield();
 	} while (n != 2 || call != SYS_futex);
 	return !timeout;
-}
-
-static void message(struct rig *r)
-{
-	rig_write(r, r, LENGTH);
-	rig_wait_ok(r->scq);
 }
 
 static void sleeper(void)
@@ -736,8 +731,4 @@ TEST(auto_follows_members)
 	close(other);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("beside");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("beside");

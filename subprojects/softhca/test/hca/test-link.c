@@ -18,14 +18,6 @@ static void topology(const char *link, uint32_t service)
 	CHECK(!setenv("SOFTHCA_LINK", link, 1));
 }
 
-static uint64_t virtual_ns(void)
-{
-	struct softhca_fabric_info info;
-
-	CHECK(!softhca_fabric_info(&info));
-	return info.virtual_ns;
-}
-
 /* @n messages under one doorbell. */
 static void post_list(uint32_t n, uint32_t len)
 {
@@ -38,18 +30,18 @@ static void in_virtual_time(void)
 	uint64_t t;
 
 	rig_open_pair(&a, NULL, &b, NULL);
-	t = virtual_ns();
+	t = rig_info().virtual_ns;
 	rig_write(&a, &b, 1000);
 	rig_wait_ok(a.scq);
-	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY);
-	t = virtual_ns();
+	CHECK_EQ(rig_info().virtual_ns - t, 1000 + LATENCY);
+	t = rig_info().virtual_ns;
 	rig_request(&a, IBV_WR_RDMA_READ, 2000, rig_addr(&b));
 	rig_wait_ok(a.scq);
-	CHECK_EQ(virtual_ns() - t, 2000 + 2 * LATENCY);
+	CHECK_EQ(rig_info().virtual_ns - t, 2000 + 2 * LATENCY);
 	/* The latencies of messages in sequence overlap, but not their times on the link. */
-	t = virtual_ns();
+	t = rig_info().virtual_ns;
 	post_list(10, 3000);
-	CHECK_EQ(virtual_ns() - t, 10 * 3000 + LATENCY);
+	CHECK_EQ(rig_info().virtual_ns - t, 10 * 3000 + LATENCY);
 }
 
 /* A rule delays a message, and those behind it, by exactly its delay_ns; no thread waits. */
@@ -60,13 +52,13 @@ static void delayed_in_virtual_time(void)
 
 	rig_open_pair(&a, NULL, &b, NULL);
 	CHECK(softhca_fault_add("action=delay delay_ns=3600000000000 opcode=write nth=2") > 0);
-	t = virtual_ns();
+	t = rig_info().virtual_ns;
 	rig_write(&a, &b, 1000);
 	rig_wait_ok(a.scq);
-	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY);
-	t = virtual_ns();
+	CHECK_EQ(rig_info().virtual_ns - t, 1000 + LATENCY);
+	t = rig_info().virtual_ns;
 	post_list(3, 1000);
-	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY + hour);
+	CHECK_EQ(rig_info().virtual_ns - t, 1000 + LATENCY + hour);
 }
 
 /* A context at either end takes its service time for each message, one after the other. */
@@ -75,17 +67,17 @@ static void with_service_in_virtual_time(void)
 	uint64_t t;
 
 	rig_open_pair(&a, NULL, &b, NULL);
-	t = virtual_ns();
+	t = rig_info().virtual_ns;
 	rig_write(&a, &b, 1000);
 	rig_wait_ok(a.scq);
-	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 1000 + LATENCY);
+	CHECK_EQ(rig_info().virtual_ns - t, 2 * SERVICE + 1000 + LATENCY);
 	/* Small messages leave at the rate of the context, large ones at the rate of the link. */
-	t = virtual_ns();
+	t = rig_info().virtual_ns;
 	post_list(10, 100);
-	CHECK_EQ(virtual_ns() - t, 11 * SERVICE + 100 + LATENCY);
-	t = virtual_ns();
+	CHECK_EQ(rig_info().virtual_ns - t, 11 * SERVICE + 100 + LATENCY);
+	t = rig_info().virtual_ns;
 	post_list(10, 3000);
-	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 10 * 3000 + LATENCY);
+	CHECK_EQ(rig_info().virtual_ns - t, 2 * SERVICE + 10 * 3000 + LATENCY);
 }
 
 /*

@@ -516,8 +516,4 @@ TEST(given_back_one_by_one)
 	ibv_free_device_list(list);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("pages");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("pages");

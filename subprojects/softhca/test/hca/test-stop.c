@@ -123,14 +123,6 @@ static void post_receive(void)
 	CHECK(!ibv_post_recv(r.qp, &wr, &bad));
 }
 
-static unsigned recoveries(void)
-{
-	struct softhca_fabric_info info;
-
-	CHECK(!softhca_fabric_info(&info));
-	return info.recoveries;
-}
-
 /* Starts a victim that is connected to r, and ready to post. */
 static struct process start(const struct kind *k)
 {
@@ -147,7 +139,7 @@ static struct process start(const struct kind *k)
 	post_receive();
 	p.at = rig_meet(&r, p.fd, target_mr, (struct rig_timers){.timeout = 1, .retry = 1});
 	test_get(p.fd, &ready, 1);
-	before = recoveries();
+	before = rig_info().recoveries;
 	p.tid = rig_mode("poll") ? rig_thread(p.pid) : p.pid;
 	return p;
 }
@@ -170,7 +162,7 @@ static bool stop_polling(const struct process *p)
 {
 	CHECK(!ptrace(PTRACE_INTERRUPT, p->tid, NULL, NULL));
 	wait_for_stop(p);
-	if (recoveries() != before)
+	if (rig_info().recoveries != before)
 		return false;
 	post_it(p);
 	while (!test_load(&shared->posted))
@@ -250,7 +242,7 @@ static bool go_on_without(const struct process *p)
 
 	CHECK(!ibv_dereg_mr(target_mr));
 	memset(target, UNTOUCHED, TARGET);
-	taken = recoveries() != before;
+	taken = rig_info().recoveries != before;
 	if (taken) {
 		write_to(p);
 		rig_wait(r.rcq); /* the receive, of the message or flushed */
