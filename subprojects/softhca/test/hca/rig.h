@@ -175,6 +175,15 @@ void rig_idle(struct ibv_cq *cq);
 /* Returns the only thread of a process besides its main thread: the adapter's. */
 pid_t rig_thread(pid_t pid);
 
+/* Returns the number of a process's mappings with @text in their lines of /proc/PID/maps. */
+int rig_mappings(pid_t pid, const char *text);
+
+/*
+ * Makes the system calls that access the memory of other processes fail, in all threads of this
+ * process, until it ends.
+ */
+void rig_forbid_calls(void);
+
 void rig_fill(uint8_t *p, size_t len, uint32_t seed);
 bool rig_same(const uint8_t *p, size_t len, uint32_t seed);
 

@@ -98,19 +98,14 @@ static void refused(uint64_t offset, size_t length, int fd, int error)
 	CHECK_EQ(errno, error);
 }
 
-static unsigned mappings_of(int fd)
+static int mappings_of(int fd)
 {
-	char line[512], inode[32];
-	unsigned n = 0;
+	char inode[32];
 	struct stat st;
-	FILE *f = fopen("/proc/self/maps", "r");
 
-	CHECK(f && !fstat(fd, &st));
+	CHECK(!fstat(fd, &st));
 	snprintf(inode, sizeof(inode), " %lu ", (unsigned long)st.st_ino);
-	while (fgets(line, sizeof(line), f))
-		n += strstr(line, inode) != NULL;
-	fclose(f);
-	return n;
+	return rig_mappings(getpid(), inode);
 }
 
 static struct ibv_mr *of_dmabuf(struct rig *r, uint64_t offset, size_t length, int fd, int access)
@@ -132,7 +127,7 @@ static enum ibv_wc_status write_to(uint64_t addr, const struct ibv_mr *mr)
 static void reached(int fd)
 {
 	uint8_t *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	unsigned before = mappings_of(fd);
+	int before = mappings_of(fd);
 	struct ibv_mr *mr;
 
 	CHECK(p != MAP_FAILED);
@@ -178,7 +173,7 @@ static void closed(int fd)
  */
 static void moved(int fd)
 {
-	unsigned before = mappings_of(fd);
+	int before = mappings_of(fd);
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ib_uverbs_rereg_mr req;
 	struct ibv_mr *mr;

@@ -5,14 +5,9 @@
  * left.
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "rig.h"
 
@@ -22,42 +17,10 @@
 
 static struct rig r;
 
-/* Makes the accesses to the memory of other processes fail, in all threads of this process. */
-static void forbid_calls(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-	};
-	struct sock_fprog program = {ARRAY_SIZE(code), code};
-
-	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-	CHECK(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
-}
-
-/* Returns the number of mappings of a process with this name. */
-static int mappings_of(pid_t pid, const char *name)
-{
-	char line[512];
-	int n = 0;
-	FILE *f;
-
-	snprintf(line, sizeof(line), "/proc/%d/maps", (int)pid);
-	f = fopen(line, "r");
-	CHECK(f);
-	while (fgets(line, sizeof(line), f))
-		n += strstr(line, name) != NULL;
-	fclose(f);
-	return n;
-}
-
 /* Returns the number of mappings of pools in this process. */
 static int mappings(void)
 {
-	return mappings_of(getpid(), NAME);
+	return rig_mappings(getpid(), NAME);
 }
 
 /* Returns the descriptor of this process's own pool, or -1, and the number of all descriptors. */
@@ -122,7 +85,7 @@ static void send_without_calls(int fd)
 {
 	rig_open(&r, NULL);
 	rig_meet(&r, fd, NULL, (struct rig_timers){0});
-	forbid_calls();
+	rig_forbid_calls();
 	send_all(fd);
 }
 
@@ -304,7 +267,7 @@ static void take_orders(int fd, bool without_calls)
 	rig_open(&r, NULL);
 	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	if (without_calls)
-		forbid_calls();
+		rig_forbid_calls();
 	for (test_get(fd, &o, sizeof(o)); o.rkey; test_get(fd, &o, sizeof(o))) {
 		rig_fill(r.buf, BYTES, o.seed);
 		rig_request(&r, o.op, BYTES, (struct rig_addr){.addr = o.addr, .rkey = o.rkey});
@@ -401,14 +364,14 @@ TEST(key_of_another_region)
 	uint32_t key = region->rkey;
 
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
-	CHECK_EQ(mappings_of(pid, "memfd:region"), 1);
+	CHECK_EQ(rig_mappings(pid, "memfd:region"), 1);
 	do {
 		close_region();
 		open_region();
 	} while (region->rkey != key);
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, AT), IBV_WC_SUCCESS);
 	CHECK(arrived(AT, 2));
-	CHECK_EQ(mappings_of(pid, "memfd:region"), 1);
+	CHECK_EQ(rig_mappings(pid, "memfd:region"), 1);
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 3, REGION), IBV_WC_REM_ACCESS_ERR);
 	close_ends(pid, fd);
 }
