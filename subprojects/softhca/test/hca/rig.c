@@ -2,6 +2,7 @@
 #include "rig.h"
 
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -463,6 +464,39 @@ void rig_write_row(const struct rig *r, struct rig_addr to, uint32_t n, uint32_t
 	last->imm_data = imm;
 	last->next = NULL;
 	CHECK(!ibv_post_send(r->qp, wr, &bad));
+}
+
+uint8_t *rig_nop(struct ibv_qp *qp, uint16_t block, uint16_t index, bool signaled)
+{
+	struct mlx5dv_qp dv = rig_dv_qp(qp);
+	uint8_t *w = (uint8_t *)dv.sq.buf + (block & (dv.sq.wqe_cnt - 1)) * 64u;
+	uint32_t words[2] = {htobe32((uint32_t)index << 8), htobe32(qp->qp_num << 8 | 1)};
+
+	memset(w, 0, 64);
+	memcpy(w, words, sizeof(words));
+	w[11] = signaled ? 8 : 0;
+	return w;
+}
+
+void rig_record(struct ibv_qp *qp, uint16_t index)
+{
+	struct mlx5dv_qp dv = rig_dv_qp(qp);
+
+	__atomic_store_n((uint32_t *)&dv.dbrec[MLX5_SND_DBR], htobe32(index), __ATOMIC_RELEASE);
+}
+
+void rig_ring(void *reg, const void *wqe)
+{
+	uint64_t v;
+
+	memcpy(&v, wqe, sizeof(v));
+	__atomic_store_n((uint64_t *)reg, v, __ATOMIC_RELEASE);
+}
+
+void rig_blueflame(void *reg, const uint8_t *wqe)
+{
+	for (uint32_t i = 0; i < 64; i += 8)
+		rig_ring((char *)reg + i, wqe + i);
 }
 
 void rig_datagrams(struct rig *r)

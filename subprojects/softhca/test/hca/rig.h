@@ -155,6 +155,21 @@ void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t
  */
 void rig_write_row(const struct rig *r, struct rig_addr to, uint32_t n, uint32_t len, uint32_t imm);
 
+/*
+ * Without a post: writes a NOP that says that it is WQE @index into a block of the send queue, and
+ * returns it. @block: counts on after the end of the queue.
+ */
+uint8_t *rig_nop(struct ibv_qp *qp, uint16_t block, uint16_t index, bool signaled);
+
+/* Stores the producer index in the doorbell record of the send queue. */
+void rig_record(struct ibv_qp *qp, uint16_t index);
+
+/* Stores the first 8 bytes of a WQE to a doorbell register. */
+void rig_ring(void *reg, const void *wqe);
+
+/* Copies a WQE of 64 bytes to a BlueFlame register. */
+void rig_blueflame(void *reg, const uint8_t *wqe);
+
 /* Makes a UD QP ready to send. */
 void rig_datagrams(struct rig *r);
 

@@ -578,9 +578,7 @@ TEST(program_closes_descriptors)
 /* A store that the trap handler cannot execute also rings the doorbell while the thread sleeps. */
 static void string_store(void)
 {
-	struct mlx5dv_qp dv;
 	struct rig r;
-	uint32_t words[2];
 	void *to, *from;
 	size_t n = 8;
 	pid_t tid;
@@ -590,14 +588,9 @@ static void string_store(void)
 	tid = rig_thread(getpid());
 	while (of_thread(tid, "syscall", "") != SYS_futex)
 		sched_yield();
-	dv = rig_dv_qp(r.qp);
-	from = memset(dv.sq.buf, 0, 64);
-	words[0] = 0; /* a NOP */
-	words[1] = htobe32(r.qp->qp_num << 8 | 1);
-	memcpy(from, words, sizeof(words));
-	((uint8_t *)from)[11] = 8; /* signaled */
-	__atomic_store_n((uint32_t *)&dv.dbrec[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
-	to = dv.bf.reg;
+	from = rig_nop(r.qp, 0, 0, true);
+	rig_record(r.qp, 1);
+	to = rig_dv_qp(r.qp).bf.reg;
 	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
 	rig_wait_ok(r.scq);
 	rig_close(&r);

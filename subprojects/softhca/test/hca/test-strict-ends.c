@@ -159,16 +159,11 @@ TEST(refused_attributes)
 }
 
 /* A NOP at block @index of a's queue, announced. */
-static const uint8_t *nop(const struct mlx5dv_qp *dv, uint16_t index)
+static const uint8_t *nop(uint16_t index)
 {
-	uint8_t *w = (uint8_t *)dv->sq.buf + index * 64;
-	uint32_t words[2] = {htobe32((uint32_t)index << 8), htobe32(a.qp->qp_num << 8 | 1)};
+	const uint8_t *w = rig_nop(a.qp, index, index, true);
 
-	memset(w, 0, 64);
-	memcpy(w, words, sizeof(words));
-	w[11] = 8;
-	__atomic_store_n((uint32_t *)&dv->dbrec[MLX5_SND_DBR], htobe32(index + 1u),
-		__ATOMIC_RELEASE);
+	rig_record(a.qp, (uint16_t)(index + 1));
 	return w;
 }
 
@@ -177,7 +172,6 @@ TEST(foreign_register)
 	struct mlx5dv_qp dv, other_dv;
 	struct ibv_qp *others[MORE];
 	uint32_t n = 0;
-	uint64_t v;
 
 	open_pair();
 	dv = rig_dv_qp(a.qp);
@@ -186,8 +180,7 @@ TEST(foreign_register)
 		others[n] = rig_qp(&a);
 		other_dv = rig_dv_qp(others[n++]);
 	} while ((uintptr_t)other_dv.bf.reg / 4096 == (uintptr_t)dv.bf.reg / 4096);
-	memcpy(&v, nop(&dv, 0), sizeof(v));
-	__atomic_store_n((uint64_t *)other_dv.bf.reg, v, __ATOMIC_RELEASE);
+	rig_ring(other_dv.bf.reg, nop(0));
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
 	while (n)
 		CHECK(!ibv_destroy_qp(others[--n]));
@@ -202,16 +195,7 @@ static void halves(uint32_t half, const char *what)
 	open_pair();
 	dv = rig_dv_qp(a.qp);
 	for (uint16_t n = 0; n < 2; n++) {
-		const uint8_t *w = nop(&dv, n);
-		uint64_t *to =
-			(uint64_t *)(void *)((char *)dv.bf.reg + (n ? half * dv.bf.size : 0));
-
-		for (uint32_t i = 0; i < 8; i++) {
-			uint64_t v;
-
-			memcpy(&v, w + i * 8ul, sizeof(v));
-			__atomic_store_n(to + i, v, __ATOMIC_RELAXED);
-		}
+		rig_blueflame((char *)dv.bf.reg + (n ? half * dv.bf.size : 0), nop(n));
 		rig_wait_ok(a.scq);
 	}
 	verdict(what);

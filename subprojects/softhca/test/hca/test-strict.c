@@ -29,48 +29,20 @@ static void verdict(const char *what)
 	said_verdict(what);
 }
 
-static uint8_t *block(uint16_t index)
-{
-	return (uint8_t *)dv.sq.buf + (index & (dv.sq.wqe_cnt - 1)) * 64u;
-}
-
 /* Writes a NOP with the index @index into the next block. */
 static uint8_t *nop(uint16_t index, bool signaled)
 {
-	uint8_t *w = block(post++);
-	uint32_t first = htobe32((uint32_t)index << 8), second = htobe32(a.qp->qp_num << 8 | 1);
-
-	memset(w, 0, 64);
-	memcpy(w, &first, 4);
-	memcpy(w + 4, &second, 4);
-	w[11] = signaled ? 8 : 0;
-	return w;
-}
-
-static void record(uint16_t pi)
-{
-	__atomic_store_n((uint32_t *)&dv.dbrec[MLX5_SND_DBR], htobe32(pi), __ATOMIC_RELEASE);
-}
-
-static void ring(const uint8_t *wqe)
-{
-	uint64_t v;
-
-	memcpy(&v, wqe, sizeof(v));
-	__atomic_store_n((uint64_t *)dv.bf.reg, v, __ATOMIC_RELEASE);
+	return rig_nop(a.qp, post++, index, signaled);
 }
 
 /* Copies the WQE into the BlueFlame buffer, with byte @wrong changed. 64: no byte is changed. */
 static void blueflame(const uint8_t *wqe, unsigned wrong)
 {
-	for (unsigned i = 0; i < 64; i += 8) {
-		uint64_t v;
+	uint8_t copy[64 + 1];
 
-		memcpy(&v, wqe + i, sizeof(v));
-		if (wrong / 8 == i / 8)
-			v ^= 1ull << wrong % 8 * 8;
-		__atomic_store_n((uint64_t *)((char *)dv.bf.reg + i), v, __ATOMIC_RELAXED);
-	}
+	memcpy(copy, wqe, 64);
+	copy[wrong] ^= 1;
+	rig_blueflame(dv.bf.reg, copy);
 }
 
 /* Opens the pair, and posts a signaled entry whose doorbell has not rung. */
@@ -80,7 +52,7 @@ static uint8_t *open_posted(void)
 
 	open_pair();
 	w = nop(0, true);
-	record(1);
+	rig_record(a.qp, 1);
 	return w;
 }
 
@@ -91,8 +63,8 @@ TEST(right)
 	open_pair(); /* two entries, one doorbell */
 	nop(0, false);
 	w = nop(1, true);
-	record(2);
-	ring(w);
+	rig_record(a.qp, 2);
+	rig_ring(dv.bf.reg, w);
 	rig_wait_ok(a.scq);
 	verdict(NULL);
 }
@@ -107,8 +79,8 @@ static void wrong_entry(unsigned n, uint32_t word, const char *what)
 	word = htobe32(word ? word : a.qp->qp_num << 8); /* 0: this QP's number, with DS 0 */
 	memcpy(first + 4ul * n, &word, sizeof(word));
 	w = nop(1, true);
-	record(2);
-	ring(w);
+	rig_record(a.qp, 2);
+	rig_ring(dv.bf.reg, w);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
 	verdict(what);
 }
@@ -133,8 +105,8 @@ static void wrong_doorbell(bool posted, uint32_t first, uint32_t second, const c
 		words[1] = htobe32(a.qp->qp_num << 8 | 1);
 	nop(0, true);
 	if (posted)
-		record(1);
-	ring((const uint8_t *)words);
+		rig_record(a.qp, 1);
+	rig_ring(dv.bf.reg, words);
 	CHECK_EQ(rig_state(&a), other_qp ? IBV_QPS_RTS : IBV_QPS_ERR);
 	verdict(what);
 }
@@ -152,8 +124,8 @@ TEST(rung_twice)
 	uint8_t *w;
 
 	w = open_posted();
-	ring(w);
-	ring(w);
+	rig_ring(dv.bf.reg, w);
+	rig_ring(dv.bf.reg, w);
 	rig_wait_ok(a.scq);
 	verdict("its record (1) has not advanced");
 }
@@ -162,7 +134,7 @@ TEST(no_doorbell)
 {
 	open_pair();
 	nop(0, true);
-	record(1);
+	rig_record(a.qp, 1);
 	verdict("WQE 0..0 were posted, but their doorbell never rang"); /* on destroy */
 }
 
@@ -178,8 +150,8 @@ static void full_ring(bool polled_first)
 
 	open_pair();
 	w = nop(0, polled_first);
-	record(1);
-	ring(w);
+	rig_record(a.qp, 1);
+	rig_ring(dv.bf.reg, w);
 	if (polled_first) {
 		told = *dv_cq.dbrec;
 		rig_wait_ok(a.scq);
@@ -188,8 +160,8 @@ static void full_ring(bool polled_first)
 	}
 	for (uint32_t i = 0; i < dv.sq.wqe_cnt; i++)
 		w = nop((uint16_t)(1 + i), false);
-	record(post);
-	ring(w);
+	rig_record(a.qp, post);
+	rig_ring(dv.bf.reg, w);
 	CHECK_EQ(rig_state(&a), polled_first ? IBV_QPS_RTS : IBV_QPS_ERR);
 	verdict(polled_first ? NULL : "a slot is reused before its completion was polled");
 }
@@ -203,8 +175,8 @@ static void each_rung(uint32_t n)
 	while (n--) {
 		uint8_t *w = nop(post, true);
 
-		record(post);
-		ring(w);
+		rig_record(a.qp, post);
+		rig_ring(dv.bf.reg, w);
 	}
 }
 
@@ -245,12 +217,12 @@ TEST(completion_queue)
 	open_pair_attr(&(struct rig_attr){.cqe = 3});
 	for (int i = 0; i < 5; i++)
 		w = nop((uint16_t)i, true);
-	record(post);
-	ring(w);
+	rig_record(a.qp, post);
+	rig_ring(dv.bf.reg, w);
 	verdict("is overrun: all 4 places are in use");
 
 	w = open_posted();
-	ring(w);
+	rig_ring(dv.bf.reg, w);
 	__atomic_store_n(&dv_cq.dbrec[0], htobe32(100), __ATOMIC_RELEASE);
 	CHECK(!ibv_resize_cq(a.scq, 15)); /* reads the consumer index */
 	rig_wait_ok(a.scq);
@@ -306,7 +278,7 @@ TEST(blueflame_cases)
 
 	open_pair(); /* a copy that continues in the other buffer */
 	w = nop(0, true);
-	record(1);
+	rig_record(a.qp, 1);
 	store_16(w, 0);
 	store_16(w, 256 + 16);
 	rig_wait_ok(a.scq);

@@ -246,17 +246,10 @@ static void wrong_pages(void)
 /* A NOP in the first block of a's queue, announced, is rung at @reg. */
 static void ring_at(void *reg, enum ibv_wc_status status, const char *what)
 {
-	struct mlx5dv_qp dv = rig_dv_qp(a.qp);
-	uint32_t words[2] = {0, htobe32(a.qp->qp_num << 8 | 1)};
-	uint8_t *w = dv.sq.buf;
-	uint64_t v;
+	const uint8_t *w = rig_nop(a.qp, 0, 0, true);
 
-	memset(w, 0, 64);
-	memcpy(w, words, sizeof(words));
-	w[11] = 8; /* signaled */
-	__atomic_store_n((uint32_t *)&dv.dbrec[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
-	memcpy(&v, w, sizeof(v));
-	__atomic_store_n((uint64_t *)reg, v, __ATOMIC_RELEASE);
+	rig_record(a.qp, 1);
+	rig_ring(reg, w);
 	CHECK_EQ(rig_wait(a.scq).status, status);
 	said_verdict(what);
 }
