@@ -393,10 +393,15 @@ static enum wire_status status_of(uint8_t nak)
 	}
 }
 
-/* Delay codes of RNR NAKs, in units of 10 us. */
-static const uint32_t rnr_delay[32] = {65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128,
-	192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576,
-	32768, 49152};
+uint64_t wire_rnr_ns(uint32_t code)
+{
+	/* In units of 10 us. */
+	static const uint32_t delay[32] = {65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128,
+		192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384,
+		24576, 32768, 49152};
+
+	return delay[code & 31] * UINT64_C(10000);
+}
 
 static void back_off(struct side *s, uint8_t syndrome)
 {
@@ -407,7 +412,7 @@ static void back_off(struct side *s, uint8_t syndrome)
 		return;
 	}
 	r->next = r->una;
-	r->rnr_until = s->now + rnr_delay[syndrome & 31] * UINT64_C(10000);
+	r->rnr_until = s->now + wire_rnr_ns(syndrome);
 }
 
 /* Handles a NAK: the packets before its PSN have arrived. */

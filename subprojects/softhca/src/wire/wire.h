@@ -208,6 +208,9 @@ void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_
  */
 void wire_sent(struct wire_qp *q, uint64_t now);
 
+/* Returns the delay that an RNR NAK with this code demands. */
+uint64_t wire_rnr_ns(uint32_t code);
+
 /* The two halves of wire_receive(). */
 void wire_request(struct wire_qp *q, const struct wire_ops *ops, void *arg, const struct packet *p,
 	const void *payload);

@@ -10,6 +10,7 @@
 #include "hca/strict.h"
 #include "hca/timer.h"
 #include "hca/trace.h"
+#include "wire/wire.h"
 #include "xport/chaos.h"
 #include "xport/complete.h"
 #include "xport/copy.h"
@@ -20,45 +21,6 @@
 #include "xport/responder.h"
 #include "xport/tap.h"
 #include "xport/wired.h"
-
-#define RNR_FOR_EVER 7
-#define IDLE_RETRY_NS 10000000u /* retry period with timeout 0; such a QP never gives up */
-
-/* Delay codes of RNR NAKs, in units of 10 us. */
-static const uint32_t rnr_delay[32] = {
-	65536,
-	1,
-	2,
-	3,
-	4,
-	6,
-	8,
-	12,
-	16,
-	24,
-	32,
-	48,
-	64,
-	96,
-	128,
-	192,
-	256,
-	384,
-	512,
-	768,
-	1024,
-	1536,
-	2048,
-	3072,
-	4096,
-	6144,
-	8192,
-	12288,
-	16384,
-	24576,
-	32768,
-	49152,
-};
 
 bool xport_producer(const struct qp *qp, uint32_t *pi)
 {
@@ -85,12 +47,12 @@ static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
 		complete_send(qp, w); /* dropped silently: only RC reports it */
 		return;
 	}
-	if (qp->attr.rnr_retry != RNR_FOR_EVER && ++qp->rnr_retries > qp->attr.rnr_retry) {
+	if (qp->attr.rnr_retry != WIRE_RNR_FOR_EVER && ++qp->rnr_retries > qp->attr.rnr_retry) {
 		fail(qp, w, SYN_RNR_EXC);
 		return;
 	}
 	counts_rnr_retry(qp);
-	timer_wait(qp, timer_now() + rnr_delay[code & 31] * 10000ull);
+	timer_wait(qp, timer_now() + wire_rnr_ns(code));
 }
 
 static void back_off_timeout(struct qp *qp, const struct wqe *w)
@@ -101,7 +63,7 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 		return;
 	}
 	if (!qp->attr.timeout) {
-		timer_wait(qp, timer_now() + IDLE_RETRY_NS);
+		timer_wait(qp, timer_now() + WIRE_IDLE_RETRY_NS);
 		return;
 	}
 	if (++qp->retries > qp->attr.retry_cnt) {
