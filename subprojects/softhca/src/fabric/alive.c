@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "fabric/fabric.h"
 #include "fabric/lockfile.h"
@@ -31,11 +30,8 @@ int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len)
 static bool checked_lately(uint32_t slot)
 {
 	static _Atomic uint64_t checked[MAX_PROCS]; /* relaxed: independent hints */
-	struct timespec ts;
-	uint64_t now;
+	uint64_t now = sys_clock_ns(CLOCK_MONOTONIC_COARSE);
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	if (atomic_load_explicit(&checked[slot], memory_order_relaxed) == now)
 		return true;
 	atomic_store_explicit(&checked[slot], now, memory_order_relaxed);

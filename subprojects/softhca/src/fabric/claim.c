@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "fabric/fabric.h"
 #include "sys/sys.h"
@@ -205,14 +204,6 @@ static bool fence(struct claim *c, uint64_t word, const struct look *before, enu
 	return true;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t claim_take_over(struct claim *c, struct claim_watch *w, enum claim_heir heir)
 {
 	uint64_t word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
@@ -227,10 +218,10 @@ uint64_t claim_take_over(struct claim *c, struct claim_watch *w, enum claim_heir
 		return 0;
 	}
 	if (w->word != word || w->switches != l.switches) {
-		*w = (struct claim_watch){word, l.switches, now_ns()};
+		*w = (struct claim_watch){word, l.switches, sys_clock_ns(CLOCK_MONOTONIC)};
 		return 0;
 	}
-	if (now_ns() - w->since < fabric_self.patience_ns)
+	if (sys_clock_ns(CLOCK_MONOTONIC) - w->since < fabric_self.patience_ns)
 		return 0;
 	return fence(c, word, &l, heir) ? word : 0;
 }

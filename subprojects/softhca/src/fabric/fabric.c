@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "fabric/latch.h"
 #include "fabric/reserve.h"
@@ -125,14 +124,12 @@ static uint64_t take_over(struct claim *c, struct waiter *w, enum claim_heir hei
 {
 	uint64_t word = __atomic_load_n(&c->word, __ATOMIC_RELAXED), now;
 	uint32_t slot = claim_slot(word);
-	struct timespec ts;
 
 	if (!(word & CLAIM_OWNER_MASK))
 		return 0;
 	if (slot != NO_SLOT && !fabric_alive(slot))
 		return claim_pass(c, word, heir) ? word : 0;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	now = sys_clock_ns(CLOCK_MONOTONIC);
 	if (now - w->looked < fabric_self.patience_ns / LOOKS)
 		return 0;
 	w->looked = now;

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <linux/futex.h>
 #include <stdbool.h>
-#include <time.h>
 
 #include "hca/objects.h"
 #include "sys/sys.h"
@@ -78,10 +77,7 @@ static void heap_remove(struct heap *h, uint32_t i)
 
 uint64_t timer_now(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return sys_clock_ns(CLOCK_MONOTONIC);
 }
 
 /*

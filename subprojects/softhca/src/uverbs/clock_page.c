@@ -3,7 +3,6 @@
 
 #include <rdma/mlx5-abi.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "hca/objects.h"
 #include "sys/sys.h"
@@ -11,14 +10,6 @@
 
 #define PAGE 4096u
 #define PAGE_OF(command, index) (((off_t)(command) << 8 | (index)) * PAGE)
-
-static uint64_t time_of_day(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /*
  * Time stamps are nanoseconds of 64 bits, so the page is valid for 292 years and is written only
@@ -39,7 +30,7 @@ int clock_page_write(int fd)
 	if (fabric_enter(&saved))
 		return -EIO;
 	info.cycles = link_clock();
-	info.nsec = time_of_day();
+	info.nsec = sys_clock_ns(CLOCK_REALTIME);
 	fabric_leave(&saved);
 	n = SYS(SYS_pwrite64, fd, &info, sizeof(info),
 		PAGE_OF(MLX5_IB_MMAP_CLOCK_INFO, MLX5_IB_CLOCK_INFO_V1));

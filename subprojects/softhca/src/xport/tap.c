@@ -4,12 +4,12 @@
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "capture/capture.h"
 #include "capture/pcapng.h"
 #include "hca/objects.h"
 #include "packet/message.h"
+#include "sys/sys.h"
 #include "xport/as_message.h"
 #include "xport/link.h"
 
@@ -136,12 +136,9 @@ static void look(struct view *v, const struct qp *qp, const struct wqe *w)
  */
 static uint64_t stamp(void)
 {
-	struct timespec ts;
-
 	if (arena()->link_mode == LINK_VIRTUAL)
 		return link_clock();
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return sys_clock_ns(CLOCK_REALTIME);
 }
 
 /* Adds packet @p, whose payload is the payload of @w from byte @offset on. */
