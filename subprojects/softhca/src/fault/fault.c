@@ -116,87 +116,34 @@ static bool set_syndrome(void *object, const char *value)
 	return by_name(syndromes, value, &((struct fault_rule *)object)->syndrome);
 }
 
-static bool set_u32(uint32_t *field, const char *value, uint32_t min, uint32_t max)
-{
-	unsigned long long n;
-
-	if (!kv_number(value, min, max, &n))
-		return false;
-	*field = (uint32_t)n;
-	return true;
-}
-
-static bool set_u64(uint64_t *field, const char *value, uint64_t min)
-{
-	unsigned long long n;
-
-	if (!kv_number(value, min, UINT64_MAX, &n))
-		return false;
-	*field = n;
-	return true;
-}
-
-static bool set_qpn(void *object, const char *value)
-{
-	return set_u32(&((struct fault_rule *)object)->qpn, value, 1, 0xffffff);
-}
-
-static bool set_pid(void *object, const char *value)
-{
-	return set_u32(&((struct fault_rule *)object)->pid, value, 1, INT32_MAX);
-}
-
-static bool set_nth(void *object, const char *value)
-{
-	return set_u64(&((struct fault_rule *)object)->nth, value, 1);
-}
-
-static bool set_count(void *object, const char *value)
-{
-	return set_u64(&((struct fault_rule *)object)->count, value, 0);
-}
-
-static bool set_percent(void *object, const char *value)
-{
-	return set_u32(&((struct fault_rule *)object)->percent, value, 1, 100);
-}
-
-static bool set_seed(void *object, const char *value)
-{
-	return set_u64(&((struct fault_rule *)object)->random, value, 0);
-}
-
-static bool set_bytes(void *object, const char *value)
-{
-	return set_u64(&((struct fault_rule *)object)->bytes, value, 0);
-}
-
-static bool set_delay(void *object, const char *value)
-{
-	return set_u64(&((struct fault_rule *)object)->delay_ns, value, 1);
-}
-
 static const struct kv_key keys[] = {
-	{"action", set_action, false,
+	{"action",
 		"error, rnr, no_answer, delay, partial, kill, kill_peer, "
 		"link_down, link_up, hold_receive, device_fatal, late, "
-		"packet_lost, packet_twice or packet_late"},
-	{"device", set_device, false, "the name of an adapter"},
-	{"peer", set_peer, false, "the name of an adapter"},
-	{"qpn", set_qpn, false, "a QP number, 1 to 0xffffff"},
-	{"pid", set_pid, false, "the number of a process"},
-	{"opcode", set_opcode, true,
+		"packet_lost, packet_twice or packet_late",
+		.set = set_action},
+	{"device", "the name of an adapter", .set = set_device},
+	{"peer", "the name of an adapter", .set = set_peer},
+	{"qpn", "a QP number, 1 to 0xffffff",
+		.field = KV_FIELD(struct fault_rule, qpn, 1, 0xffffff)},
+	{"pid", "the number of a process", .field = KV_FIELD(struct fault_rule, pid, 1, INT32_MAX)},
+	{"opcode",
 		"send, send_imm, write, write_imm, read, cmp_swap or "
-		"fetch_add"},
-	{"nth", set_nth, false, "the number of the first message, 1 or more"},
-	{"count", set_count, false, "a number of messages, 0 for all"},
-	{"percent", set_percent, false, "1 to 100"},
-	{"seed", set_seed, false, "a number"},
-	{"syndrome", set_syndrome, false,
+		"fetch_add",
+		.repeats = true, .set = set_opcode},
+	{"nth", "the number of the first message, 1 or more",
+		.field = KV_FIELD(struct fault_rule, nth, 1, UINT64_MAX)},
+	{"count", "a number of messages, 0 for all",
+		.field = KV_FIELD(struct fault_rule, count, 0, UINT64_MAX)},
+	{"percent", "1 to 100", .field = KV_FIELD(struct fault_rule, percent, 1, 100)},
+	{"seed", "a number", .field = KV_FIELD(struct fault_rule, random, 0, UINT64_MAX)},
+	{"syndrome",
 		"local_length, local_qp_op, local_protection, flush, "
-		"remote_invalid, remote_access, remote_op, retry_exceeded or rnr_exceeded"},
-	{"bytes", set_bytes, false, "a number of bytes"},
-	{"delay_ns", set_delay, false, "nanoseconds, 1 or more"},
+		"remote_invalid, remote_access, remote_op, retry_exceeded or rnr_exceeded",
+		.set = set_syndrome},
+	{"bytes", "a number of bytes", .field = KV_FIELD(struct fault_rule, bytes, 0, UINT64_MAX)},
+	{"delay_ns", "nanoseconds, 1 or more",
+		.field = KV_FIELD(struct fault_rule, delay_ns, 1, UINT64_MAX)},
 };
 
 static int check(const struct kv_source *src, const struct fault_rule *r)

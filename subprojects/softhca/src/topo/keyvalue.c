@@ -54,6 +54,21 @@ static int unknown_key(const struct kv_source *src, const char *token, const str
 	return kv_fail(src, "'%s': give key=value with one of %s", token, all);
 }
 
+static bool set_field(const struct kv_field *f, void *object, const char *value)
+{
+	unsigned long long n;
+
+	if (!kv_number(value, f->min, f->max, &n))
+		return false;
+	memcpy((char *)object + f->offset, &n, f->size); /* the low bytes are the first */
+	return true;
+}
+
+static bool set_key(const struct kv_key *key, void *object, const char *value)
+{
+	return key->set ? key->set(object, value) : set_field(&key->field, object, value);
+}
+
 static int set_token(const struct kv_source *src, char *token, const struct kv_key *keys,
 	size_t nkeys, void *object, unsigned int *seen)
 {
@@ -71,7 +86,7 @@ static int set_token(const struct kv_source *src, char *token, const struct kv_k
 	if ((*seen & (1u << i)) && !keys[i].repeats)
 		return kv_fail(src, "%s is given twice: give it once", token);
 	*seen |= 1u << i;
-	if (!keys[i].set(object, value))
+	if (!set_key(&keys[i], object, value))
 		return kv_fail(src, "%s=%s: give %s", token, value, keys[i].want);
 	return 0;
 }

@@ -11,11 +11,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* A field of the object, with the numbers that it may have. */
+struct kv_field {
+	size_t offset, size;
+	unsigned long long min, max;
+};
+
+#define KV_FIELD(type, field, min, max)                                                            \
+	{                                                                                          \
+		offsetof(type, field), sizeof(((type *)0)->field), min, max                        \
+	}
+
 struct kv_key {
 	const char *name;
-	bool (*set)(void *object, const char *value); /* returns false if the value is not valid */
-	bool repeats;
 	const char *want; /* the valid values, for the message */
+	bool repeats;
+	bool (*set)(void *object, const char *value); /* returns false if the value is not valid */
+	struct kv_field field; /* of a key without such a function: the value is a number */
 };
 
 struct kv_source {

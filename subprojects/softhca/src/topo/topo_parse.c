@@ -83,50 +83,6 @@ static bool set_link(void *object, const char *v)
 	return true;
 }
 
-static bool set_rate(void *object, const char *v)
-{
-	struct softhca_rail *r = object;
-	unsigned long long n;
-
-	if (!kv_number(v, 1, 10000000, &n))
-		return false;
-	r->rate_mbps = n;
-	return true;
-}
-
-static bool set_latency(void *object, const char *v)
-{
-	struct softhca_rail *r = object;
-	unsigned long long n;
-
-	if (!kv_number(v, 0, 1000000000, &n))
-		return false;
-	r->latency_ns = (uint32_t)n;
-	return true;
-}
-
-static bool set_service(void *object, const char *v)
-{
-	struct softhca_rail *r = object;
-	unsigned long long n;
-
-	if (!kv_number(v, 0, 1000000000, &n))
-		return false;
-	r->service_ns = (uint32_t)n;
-	return true;
-}
-
-static bool set_pauses(void *object, const char *v)
-{
-	struct softhca_rail *r = object;
-	unsigned long long n;
-
-	if (!kv_number(v, 0, SOFTHCA_PAUSES_MAX, &n))
-		return false;
-	r->pauses = (uint8_t)n;
-	return true;
-}
-
 static bool set_mtu(void *object, const char *v)
 {
 	struct softhca_rail *r = object;
@@ -135,17 +91,6 @@ static bool set_mtu(void *object, const char *v)
 	if (!kv_number(v, 256, 4096, &n) || (n & (n - 1)))
 		return false;
 	r->mtu = (uint32_t)n;
-	return true;
-}
-
-static bool set_lid(void *object, const char *v)
-{
-	struct softhca_rail *r = object;
-	unsigned long long n;
-
-	if (!kv_number(v, 1, 0xbfff, &n))
-		return false;
-	r->lid = (uint16_t)n;
 	return true;
 }
 
@@ -206,23 +151,28 @@ static bool set_udp(void *object, const char *v)
 }
 
 static const struct kv_key keys[] = {
-	{"name", set_name, false, "up to 15 letters, digits, '_' or '-'"},
-	{"pci", set_pci, false, "a PCI address such as 0000:17:00.0"},
-	{"numa", set_numa, false, "a NUMA node, 0 to 63, or -1"},
-	{"link", set_link, false, "ib or roce"},
-	{"rate_mbps", set_rate, false, "megabits a second, 1 to 10000000"},
-	{"latency_ns", set_latency, false, "nanoseconds, 0 to 1000000000"},
-	{"service_ns", set_service, false, "nanoseconds, 0 to 1000000000"},
-	{"pauses", set_pauses, false, "percent of the time, 0 to 90"},
-	{"mtu", set_mtu, false, "256, 512, 1024, 2048 or 4096"},
-	{"lid", set_lid, false, "a unicast LID, 1 to 49151"},
-	{"netdev", set_netdev, false, "up to 15 letters, digits, '_' or '-'"},
-	{"gid", set_gid, true, "up to 8 IPv6 or IPv4 addresses"},
-	{"pkey", set_pkey, true, "up to 8 partition keys, 1 to 0xffff"},
-	{"grh", set_grh, false, "optional or required"},
-	{"atomics", set_atomics, false, "hca or none"},
-	{"udp", set_udp, false, "off or on"},
-	{"state", set_state, false, "active or down"},
+	{"name", "up to 15 letters, digits, '_' or '-'", .set = set_name},
+	{"pci", "a PCI address such as 0000:17:00.0", .set = set_pci},
+	{"numa", "a NUMA node, 0 to 63, or -1", .set = set_numa},
+	{"link", "ib or roce", .set = set_link},
+	{"rate_mbps", "megabits a second, 1 to 10000000",
+		.field = KV_FIELD(struct softhca_rail, rate_mbps, 1, 10000000)},
+	{"latency_ns", "nanoseconds, 0 to 1000000000",
+		.field = KV_FIELD(struct softhca_rail, latency_ns, 0, 1000000000)},
+	{"service_ns", "nanoseconds, 0 to 1000000000",
+		.field = KV_FIELD(struct softhca_rail, service_ns, 0, 1000000000)},
+	{"pauses", "percent of the time, 0 to 90",
+		.field = KV_FIELD(struct softhca_rail, pauses, 0, SOFTHCA_PAUSES_MAX)},
+	{"mtu", "256, 512, 1024, 2048 or 4096", .set = set_mtu},
+	{"lid", "a unicast LID, 1 to 49151",
+		.field = KV_FIELD(struct softhca_rail, lid, 1, 0xbfff)},
+	{"netdev", "up to 15 letters, digits, '_' or '-'", .set = set_netdev},
+	{"gid", "up to 8 IPv6 or IPv4 addresses", .repeats = true, .set = set_gid},
+	{"pkey", "up to 8 partition keys, 1 to 0xffff", .repeats = true, .set = set_pkey},
+	{"grh", "optional or required", .set = set_grh},
+	{"atomics", "hca or none", .set = set_atomics},
+	{"udp", "off or on", .set = set_udp},
+	{"state", "active or down", .set = set_state},
 };
 
 static bool same_pci(const struct softhca_pci_addr *a, const struct softhca_pci_addr *b)
