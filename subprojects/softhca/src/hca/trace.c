@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <string.h>
 
 #include "fabric/reserve.h"
 #include "hca/config.h"
@@ -85,23 +86,25 @@ void trace_cqe(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 }
 
 /*
- * Sets *count to the number of records from @from on, at most @n. Returns 0, or -ENODATA if record
- * @from is overwritten.
+ * Copies the records from @from on, at most @n, out of @records, the ring's records of @size bytes
+ * each. Returns their number, or -ENODATA if record @from is overwritten.
  */
-static int window(const struct trace_ring *t, uint64_t from, unsigned n, unsigned *count)
+static int copy_records(const struct trace_ring *t, const void *records, size_t size, uint64_t from,
+	void *out, unsigned n)
 {
+	uint64_t end = from + n < t->next ? from + n : t->next;
+
 	if (from + SOFTHCA_TRACE_DEPTH < t->next)
 		return -ENODATA;
-	*count = from < t->next ? (unsigned)(t->next - from) : 0;
-	if (*count > n)
-		*count = n;
-	return 0;
+	for (uint64_t i = from; i < end; i++)
+		memcpy((char *)out + (i - from) * size,
+			(const char *)records + i % SOFTHCA_TRACE_DEPTH * size, size);
+	return from < end ? (int)(end - from) : 0;
 }
 
 API int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n)
 {
 	struct trace_ring *t;
-	unsigned count;
 	sigset_t saved;
 	struct qp *qp;
 	int r;
@@ -110,23 +113,19 @@ API int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_recor
 		return -ENODEV;
 	if (fabric_enter(&saved))
 		return -EIO;
-	count = 0;
 	r = -ENOENT;
 	qp = qp_by_number(qpn);
 	if (qp && qp->obj.owner == fabric_self.slot && qp->trace) {
 		t = &arena()->traces[qp->trace - 1];
-		r = window(t, from, n, &count);
-		for (unsigned i = 0; !r && i < count; i++)
-			out[i] = t->wqes[(from + i) % SOFTHCA_TRACE_DEPTH];
+		r = copy_records(t, t->wqes, sizeof(t->wqes[0]), from, out, n);
 	}
 	fabric_leave(&saved);
-	return r ? r : (int)count;
+	return r;
 }
 
 API int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n)
 {
 	struct trace_ring *t;
-	unsigned count;
 	sigset_t saved;
 	struct cq *cq;
 	int r;
@@ -135,15 +134,12 @@ API int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_recor
 		return -ENODEV;
 	if (fabric_enter(&saved))
 		return -EIO;
-	count = 0;
 	r = -ENOENT;
 	cq = cqn < arena()->high[OBJ_CQ] ? cq_at(cqn) : NULL;
 	if (cq && cq->obj.used && cq->obj.owner == fabric_self.slot && cq->trace) {
 		t = &arena()->traces[cq->trace - 1];
-		r = window(t, from, n, &count);
-		for (unsigned i = 0; !r && i < count; i++)
-			out[i] = t->cqes[(from + i) % SOFTHCA_TRACE_DEPTH];
+		r = copy_records(t, t->cqes, sizeof(t->cqes[0]), from, out, n);
 	}
 	fabric_leave(&saved);
-	return r ? r : (int)count;
+	return r;
 }
