@@ -11,11 +11,19 @@
 #include "shim/real.h"
 #include "trap/trap.h"
 
-static void keep_deliverable(sigset_t *set)
+/*
+ * Returns *copy_p, which becomes @set without the signals that must not be blocked; or NULL if
+ * @set is NULL.
+ */
+static const sigset_t *deliverable(const sigset_t *set, sigset_t *copy_p)
 {
-	sigdelset(set, SIGSEGV);
-	sigdelset(set, SIGBUS);
-	sigdelset(set, SIGTRAP);
+	if (!set)
+		return NULL;
+	*copy_p = *set;
+	sigdelset(copy_p, SIGSEGV);
+	sigdelset(copy_p, SIGBUS);
+	sigdelset(copy_p, SIGTRAP);
+	return copy_p;
 }
 
 EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *restrict old)
@@ -27,7 +35,7 @@ EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct sigac
 	if (!act)
 		return REAL(sigaction)(sig, act, old);
 	copy = *act;
-	keep_deliverable(&copy.sa_mask);
+	deliverable(&act->sa_mask, &copy.sa_mask);
 	return REAL(sigaction)(sig, &copy, old);
 }
 
@@ -44,22 +52,14 @@ EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict
 {
 	sigset_t copy;
 
-	if (!set || how == SIG_UNBLOCK)
-		return REAL(sigprocmask)(how, set, old);
-	copy = *set;
-	keep_deliverable(&copy);
-	return REAL(sigprocmask)(how, &copy, old);
+	return REAL(sigprocmask)(how, how == SIG_UNBLOCK ? set : deliverable(set, &copy), old);
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
 	sigset_t copy;
 
-	if (!set || how == SIG_UNBLOCK)
-		return REAL(pthread_sigmask)(how, set, old);
-	copy = *set;
-	keep_deliverable(&copy);
-	return REAL(pthread_sigmask)(how, &copy, old);
+	return REAL(pthread_sigmask)(how, how == SIG_UNBLOCK ? set : deliverable(set, &copy), old);
 }
 
 /* Sets the signal mask with which a thread will be created. */
@@ -67,9 +67,5 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 {
 	sigset_t copy;
 
-	if (!set)
-		return REAL(pthread_attr_setsigmask_np)(attr, set);
-	copy = *set;
-	keep_deliverable(&copy);
-	return REAL(pthread_attr_setsigmask_np)(attr, &copy);
+	return REAL(pthread_attr_setsigmask_np)(attr, deliverable(set, &copy));
 }
