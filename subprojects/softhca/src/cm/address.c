@@ -10,16 +10,9 @@
 #include <string.h>
 
 #include "fabric/fabric.h"
+#include "packet/frame.h"
 
 static_assert(sizeof(struct cm_sockaddr_ib) == 48, "the kernel's sockaddr_ib");
-
-static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-static void set_v4(struct cm_addr *addr, const void *ip)
-{
-	memcpy(addr->ip, v4_prefix, sizeof(v4_prefix));
-	memcpy(addr->ip + sizeof(v4_prefix), ip, 4);
-}
 
 static int decode_v4(const void *p, size_t len, struct cm_addr *addr)
 {
@@ -29,7 +22,7 @@ static int decode_v4(const void *p, size_t len, struct cm_addr *addr)
 		return -EINVAL;
 	memcpy(&v4, p, sizeof(v4));
 	*addr = (struct cm_addr){.family = AF_INET, .port = ntohs(v4.sin_port)};
-	set_v4(addr, &v4.sin_addr);
+	gid_set_ipv4(addr->ip, &v4.sin_addr);
 	return 0;
 }
 
@@ -87,7 +80,7 @@ size_t cm_addr_encode(const struct cm_addr *addr, void *sockaddr)
 
 	switch (addr->family) {
 	case AF_INET:
-		memcpy(&v4.sin_addr, addr->ip + sizeof(v4_prefix), 4);
+		memcpy(&v4.sin_addr, addr->ip + GID_IPV4, 4);
 		memcpy(sockaddr, &v4, sizeof(v4));
 		return sizeof(v4);
 	case AF_INET6:
@@ -99,23 +92,19 @@ size_t cm_addr_encode(const struct cm_addr *addr, void *sockaddr)
 	}
 }
 
-static bool is_v4(const struct cm_addr *addr)
-{
-	return !memcmp(addr->ip, v4_prefix, sizeof(v4_prefix));
-}
-
 bool cm_addr_any(const struct cm_addr *addr)
 {
 	static const uint8_t none[16];
 
-	return !memcmp(addr->ip + (is_v4(addr) ? 12 : 0), none, is_v4(addr) ? 4 : 16);
+	return !memcmp(addr->ip + (gid_is_ipv4(addr->ip) ? 12 : 0), none,
+		gid_is_ipv4(addr->ip) ? 4 : 16);
 }
 
 bool cm_addr_loopback(const struct cm_addr *addr)
 {
 	static const uint8_t v6[16] = {[15] = 1};
 
-	return is_v4(addr) ? addr->ip[12] == 127 : !memcmp(addr->ip, v6, sizeof(v6));
+	return gid_is_ipv4(addr->ip) ? addr->ip[12] == 127 : !memcmp(addr->ip, v6, sizeof(v6));
 }
 
 bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b)
@@ -130,7 +119,7 @@ bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b)
 static uint32_t usual_gid(const struct softhca_rail *rail, const struct cm_addr *addr)
 {
 	for (uint32_t i = 0; i < rail->ngids; i++)
-		if (!memcmp(rail->gids[i], v4_prefix, sizeof(v4_prefix)) == is_v4(addr))
+		if (gid_is_ipv4(rail->gids[i]) == gid_is_ipv4(addr->ip))
 			return i;
 	return 0;
 }

@@ -7,7 +7,6 @@
 #include "packet/icrc.h"
 #include "packet/packet.h"
 
-#define GID_IPV4 12 /* offset of the address in an IPv4-mapped GID */
 #define IPV4_BYTES 20u
 #define IPV6_BYTES 40u
 #define UDP_BYTES 8u
@@ -15,11 +14,17 @@
 #define DONT_FRAGMENT 0x40
 #define IPV4_ID 4 /* offset of the identification */
 
+static const uint8_t ipv4_prefix[GID_IPV4] = {[10] = 0xff, [11] = 0xff};
+
 bool gid_is_ipv4(const uint8_t *gid)
 {
-	static const uint8_t prefix[GID_IPV4] = {[10] = 0xff, [11] = 0xff};
+	return !memcmp(gid, ipv4_prefix, sizeof(ipv4_prefix));
+}
 
-	return !memcmp(gid, prefix, sizeof(prefix));
+void gid_set_ipv4(uint8_t *gid, const void *ipv4)
+{
+	memcpy(gid, ipv4_prefix, sizeof(ipv4_prefix));
+	memcpy(gid + GID_IPV4, ipv4, 4);
 }
 
 static bool is_ipv4(const struct flow *f)

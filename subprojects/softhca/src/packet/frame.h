@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define ROCE_PORT 4791
+#define GID_IPV4 12 /* offset of the address in an IPv4-mapped GID */
 #define FRAME_HEAD_MAX 48u /* IPv6 and UDP */
 #define FRAME_HOP_LIMIT 64 /* hop limit of the packets that are sent */
 
@@ -24,6 +25,9 @@ struct flow {
 
 /* Returns true if @gid contains an IPv4 address, in its last four bytes. */
 bool gid_is_ipv4(const uint8_t *gid);
+
+/* Makes a GID of the four bytes of an IPv4 address. */
+void gid_set_ipv4(uint8_t *gid, const void *ipv4);
 
 /* Returns the length of the IP and UDP headers. */
 size_t frame_head_bytes(const struct flow *f);

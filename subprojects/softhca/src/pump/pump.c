@@ -22,7 +22,6 @@
 #include "xport/wired.h"
 
 #define PUMP_BYTE (1 + MAX_PROCS)
-#define GID_IPV4 12
 #define BATCH 32
 #define PACKET_MAX (PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
 #define RECEIVE_BUFFER (4 << 20)

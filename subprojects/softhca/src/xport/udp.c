@@ -11,7 +11,6 @@
 #include "fabric/fabric.h"
 #include "sys/sys.h"
 
-#define GID_IPV4 12
 #define IPV6_FLOWINFO 11 /* linux/in6.h, which cannot be included beside netinet/in.h */
 #define FLOW_LABEL 0xfffffu
 
@@ -115,15 +114,12 @@ int udp_socket(uint32_t rail, const uint8_t *gid, uint16_t port)
 
 static void take_source(const union udp_address *a, struct flow *f)
 {
-	static const uint8_t mapped[GID_IPV4] = {[10] = 0xff, [11] = 0xff};
-
 	if (a->any.sa_family == AF_INET6) {
 		memcpy(f->src, &a->v6.sin6_addr, sizeof(f->src));
 		f->src_port = be16toh(a->v6.sin6_port);
 		return;
 	}
-	memcpy(f->src, mapped, sizeof(mapped));
-	memcpy(f->src + GID_IPV4, &a->v4.sin_addr, sizeof(a->v4.sin_addr));
+	gid_set_ipv4(f->src, &a->v4.sin_addr);
 	f->src_port = be16toh(a->v4.sin_port);
 }
 
