@@ -227,16 +227,6 @@ static enum ibv_port_state port_state(struct rig *r)
 	return attr.state;
 }
 
-static void hears_port(struct rig *r, enum ibv_event_type type)
-{
-	struct ibv_async_event ev;
-
-	CHECK(!ibv_get_async_event(r->ctx, &ev));
-	CHECK_EQ(ev.event_type, type);
-	CHECK_EQ(ev.element.port_num, 1);
-	ibv_ack_async_event(&ev);
-}
-
 /* The second WRITE takes the link down: retries fail, and every context gets the event. */
 static void link_goes_down(void)
 {
@@ -246,11 +236,11 @@ static void link_goes_down(void)
 	write_ends(1, IBV_WC_SUCCESS);
 	write_ends(2, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(port_state(&a), IBV_PORT_DOWN);
-	hears_port(&b, IBV_EVENT_PORT_ERR);
+	rig_hears_port(&b, IBV_EVENT_PORT_ERR);
 	CHECK_EQ(softhca_link_set("none", true), -EINVAL);
 	CHECK_EQ(softhca_link_set("mlx5_0", true), 0);
 	CHECK_EQ(port_state(&a), IBV_PORT_ACTIVE);
-	hears_port(&b, IBV_EVENT_PORT_ACTIVE);
+	rig_hears_port(&b, IBV_EVENT_PORT_ACTIVE);
 }
 
 /* A program's own rules: their numbers, their hits, and their removal. */

@@ -558,6 +558,33 @@ void rig_idle(struct ibv_cq *cq)
 	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
 }
 
+void rig_take_event(const struct rig *r, const struct ibv_cq *cq)
+{
+	struct ibv_cq *of;
+	void *context;
+
+	CHECK(!ibv_get_cq_event(r->channel, &of, &context));
+	CHECK(of == cq);
+	ibv_ack_cq_events(of, 1);
+}
+
+struct ibv_async_event rig_take_async(const struct rig *r)
+{
+	struct ibv_async_event e;
+
+	CHECK(!ibv_get_async_event(r->ctx, &e));
+	ibv_ack_async_event(&e);
+	return e;
+}
+
+void rig_hears_port(const struct rig *r, enum ibv_event_type type)
+{
+	struct ibv_async_event e = rig_take_async(r);
+
+	CHECK_EQ(e.event_type, type);
+	CHECK_EQ(e.element.port_num, 1);
+}
+
 static uint8_t pattern(uint32_t seed, size_t i)
 {
 	uint32_t x = (seed * 2654435761u) ^ (uint32_t)(i * 40503u);

@@ -187,6 +187,15 @@ struct ibv_wc rig_wait_ok(struct ibv_cq *cq);
 /* Checks that @cq has no completion. */
 void rig_idle(struct ibv_cq *cq);
 
+/* Takes the next event of the rig's completion channel, which must be of @cq. */
+void rig_take_event(const struct rig *r, const struct ibv_cq *cq);
+
+/* Takes and returns the next asynchronous event. */
+struct ibv_async_event rig_take_async(const struct rig *r);
+
+/* Takes the next asynchronous event, which must be of this type and of the port. */
+void rig_hears_port(const struct rig *r, enum ibv_event_type type);
+
 /* Returns the only thread of a process besides its main thread: the adapter's. */
 pid_t rig_thread(pid_t pid);
 

@@ -35,16 +35,6 @@ static void becomes_readable(int fd)
 	CHECK_EQ(poll(&p, 1, -1), 1);
 }
 
-static void take_event(struct rig *r, struct ibv_cq *want)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	CHECK(!ibv_get_cq_event(r->channel, &cq, &context));
-	CHECK(cq == want);
-	ibv_ack_cq_events(cq, 1);
-}
-
 static void send_from_a(unsigned flags)
 {
 	rig_recv(&b, 0, 0, 64);
@@ -74,20 +64,20 @@ TEST(next_and_solicited)
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
 	CHECK(!readable(b.channel->fd));
 	send_from_a(0);
-	take_event(&b, b.rcq);
+	rig_take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
 	send_from_a(0);
 	CHECK(!readable(b.channel->fd)); /* not armed again */
 	/* The completion was there before the arm, so the event comes immediately. */
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
-	take_event(&b, b.rcq);
+	rig_take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
 	CHECK(!ibv_req_notify_cq(b.rcq, 1));
 	send_from_a(0);
 	CHECK(!readable(b.channel->fd));
 	rig_wait_ok(b.rcq);
 	send_from_a(IBV_SEND_SOLICITED);
-	take_event(&b, b.rcq);
+	rig_take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
 	/* An unread event does not prevent the destruction of the CQ. */
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
@@ -107,7 +97,7 @@ static void echo(int fd)
 		rig_recv(&r, 0, 0, 64);
 	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	for (int i = 0; i < ROUNDS; i++) {
-		take_event(&r, r.rcq);
+		rig_take_event(&r, r.rcq);
 		CHECK(!ibv_req_notify_cq(r.rcq, 0));
 		rig_wait_ok(r.rcq);
 		rig_recv(&r, 0, 0, 64);
@@ -130,21 +120,12 @@ TEST(between_processes)
 		CHECK(!ibv_req_notify_cq(a.rcq, 0));
 		rig_send(&a, 4);
 		rig_wait_ok(a.scq);
-		take_event(&a, a.rcq);
+		rig_take_event(&a, a.rcq);
 		rig_wait_ok(a.rcq);
 		rig_recv(&a, 0, 0, 64);
 	}
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);
-}
-
-static struct ibv_async_event take_async(struct rig *r)
-{
-	struct ibv_async_event e;
-
-	CHECK(!ibv_get_async_event(r->ctx, &e));
-	ibv_ack_async_event(&e);
-	return e;
 }
 
 TEST(srq_limit)
@@ -162,7 +143,7 @@ TEST(srq_limit)
 		rig_send(&a, 8);
 		rig_wait_ok(a.scq);
 	}
-	e = take_async(&b);
+	e = rig_take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK(e.element.srq == b.srq);
 }
@@ -177,10 +158,10 @@ TEST(qp_errors)
 			     .raddr = (uintptr_t)b.buf,
 			     .rkey = b.mr->rkey ^ 1});
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_ACCESS_ERR);
-	e = take_async(&b);
+	e = rig_take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_QP_ACCESS_ERR);
 	CHECK(e.element.qp == b.qp);
-	CHECK_EQ(take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
+	CHECK_EQ(rig_take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
 	CHECK(!readable(b.ctx->async_fd));
 }
 
@@ -196,7 +177,7 @@ TEST(cq_overrun)
 		rig_recv(&b, 0, 0, 64);
 	for (int i = 0; i < 9; i++)
 		rig_send(&a, 8);
-	e = take_async(&b);
+	e = rig_take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_CQ_ERR);
 	CHECK(e.element.cq == b.rcq);
 }
@@ -259,7 +240,7 @@ static void act(char what)
 		break;
 	case 'E': /* one event */
 		CHECK(readable(b.channel->fd));
-		take_event(&b, b.rcq);
+		rig_take_event(&b, b.rcq);
 		/* fall through */
 	default: /* none */
 		CHECK(!readable(b.channel->fd));
@@ -279,7 +260,7 @@ static void two_queues(void)
 	stopped_ns += 100000;
 	act('-');
 	CHECK(readable(a.channel->fd));
-	take_event(&a, a.scq);
+	rig_take_event(&a, a.scq);
 	stopped_ns += 100000;
 	softhca_step();
 	act('E');
@@ -333,7 +314,7 @@ TEST(moderated_by_thread)
 	moderate(b.rcq, 9, 1000);
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
 	send_from_a(0);
-	take_event(&b, b.rcq);
+	rig_take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
 }
 

@@ -115,16 +115,6 @@ static void refusals(unsigned rail)
 	address_handles(rail);
 }
 
-static void hears_change(const struct rig *at)
-{
-	struct ibv_async_event e;
-
-	CHECK(!ibv_get_async_event(at->ctx, &e));
-	CHECK_EQ(e.event_type, IBV_EVENT_GID_CHANGE);
-	CHECK_EQ(e.element.port_num, 1);
-	ibv_ack_async_event(&e);
-}
-
 /* An address is removed, and another one is added. */
 TEST(changed_addresses)
 {
@@ -136,7 +126,7 @@ TEST(changed_addresses)
 	rig_write(&a, &b, 8);
 	rig_wait_ok(a.scq);
 	CHECK_EQ(softhca_gid_set("mlx5_0", 0, NULL), 0);
-	hears_change(&a);
+	rig_hears_port(&a, IBV_EVENT_GID_CHANGE);
 	rig_write(&a, &b, 8);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
 	rig_close_pair(&a, &b);
@@ -145,7 +135,7 @@ TEST(changed_addresses)
 	CHECK_EQ(to_rtr(true, 0), EINVAL);
 	said_verdict(no_gid);
 	CHECK_EQ(softhca_gid_set("mlx5_0", 0, "192.0.2.7"), 0);
-	hears_change(&r);
+	rig_hears_port(&r, IBV_EVENT_GID_CHANGE);
 	CHECK(!ibv_query_gid(r.ctx, 1, 0, &gid));
 	CHECK(!memcmp(&gid, other, sizeof(other)));
 	CHECK(!to_rtr(true, 0));
