@@ -147,13 +147,12 @@ static void run_node(struct node *n)
 		if (connected(n, i))
 			send_list(n, i);
 	while (atomic_load_explicit(&shared->live, memory_order_acquire)) {
-		while (ibv_poll_cq(n->r.scq, 1, &wc) == 1)
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-		if (ibv_poll_cq(n->r.rcq, 1, &wc) != 1) {
+		while (rig_poll(n->r.scq, &wc))
+			;
+		if (!rig_poll(n->r.rcq, &wc)) {
 			sched_yield();
 			continue;
 		}
-		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		rig_recv(&n->r, wc.wr_id, 0, 0);
 		answer(n, (int)wc.imm_data);
 	}

@@ -532,6 +532,16 @@ enum ibv_wc_status rig_datagram(struct rig *r, const struct rig *to, uint32_t le
 	return status;
 }
 
+bool rig_poll(struct ibv_cq *cq, struct ibv_wc *wc_p)
+{
+	int n = ibv_poll_cq(cq, 1, wc_p);
+
+	CHECK(n >= 0);
+	if (n)
+		CHECK_EQ(wc_p->status, IBV_WC_SUCCESS);
+	return n;
+}
+
 struct ibv_wc rig_wait(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;

@@ -180,6 +180,9 @@ enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t 
 /* The same from the start of the buffer to @to by its LID. */
 enum ibv_wc_status rig_datagram(struct rig *r, const struct rig *to, uint32_t len);
 
+/* Takes a completion of @cq, which must be a success. Returns false if there is none. */
+bool rig_poll(struct ibv_cq *cq, struct ibv_wc *wc_p);
+
 /* Waits for the next completion of @cq, and yields meanwhile. */
 struct ibv_wc rig_wait(struct ibv_cq *cq);
 struct ibv_wc rig_wait_ok(struct ibv_cq *cq);

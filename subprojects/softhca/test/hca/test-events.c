@@ -209,8 +209,8 @@ static void poll_all(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 
-	while (ibv_poll_cq(cq, 1, &wc) > 0)
-		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	while (rig_poll(cq, &wc))
+		;
 }
 
 /* A step of a case of moderated(). */

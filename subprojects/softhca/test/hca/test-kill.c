@@ -58,10 +58,7 @@ static void victim(int fd)
 	for (;;) {
 		if (sent - done < 4)
 			post(sent++, to, FROM_VICTIM);
-		if (ibv_poll_cq(r.scq, 1, &wc) == 1) {
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-			done++;
-		}
+		done += rig_poll(r.scq, &wc);
 		if (ibv_poll_cq(r.rcq, 1, &wc) == 1)
 			rig_recv(&r, wc.wr_id, 0, 0);
 	}
@@ -96,13 +93,11 @@ static void steady(int fd)
 	while (sent < STEADY_WINDOW)
 		post(sent++, to, FROM_STEADY);
 	for (;;) {
-		if (ibv_poll_cq(r.scq, 1, &wc) == 1)
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-		if (ibv_poll_cq(r.rcq, 1, &wc) != 1) {
+		rig_poll(r.scq, &wc);
+		if (!rig_poll(r.rcq, &wc)) {
 			sched_yield();
 			continue;
 		}
-		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		if (wc.imm_data == VICTIM_QUIET)
 			break;
 		CHECK_EQ(wc.imm_data, got++);
@@ -112,8 +107,8 @@ static void steady(int fd)
 	test_get(fd, &extra, sizeof(extra));
 	for (uint32_t i = 0; i < extra; i++) {
 		post(sent++, to, FROM_STEADY);
-		while (ibv_poll_cq(r.scq, 1, &wc) == 1)
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		while (rig_poll(r.scq, &wc))
+			;
 	}
 	test_get(fd, &extra, 1);
 }

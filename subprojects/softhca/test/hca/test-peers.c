@@ -43,12 +43,9 @@ static void exchange(struct rig_addr to, uint32_t count, uint32_t mine, uint32_t
 	while (done < count || got < count) {
 		if (sent < count && sent - done < 8 && sent < got + SLOTS / 2)
 			send_message(to, sent++, mine);
-		if (ibv_poll_cq(r.scq, 1, &wc) == 1) {
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		if (rig_poll(r.scq, &wc))
 			CHECK_EQ(wc.wr_id, done++);
-		}
-		if (ibv_poll_cq(r.rcq, 1, &wc) == 1) {
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		if (rig_poll(r.rcq, &wc)) {
 			check_message(&wc, got++, theirs);
 			rig_recv(&r, wc.wr_id, 0, 0);
 		} else {

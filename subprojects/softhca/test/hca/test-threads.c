@@ -67,12 +67,8 @@ static bool move(struct node *n, int i, struct progress *p)
 
 	if (p->sent < MESSAGES && p->sent - p->done < 8 && p->sent < p->got + SLOTS / 2)
 		send_one(r, p->to, p->sent++, (uint32_t)(n->id * THREADS + i));
-	if (ibv_poll_cq(r->scq, 1, &wc) == 1) {
-		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-		p->done++;
-	}
-	if (ibv_poll_cq(r->rcq, 1, &wc) == 1) {
-		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	p->done += rig_poll(r->scq, &wc);
+	if (rig_poll(r->rcq, &wc)) {
 		CHECK_EQ(wc.imm_data, p->got);
 		CHECK(rig_same(r->buf + p->got % SLOTS * SLOT, SLOT,
 			(uint32_t)(i * THREADS + n->id) + p->got));
@@ -195,9 +191,8 @@ static int poll_shared(struct ibv_cq *cq, struct sender *senders)
 	struct sender *s = senders;
 	struct ibv_wc wc;
 
-	if (ibv_poll_cq(cq, 1, &wc) != 1)
+	if (!rig_poll(cq, &wc))
 		return 0;
-	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	while (wc.qp_num != s->from.qp->qp_num && wc.qp_num != s->to.qp->qp_num)
 		CHECK(++s < senders + THREADS);
 	if (wc.qp_num == s->from.qp->qp_num) {
