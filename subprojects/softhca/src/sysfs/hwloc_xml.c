@@ -13,9 +13,6 @@
 #include "sysfs/sysfs.h"
 #include "topo/topo.h"
 
-/* "0x..,0x..", 32-bit words, highest first, as hwloc prints bitmaps. */
-#define BITMAP_LEN (CPU_SETSIZE / 32 * 11 + 1)
-
 struct xml {
 	FILE *f;
 	const struct softhca_topology *t;
@@ -25,30 +22,14 @@ struct xml {
 	cpu_set_t machine;
 };
 
-static const char *bitmap(const cpu_set_t *set, char text[BITMAP_LEN])
-{
-	char *p = text;
-
-	for (int word = CPU_SETSIZE / 32 - 1; word >= 0; word--) {
-		unsigned int bits = 0;
-
-		for (int bit = 0; bit < 32; bit++)
-			if (CPU_ISSET((size_t)(word * 32 + bit), set))
-				bits |= 1u << bit;
-		if (bits || p != text || !word)
-			p += sprintf(p, "0x%08x%s", bits, word ? "," : "");
-	}
-	return text;
-}
-
 /* Writes the attributes that every object with CPUs has, in the order of hwloc's export. */
 static void put_object(struct xml *x, const char *type, unsigned int os_index,
 	const cpu_set_t *cpus, const cpu_set_t *nodes, const char *more)
 {
-	char cpu[BITMAP_LEN], node[BITMAP_LEN];
+	char cpu[SOFTHCA_MASK_TEXT], node[SOFTHCA_MASK_TEXT];
 
-	bitmap(cpus, cpu);
-	bitmap(nodes, node);
+	softhca_mask_write(cpus, "0x", cpu);
+	softhca_mask_write(nodes, "0x", node);
 	fprintf(x->f,
 		"<object type=\"%s\" os_index=\"%u\" cpuset=\"%s\" complete_cpuset=\"%s\" "
 		"nodeset=\"%s\" complete_nodeset=\"%s\" gp_index=\"%u\"%s>\n",
@@ -57,11 +38,11 @@ static void put_object(struct xml *x, const char *type, unsigned int os_index,
 
 static void put_machine(struct xml *x, const cpu_set_t *nodes)
 {
-	char cpu[BITMAP_LEN], node[BITMAP_LEN], more[2 * BITMAP_LEN + 64];
+	char cpu[SOFTHCA_MASK_TEXT], node[SOFTHCA_MASK_TEXT], more[2 * SOFTHCA_MASK_TEXT + 64];
 	struct utsname uts;
 
 	snprintf(more, sizeof(more), " allowed_cpuset=\"%s\" allowed_nodeset=\"%s\"",
-		bitmap(&x->machine, cpu), bitmap(nodes, node));
+		softhca_mask_write(&x->machine, "0x", cpu), softhca_mask_write(nodes, "0x", node));
 	put_object(x, "Machine", 0, &x->machine, nodes, more);
 	if (!uname(&uts))
 		fprintf(x->f, "<info name=\"Architecture\" value=\"%s\"/>\n", uts.machine);

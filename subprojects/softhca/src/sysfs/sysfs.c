@@ -109,24 +109,11 @@ static void put_gid(struct tree *b, const char *name, const uint8_t gid[16])
 	put(b, name, "%s", text);
 }
 
-/* Writes a CPU mask in the format of sysfs: 32-bit words, highest first, with commas. */
 static void put_cpumask(struct tree *b, const char *name, const cpu_set_t *cpus)
 {
-	char text[CPU_SETSIZE / 32 * 9 + 1], *p = text;
-	int words = CPU_SETSIZE / 32;
-	bool seen = false;
+	char text[SOFTHCA_MASK_TEXT];
 
-	while (words--) {
-		unsigned int word = 0;
-
-		for (int bit = 0; bit < 32; bit++)
-			if (CPU_ISSET((size_t)(words * 32 + bit), cpus))
-				word |= 1u << bit;
-		seen = seen || word || !words;
-		if (seen)
-			p += sprintf(p, "%08x%s", word, words ? "," : "");
-	}
-	put(b, name, "%s", text);
+	put(b, name, "%s", softhca_mask_write(cpus, "", text));
 }
 
 static void put_cpulist(struct tree *b, const char *name, const cpu_set_t *cpus)

@@ -113,3 +113,20 @@ void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cp
 	else
 		CPU_ZERO(cpus_p);
 }
+
+const char *softhca_mask_write(const cpu_set_t *cpus, const char *prefix,
+	char text[SOFTHCA_MASK_TEXT])
+{
+	char *p = text;
+
+	for (int word = CPU_SETSIZE / 32 - 1; word >= 0; word--) {
+		unsigned int bits = 0;
+
+		for (int bit = 0; bit < 32; bit++)
+			if (CPU_ISSET((size_t)(word * 32 + bit), cpus))
+				bits |= 1u << bit;
+		if (bits || p != text || !word)
+			p += sprintf(p, "%s%08x%s", prefix, bits, word ? "," : "");
+	}
+	return text;
+}

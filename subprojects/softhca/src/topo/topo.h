@@ -145,6 +145,15 @@ uint32_t softhca_topology_nodes(const struct softhca_topology *t);
  */
 void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cpus_p);
 
+#define SOFTHCA_MASK_TEXT (CPU_SETSIZE / 32 * 11 + 1)
+
+/*
+ * Writes a mask of CPUs: 32-bit words, highest first, with commas, without the leading words of 0.
+ * @prefix: of each word, at most two characters. Returns text.
+ */
+const char *softhca_mask_write(const cpu_set_t *cpus, const char *prefix,
+	char text[SOFTHCA_MASK_TEXT]);
+
 /*
  * Reads a list such as "0-3,8" from a file of the machine's sysfs. Returns false if there is no
  * such file.
