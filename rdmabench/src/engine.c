@@ -63,7 +63,7 @@ static int check_places(const struct engine_options *o)
 
 	if (!e)
 		return 1;
-	err = place_check(o->device.cpus, o->device.nodes, e->why, sizeof(e->why));
+	err = place_bind(o->device.cpus, o->device.nodes, NULL, e->why, sizeof(e->why));
 	if (err) {
 		e->side.is_server = !o->fork && !o->host;
 		status = session_fail(e, err == -EINVAL ? 2 : 1);

@@ -84,8 +84,7 @@ static int apply(hwloc_topology_t hw, struct choice *c, const char *device, bool
 	return err;
 }
 
-static int apply_both(const char *cpus, const char *nodes, const char *device, char *why,
-	size_t size)
+int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size)
 {
 	struct choice cpu = {"--cpu", cpus, NULL, NULL}, numa = {"--numa", nodes, NULL, NULL};
 	hwloc_topology_t hw;
@@ -103,16 +102,6 @@ static int apply_both(const char *cpus, const char *nodes, const char *device, c
 		err = apply(hw, &cpu, device, false, why, size);
 	hwloc_topology_destroy(hw);
 	return err;
-}
-
-int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size)
-{
-	return apply_both(cpus, nodes, device, why, size);
-}
-
-int place_check(const char *cpus, const char *nodes, char *why, size_t size)
-{
-	return apply_both(cpus, nodes, NULL, why, size);
 }
 
 /* Adds a set as text. */

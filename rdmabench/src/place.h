@@ -12,14 +12,10 @@
  * 0. -EINVAL: the machine does not have all of them, or this process may not use them. -ENODATA:
  * hwloc does not know where the device is. -ENOMEM, -ENOSYS, or an error of the system. After an
  * error @why contains a line with the valid values.
+ *
+ * If @device is NULL, because it is not known yet, only checks the values, and accepts "near".
  */
 int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size);
-
-/*
- * Like place_bind(), but only checks the values. The device is not known yet, so "near" is always
- * accepted.
- */
-int place_check(const char *cpus, const char *nodes, char *why, size_t size);
 
 /* Returns the processors and nodes to which the thread is bound: {"cpus": "0-3", "nodes": "0"}, or NULL. */
 json_t *place_json(void);
