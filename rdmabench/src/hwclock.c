@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 
@@ -144,7 +143,6 @@ static int make_queue(struct hwclock *c)
 
 int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec_clock *post)
 {
-	const struct timespec pause = {.tv_nsec = APART_NS};
 	int err;
 
 	*c = (struct hwclock){.ctx = ctx, .post = post};
@@ -156,7 +154,7 @@ int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec
 		err = probe(c, PROBES_FIRST);
 	if (err)
 		return err;
-	nanosleep(&pause, NULL);
+	clock_nap(APART_NS);
 	err = probe(c, PROBES_FIRST);
 	renew_name(c);
 	return !err && c->b.jumps ? -ENOTSUP : err;

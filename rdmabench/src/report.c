@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/output.h"
 #include "engine.h"
 #include "hdrlog.h"
@@ -386,12 +386,9 @@ static int write_hdr_line(const struct engine_report *r, const char *tag,
 static int write_hdr_log(const struct engine_report *r, FILE *out)
 {
 	const struct latrec_hist *response = latrec_response(r->s->rec);
-	struct timespec now;
-	double now_s;
+	double now_s = (double)clock_of(CLOCK_REALTIME) / 1e9;
 	int err;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	if (!r->o->more)
 		hdrlog_head("rdmabench " RDMABENCH_VERSION, now_s - elapsed_s(r->s), out);
 	if (!r->s->sends)
