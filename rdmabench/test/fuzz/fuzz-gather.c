@@ -12,20 +12,13 @@
 #include <unistd.h>
 
 #include "gather.h"
+#include "support/fuzz.h"
 
 enum { COMPAT = 1, RUN = 2, AGE = 4 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int input = -1; /* the file */
 static char dir[] = "/tmp/fuzz-gather-XXXXXX";
 static const char *const inside[] = {"run", "run/a.jsonl", "run/a.txt", "run/b.jsonl"};
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 static void remove_dir(void)
 {

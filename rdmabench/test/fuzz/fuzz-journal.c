@@ -13,10 +13,9 @@
 #include <unistd.h>
 
 #include "searchlog.h"
+#include "support/fuzz.h"
 
 #define LINES 8
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct replayed {
 	int err;
@@ -28,12 +27,6 @@ static const struct point point; /* has the first value of each parameter */
 static const struct explore_ask ask = {.purpose = PURPOSE_TRY, .point = &point};
 static char dir[] = "/tmp/fuzz-journal-XXXXXX";
 static int journal = -1;
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {

@@ -3,25 +3,17 @@
  * libFuzzer: files of values. A space that is accepted can be written as text and read again, and all
  * of its points are traffic that the engine accepts, or refuses only because of its memory.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "mlx5dvl.h"
 #include "spacefile.h"
+#include "support/fuzz.h"
 
 #define POINTS 20
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static struct space space, again;
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 static void check_line(const char *why)
 {

@@ -13,16 +13,9 @@
 
 #include "base/clock.h"
 #include "wire.h"
+#include "support/fuzz.h"
 
 #define BYTES_MAX 65536
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 /* A text from the peer is one line that a terminal can print. */
 static void check_text(const char *why)
