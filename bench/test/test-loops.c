@@ -174,21 +174,22 @@ static bool client_wait(struct rpcbench_client *c, uint64_t ns)
 	return true;
 }
 
+static const struct rpcbench_client_ops client_ops = {client_call, client_poll, client_flush,
+	client_wait};
+
 TEST(clients)
 {
-	static const struct rpcbench_client_ops ops = {client_call, client_poll, client_flush,
-		client_wait};
 	struct rpcbench_client c = {.run = &run};
 
 	begin(0);
-	rpcbench_fill(&c, 3, RPCBENCH_REQ, &ops);
+	rpcbench_fill(&c, 3, RPCBENCH_REQ, &client_ops);
 	c.again = RPCBENCH_REQ;
-	CHECK_EQ(rpcbench_turn(&c, RPCBENCH_LOOP_CALLBACK, &ops), 2);
+	CHECK_EQ(rpcbench_turn(&c, RPCBENCH_LOOP_CALLBACK, &client_ops), 2);
 	CHECK(!strcmp(asked, "cccfprcrc"));
 	CHECK_EQ(rpcbench_inflight(&c), 3);
 	begin(0);
 	c.again = 0;
-	CHECK_EQ(rpcbench_turn(&c, RPCBENCH_LOOP_REFILL, &ops), 3);
+	CHECK_EQ(rpcbench_turn(&c, RPCBENCH_LOOP_REFILL, &client_ops), 3);
 	CHECK(!strcmp(asked, "prrprp"));
 	CHECK_EQ(rpcbench_inflight(&c), 0);
 	CHECK_EQ(c.wrong, 0);
@@ -197,20 +198,18 @@ TEST(clients)
 /* A step makes calls up to the depth and runs a turn. If last_calls is set, it makes no calls. */
 TEST(client_steps)
 {
-	static const struct rpcbench_client_ops ops = {client_call, client_poll, client_flush,
-		client_wait};
 	struct rpcbench_config cfg = {.queue_depth = 3};
 	struct rpcbench_client c = {.run = &run, .cfg = &cfg};
 
 	begin(0);
-	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	rpcbench_client_step(&c, RPCBENCH_REQ, &client_ops);
 	CHECK(!strcmp(asked, "cccfprcrc"));
 	run.last_calls = true;
-	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	rpcbench_client_step(&c, RPCBENCH_REQ, &client_ops);
 	CHECK(!strcmp(asked, "cccfprcrcprr"));
 	run.loop = RPCBENCH_LOOP_BLOCKING;
-	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
-	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	rpcbench_client_step(&c, RPCBENCH_REQ, &client_ops);
+	rpcbench_client_step(&c, RPCBENCH_REQ, &client_ops);
 	CHECK(!strcmp(asked, "cccfprcrcprrprpw"));
 	CHECK_EQ(c.wrong, 0);
 }
@@ -229,7 +228,7 @@ static void answering(struct rpcbench_client *c)
 }
 
 /* Runs @fn in a child. Returns its wait status. */
-static int in_child(void (*fn)(void))
+static int in_child(void (*fn)(const void *arg), const void *arg)
 {
 	int status;
 	pid_t pid = test_fork();
@@ -238,14 +237,14 @@ static int in_child(void (*fn)(void))
 		alarm(300); /* ends a loop that waits for ever */
 		CHECK(freopen("/dev/null", "w", stderr));
 		begin(0);
-		fn();
+		fn(arg);
 		_exit(0);
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	return status;
 }
 
-static void step(void)
+static void step(const void *arg)
 {
 	static const struct rpcbench_impl impl = {.name = "fake", .client = answering};
 	static struct rpcbench_side side = {.impl = &impl};
@@ -262,9 +261,9 @@ static void step(void)
 TEST(lost_responses)
 {
 	answers = UINT64_MAX;
-	CHECK_EQ(in_child(step), 0);
+	CHECK_EQ(in_child(step, NULL), 0);
 	for (answers = 0; answers < 6; answers++) /* at 5, the last calls are missed */
-		CHECK_EQ(in_child(step), 1 << 8);
+		CHECK_EQ(in_child(step, NULL), 1 << 8);
 }
 
 /* ---- windows ---- */
@@ -290,39 +289,25 @@ static bool wait_in_vain(struct rpcbench_client *c, uint64_t ns)
 	return false;
 }
 
-/* A client's window of that kind, in which no response comes. */
-static void window(enum rpcbench_kind kind, enum rpcbench_loop loop)
+struct window {
+	enum rpcbench_kind kind;
+	enum rpcbench_loop loop;
+};
+
+/* A client's window in which no response comes. */
+static void window(const void *arg)
 {
 	static const struct rpcbench_client_ops ops = {client_call, poll_in_vain, client_flush,
 		wait_in_vain};
+	const struct window *w = arg;
 	struct rpcbench_config cfg = {.queue_depth = 1};
 	struct rpcbench_client c = {.run = &run, .cfg = &cfg};
 
 	virtual_ns = NSEC_PER_SEC;
-	run.kind = kind;
-	run.loop = loop;
+	run.kind = w->kind;
+	run.loop = w->loop;
 	run.wakes = 1;
 	rpcbench_client_body(&c, RPCBENCH_REQ, &ops);
-}
-
-static void load(void)
-{
-	window(RPCBENCH_LOAD, RPCBENCH_LOOP_CALLBACK);
-}
-
-static void blocking_load(void)
-{
-	window(RPCBENCH_LOAD, RPCBENCH_LOOP_BLOCKING);
-}
-
-static void wake(void)
-{
-	window(RPCBENCH_WAKE, RPCBENCH_LOOP_CALLBACK);
-}
-
-static void hold(void)
-{
-	window(RPCBENCH_HOLD, RPCBENCH_LOOP_CALLBACK);
 }
 
 static int turn_in_vain(struct rpcbench_client *c, bool calls)
@@ -331,7 +316,7 @@ static int turn_in_vain(struct rpcbench_client *c, bool calls)
 	return 0;
 }
 
-static void mesh(void)
+static void mesh(const void *arg)
 {
 	static const struct rpcbench_impl impl = {.name = "fake", .turn = turn_in_vain};
 	struct rpcbench_config cfg = {.queue_depth = 1};
@@ -344,10 +329,13 @@ static void mesh(void)
 /* A window in which no response comes ends the program. */
 TEST(lost_windows)
 {
-	static void (*const windows[])(void) = {load, blocking_load, wake, hold, mesh};
+	static const struct window windows[] = {{RPCBENCH_LOAD, RPCBENCH_LOOP_CALLBACK},
+		{RPCBENCH_LOAD, RPCBENCH_LOOP_BLOCKING}, {RPCBENCH_WAKE, RPCBENCH_LOOP_CALLBACK},
+		{RPCBENCH_HOLD, RPCBENCH_LOOP_CALLBACK}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
-		CHECK_EQ(in_child(windows[i]), 1 << 8);
+		CHECK_EQ(in_child(window, &windows[i]), 1 << 8);
+	CHECK_EQ(in_child(mesh, NULL), 1 << 8);
 }
 
 /* ---- a mesh: each call is answered by the caller's next poll ---- */
