@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/fdtest.h"
 #include "support/locklooks.h"
 #include "base/shm.h"
 #include "support/spawn.h"
@@ -110,44 +111,32 @@ TEST(bad_names)
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
 }
 
-/* Limits the process to @n more descriptors. Returns the old limit. */
-static struct rlimit leave_descriptors(int n)
-{
-	struct rlimit was, now;
-	int next = dup(0);
-
-	CHECK(next >= 0);
-	close(next);
-	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
-	now = was;
-	now.rlim_cur = (rlim_t)(next + n);
-	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
-	return was;
-}
-
 /* Making a region briefly needs a second descriptor. If that fails, nothing is left behind. */
-TEST(too_few_descriptors)
+static void with_few_descriptors(void *arg)
 {
 	struct shm_region s, c;
 	struct rlimit was;
 
+	fdtest_fill_gaps();
 	for (int n = 0; n < 2; n++) {
-		was = leave_descriptors(n);
+		was = fdtest_limit(n);
 		CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), -EMFILE);
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 		check_gone();
 	}
 	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	for (int n = 0; n < 2; n++) {
-		was = leave_descriptors(n);
+		was = fdtest_limit(n);
 		CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), -EMFILE);
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 	}
-	was = leave_descriptors(0); /* removing the name needs no descriptor */
+	was = fdtest_limit(0); /* removing the name needs no descriptor */
 	shm_close(&s);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 	check_gone();
 }
+
+TEST_WITH(too_few_descriptors, fdtest_in_child, with_few_descriptors, NULL);
 
 TEST(bytes_exclude)
 {
