@@ -2,6 +2,7 @@
 /* The search on landscapes whose anomaly is known. */
 #include <errno.h>
 
+#include "base/order.h"
 #include "base/rand.h"
 #include "support/test.h"
 #include "explore.h"
@@ -32,24 +33,18 @@ static struct explore_attr attr_of(enum explore_method method, uint64_t seed)
 	return a;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
 /* Returns the median of the tries until the first anomaly, over all seeds. */
-static int median_tries(enum model_kind kind, enum explore_method method)
+static double median_tries(enum model_kind kind, enum explore_method method)
 {
-	int tries[SEEDS];
+	double tries[SEEDS];
 
 	for (int i = 0; i < SEEDS; i++) {
 		struct explore_attr a = attr_of(method, (uint64_t)i + 1);
 
 		CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
-		tries[i] = r.n ? (int)r.found_at[0] : TRIES;
+		tries[i] = r.n ? r.found_at[0] : TRIES;
 	}
-	qsort(tries, SEEDS, sizeof(tries[0]), by_value);
-	return (tries[SEEDS / 2 - 1] + tries[SEEDS / 2]) / 2;
+	return order_median(tries, SEEDS);
 }
 
 TEST(annealing_needs_half_the_tries)
@@ -57,12 +52,12 @@ TEST(annealing_needs_half_the_tries)
 	int last = getenv("SOAK") ? MODEL_DECEPTIVE : MODEL_INTERIOR;
 
 	for (int kind = MODEL_CORNER; kind <= last; kind++) {
-		int anneal = median_tries((enum model_kind)kind, EXPLORE_ANNEAL);
-		int random = median_tries((enum model_kind)kind, EXPLORE_RANDOM);
-		int sample = median_tries((enum model_kind)kind, EXPLORE_SAMPLE);
+		double anneal = median_tries((enum model_kind)kind, EXPLORE_ANNEAL);
+		double random = median_tries((enum model_kind)kind, EXPLORE_RANDOM);
+		double sample = median_tries((enum model_kind)kind, EXPLORE_SAMPLE);
 
-		printf("  %-10s median tries: anneal %d, random %d, sample %d\n", model_names[kind],
-			anneal, random, sample);
+		printf("  %-10s median tries: anneal %.1f, random %.1f, sample %.1f\n",
+			model_names[kind], anneal, random, sample);
 		if (kind == MODEL_CORNER)
 			CHECK(2 * anneal <= random);
 		CHECK(anneal < TRIES && random < TRIES);
@@ -355,21 +350,6 @@ TEST(failures_are_passed_over)
 	CHECK(r.n == 1 && r.failures > 0 && r.failures <= l.n / 3);
 }
 
-/* All measurements count, whatever their purpose is. */
-TEST(measurements_end_the_search)
-{
-	for (uint32_t most = 1; most < 400; most += 7) {
-		struct explore_attr a = attr_of(EXPLORE_MIXED, 1);
-		struct log l = {.kind = MODEL_CORNER};
-
-		a.anomalies = 0;
-		a.features = true;
-		a.measurements = most;
-		CHECK_EQ(explore(&a, log_and_measure, &l, &r), 0);
-		CHECK(l.n == most && r.measurements == most && r.tries <= most);
-	}
-}
-
 /* The names of measurements: purpose, number of the try or anomaly, part. */
 struct names {
 	uint32_t n, purpose[20000], of[20000], part[20000];
@@ -419,36 +399,44 @@ TEST(each_measurement_has_a_name)
 				names.of[i] != names.of[k] || names.part[i] != names.part[k]);
 }
 
-/* Every tenth measurement fails, and the function then measures a second time. */
-struct others {
-	uint32_t asked, more, most;
+/* Every `fails`-th measurement fails, and the function then measures a second time. 0: none fails. */
+struct counted {
+	uint32_t fails, asked, more, most;
 };
 
-static int measure_twice(void *arg, const struct explore_ask *ask, struct measure *m_p)
+static int count_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
-	struct others *o = arg;
-	bool fails = ++o->asked % 10 == 0;
+	struct counted *c = arg;
+	bool fails;
 
-	CHECK_EQ(ask->last, o->asked + o->more == o->most);
+	c->asked++;
+	fails = c->fails && c->asked % c->fails == 0;
+	CHECK_EQ(ask->last, c->asked + c->more == c->most);
 	if (fails && !ask->last) {
 		++*ask->others;
-		o->more++;
+		c->more++;
 	}
 	return fails ? -EIO : model_measure(MODEL_CORNER, usual(), ask->point, m_p);
 }
 
-/* Measurements that the function reports in `others` count, too. */
-TEST(other_measurements_count)
+static void search_up_to(uint32_t most, uint32_t fails)
+{
+	struct explore_attr a = attr_of(EXPLORE_MIXED, 1);
+	struct counted c = {.fails = fails, .most = most};
+
+	a.anomalies = 0;
+	a.features = true;
+	a.measurements = most;
+	CHECK_EQ(explore(&a, count_and_measure, &c, &r), 0);
+	CHECK(c.asked + c.more == most && r.measurements == most && r.tries <= most);
+}
+
+/* All measurements count, whatever their purpose is, also those that the function reports in `others`. */
+TEST(measurements_end_the_search)
 {
 	for (uint32_t most = 1; most < 400; most += 7) {
-		struct explore_attr a = attr_of(EXPLORE_MIXED, 1);
-		struct others o = {.most = most};
-
-		a.anomalies = 0;
-		a.features = true;
-		a.measurements = most;
-		CHECK_EQ(explore(&a, measure_twice, &o, &r), 0);
-		CHECK(o.asked + o.more == most && r.measurements == most);
+		search_up_to(most, 0);
+		search_up_to(most, 10);
 	}
 }
 

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "base/rand.h"
 #include "support/test.h"
 #include "explore.h"
@@ -155,24 +156,18 @@ static void search(const struct landscape *of, struct explore_attr *a, uint64_t 
 	CHECK_EQ(explore(a, measure, &l, &r), 0);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
 /* The median of the tries until the first anomaly. */
 static double median_tries(const struct landscape *l, enum explore_method method)
 {
-	int tries[SEEDS];
+	double tries[SEEDS];
 
 	for (int i = 0; i < SEEDS; i++) {
 		struct explore_attr a = {.method = method, .tries = TRIES, .anomalies = 1};
 
 		search(l, &a, (uint64_t)i + 1);
-		tries[i] = r.n ? (int)r.found_at[0] : TRIES;
+		tries[i] = r.n ? r.found_at[0] : TRIES;
 	}
-	qsort(tries, SEEDS, sizeof(tries[0]), by_value);
-	return (tries[SEEDS / 2 - 1] + tries[SEEDS / 2]) / 2.;
+	return order_median(tries, SEEDS);
 }
 
 static void compare_methods(const struct landscape *l)
