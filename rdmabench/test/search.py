@@ -329,16 +329,22 @@ def interrupted(tmp):
     assert counted == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
 
 
+def begin(log, *args, program=exe, prefix=prefix, env=None):
+    """Starts a search of simple points, none of which is an anomaly. Returns its command, and its process once two points are measured."""
+    line = [*prefix, program, "search", "--log", log, "--json", "-", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1",
+            "--fix=1.direction=none", "--fix=0.control=none", *args, *SMALL]
+    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    support.until(p, (log / "result" / "1").exists)
+    return line, p
+
+
 def dead(tmp):
     """If the device cannot be used any more, the search ends; the resumed search measures the failed point again."""
     env = with_libraries()
     own, spare, log = tmp / "rdmabench", tmp / "spare", tmp / "dead"
     shutil.copy(exe, own)
     shutil.copy(exe, spare)
-    line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "8", "-D", ".1", "--gbps", "0", "--packets", "0",
-            "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
-    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    support.until(p, (log / "result" / "1").exists)
+    line, p = begin(log, "--tries", "8", "-D", ".1", "--fix=0.qp_type=RC", program=own, env=env)
     (tmp / "broken").write_text("#!/bin/sh\nexit 1\n")
     (tmp / "broken").chmod(0o755)
     os.replace(tmp / "broken", own)  # no engine works from now on
@@ -357,11 +363,8 @@ def unplugged(tmp):
     """The search ends with the engines' reason if the device fails, and can be resumed when the device works again."""
     fabric, log = f"rdmabench-search-{os.getpid()}-unplugged", tmp / "unplugged"
     ctl = [pathlib.Path(runner).with_name("softhcactl"), "-f", fabric, "link", "mlx5_0"]
-    line = [runner, "--fabric", fabric, exe, "search", "--log", log, "--json", "-", "--tries", "1000", "-D", ".05", "--gbps", "0", "--packets", "0",
-            "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC", "--fix=0.qp_timeout=8", *SMALL]
     with member(fabric):
-        p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        support.until(p, (log / "result" / "1").exists)
+        line, p = begin(log, "--tries", "1000", "-D", ".05", "--fix=0.qp_type=RC", "--fix=0.qp_timeout=8", prefix=[runner, "--fabric", fabric])
         support.run(*ctl, "down")
         _, err = p.communicate(timeout=100)
         assert p.returncode == 1 and "(an engine failed: the device cannot be opened: Network is down)" in err and "--resume" in err, err
@@ -384,10 +387,7 @@ case $run in *[13579]) exit 1;; esac
 exec {exe} "$@"
 """)
     (tmp / "half").chmod(0o755)
-    line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "20", "--measurements", "13", "-D", ".05",
-            "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", *SMALL]
-    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=with_libraries())
-    support.until(p, (log / "result" / "1").exists)
+    line, p = begin(log, "--tries", "20", "--measurements", "13", "-D", ".05", program=own, env=with_libraries())
     os.replace(tmp / "half", own)  # every second try fails from now on
     out, err = p.communicate(timeout=400)
     assert p.returncode == 0, err
