@@ -317,7 +317,10 @@ static void shm_guard_path(struct shm_region *g, const struct shm_region *r)
 	snprintf(g->path, sizeof(g->path), "%.*s-guard%s", (int)(name - r->path), r->path, name);
 }
 
-/* Opens the guard. Returns 0 or -errno; -ENOENT if there is none of the file's owner. */
+/*
+ * Opens the guard of a group's region. Leaves g->fd at -1 if there is none that belongs to the file's
+ * owner and that this process may open. Returns 0 or -errno.
+ */
 static int shm_guard_open(struct shm_region *g, const struct shm_region *r, const struct stat *file,
 	int flags)
 {
@@ -325,6 +328,8 @@ static int shm_guard_open(struct shm_region *g, const struct shm_region *r, cons
 	int err;
 
 	shm_guard_path(g, r);
+	if ((file->st_mode & 0777) != 0660)
+		return 0;
 	err = shm_open_locked(g, flags | O_NONBLOCK); /* it may be another user's FIFO */
 	if (!err && fstat(g->fd, &st) != 0)
 		err = -errno;
@@ -332,7 +337,7 @@ static int shm_guard_open(struct shm_region *g, const struct shm_region *r, cons
 		err = -ENOENT;
 	if (err)
 		shm_close_file(g);
-	return err;
+	return err == -ENOENT || err == -EACCES ? 0 : err;
 }
 
 /*
@@ -342,19 +347,16 @@ static int shm_guard_open(struct shm_region *g, const struct shm_region *r, cons
  */
 static int shm_guard_join(struct shm_region *r, const struct stat *file)
 {
+	struct shm_region *g = malloc(sizeof(*g));
 	struct shm_guarded of;
-	struct shm_region *g;
 	int err;
 
-	if ((file->st_mode & 0777) != 0660)
-		return 0;
-	g = malloc(sizeof(*g));
 	if (!g)
 		return -ENOMEM;
 	err = shm_guard_open(g, r, file, O_RDONLY);
-	if (err) {
+	if (err || g->fd < 0) {
 		free(g);
-		return err == -ENOENT || err == -EACCES ? 0 : err;
+		return err;
 	}
 	r->guard = g;
 	err = shm_read(g, 0, &of, sizeof(of));
@@ -430,22 +432,17 @@ static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
 	const struct shm_access own = {0};
 	struct shm_region guard = {.fd = -1};
-	bool guarded = false;
 	struct stat st;
 	int err = shm_open_locked(r, O_RDWR);
 
 	if (err)
 		return err;
 	err = shm_check_owner(r->fd, &own, &st);
-	if (!err && (st.st_mode & 0777) == 0660 && !r->guard) {
+	if (!err && !r->guard)
 		err = shm_guard_open(&guard, r, &st, O_RDWR);
-		guarded = !err;
-		if (err == -ENOENT || err == -EACCES)
-			err = 0;
-	}
-	if (!err && guarded)
+	if (!err && guard.fd >= 0)
 		err = shm_check_stale(&guard);
-	if (!err && ((st.st_mode & 0777) != 0660 || (!r->guard && !guarded)))
+	if (!err && ((st.st_mode & 0777) != 0660 || (!r->guard && guard.fd < 0)))
 		err = shm_check_stale(r);
 	if (!err)
 		err = shm_check_current(r);
@@ -453,7 +450,7 @@ static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 		err = -EPROTO;
 	if (!err && shm_unlink(r->path) != 0)
 		err = -errno;
-	if (!err && guarded)
+	if (!err && guard.fd >= 0)
 		shm_unlink(guard.path);
 	shm_close_file(&guard);
 	shm_close_file(r);
