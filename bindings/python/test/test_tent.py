@@ -8,7 +8,6 @@ import asyncio
 import ctypes
 import errno
 import gc
-import multiprocessing
 import os
 import pathlib
 import random
@@ -21,13 +20,10 @@ import unittest
 import unittest.mock
 import weakref
 
+import moves
 from mlx5rpc import tent
-
-LIMIT = 240  # seconds, so that a test does not hang
-KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # child processes get it from the environment
-RAILS = {} if KIND == "adapters" else {f"{KIND}_rails": 2}
-SIZE = 1 << 20
-spawn = multiprocessing.get_context("spawn")
+from moves import KIND, RAILS, SIZE
+from peer import LIMIT, Peer
 
 
 def lend(pipe):
@@ -83,8 +79,6 @@ class FromDlpack:
 
     exported = []  # objects with a capsule that still exists
     release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: FromDlpack.exported.pop())
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
     def __init__(self, nbytes, device=1, strides=None, offset=0):
         self.memory = (ctypes.c_char * (nbytes + offset))()
@@ -98,7 +92,7 @@ class FromDlpack:
 
     def __dlpack__(self):
         self.exported.append(self)
-        return self.new(ctypes.addressof(self.tensor), b"dltensor", self.release)
+        return moves.new_capsule(ctypes.addressof(self.tensor), b"dltensor", self.release)
 
 
 class FromPointer:
@@ -122,81 +116,29 @@ class FromPointer:
         return self.contiguous
 
 
-class Lender:
-    """Another process that runs lend(), or another function."""
-
-    def __init__(self, function=lend):
-        self.pipe, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=function, args=(theirs,), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.text = self.answer()
-
-    def answer(self):
-        assert self.pipe.poll(LIMIT)
-        return self.pipe.recv()
-
-    def ask(self, what):
-        self.pipe.send(what)
-        return self.answer()
-
-    def stop(self):
-        os.kill(self.process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
-
-    def go_on(self, *_):
-        os.kill(self.process.pid, signal.SIGCONT)
-
-    def end(self):
-        self.process.kill()
-        self.process.join(LIMIT)
-
-
-class Test(unittest.TestCase):
-    """Tests with an engine that has imported the memory of self.lender."""
-
+class Test(moves.Test):
     def setUp(self):
         self.memory = bytearray(SIZE)
-        self.engine = tent.Engine(**RAILS)
-        self.addCleanup(self.engine.close)
-        self.registered = self.engine.register(self.memory)
-        self.segment = self.engine.connect(self.lender.text)
-        [self.there] = self.segment.remotes()
+        self.connect(self.memory)
 
     def part(self, at, n):
         return memoryview(self.memory)[at:at + n]
 
 
-class Moves(Test):
+class Moves(Test, moves.Moves):
     @classmethod
     def setUpClass(cls):
-        cls.lender = Lender()
+        cls.lender = Peer(lend)
         cls.addClassCleanup(cls.lender.end)
 
-    def test_bytes_arrive(self):
-        """Requests of random length and position, whose effect a model predicts."""
-        rand = random.Random(1)
-        model = bytearray(self.lender.ask("bytes"))
-        self.assertEqual(self.there.len, SIZE)
-        for _ in range(20):
-            self.memory[:] = rand.randbytes(SIZE)
-            here, requests = bytearray(self.memory), []
-            cuts = sorted(rand.sample(range(SIZE + 1), 9))
-            for at, end in zip(cuts, cuts[1:]):
-                op = rand.choice(list(tent.Op))
-                requests.append(tent.Request(op, self.part(at, end - at), self.segment, self.there.addr + at))
-                if op == tent.Op.WRITE:
-                    model[at:end] = here[at:end]
-                else:
-                    here[at:end] = model[at:end]
-            batch = self.engine.submit(requests)
-            self.assertEqual(batch.wait(LIMIT), cuts[-1] - cuts[0])
-            self.assertEqual(batch.status(7), (tent.State.COMPLETED, 0, cuts[-1] - cuts[-2]))
-            with self.assertRaises(IndexError):
-                batch.status(8)
-            batch.close()
-            self.assertEqual(self.memory, here)
-        self.assertEqual(self.lender.ask("bytes"), model)
+    def set(self, data):
+        self.memory[:] = data
+
+    def get(self):
+        return self.memory
+
+    def request(self, _rand, op, at, n):
+        return tent.Request(op, self.part(at, n), self.segment, self.there.addr + at)
 
     def test_memory_of_all_kinds(self):
         kinds = [array.array("d", bytes(4096)), memoryview(bytearray(4096)).cast("B", (64, 64)), FromDlpack(4096),
@@ -368,11 +310,11 @@ class Moves(Test):
 @unittest.skipUnless(KIND == "shm", "only copying threads map memory")
 class Mapped(unittest.TestCase):
     def test_it_is_mapped(self):
-        lender = Lender(lend_allocated)
+        lender = Peer(lend_allocated)
         self.addCleanup(lender.end)
         with tent.Engine(**RAILS) as engine:
             memory, before = engine.alloc(SIZE), mappings()
-            with engine.connect(lender.text) as segment, memory.view as view:
+            with engine.connect(lender.first) as segment, memory.view as view:
                 self.assertEqual(mappings(), before + 1)
                 view[:] = data = os.urandom(SIZE)
                 self.assertEqual(engine.write(view, segment, segment.remotes()[0].addr).wait(LIMIT), SIZE)
@@ -387,16 +329,16 @@ class Directories(unittest.TestCase):
                 with self.assertRaises(OSError) as raised:
                     engine.find(file, name)
                 self.assertEqual(raised.exception.errno, errno.EINVAL if name != "late" else errno.ENOENT)
-            lender = Lender(lend_later)
+            lender = Peer(lend_later)
             lender.ask(file)
             with self.assertRaises(FileNotFoundError):
                 engine.find(file, "early")
             segment = engine.find(file, "late")
             self.assertEqual(segment.remotes(), [])
             with self.assertRaises(TimeoutError):
-                segment.wait_version(lender.text + 1, timeout=.01)
+                segment.wait_version(lender.first + 1, timeout=.01)
             version, addr = asyncio.run(self.grow(segment, lender))
-            self.assertEqual(version, lender.text + 1)
+            self.assertEqual(version, lender.first + 1)
             segment.wait_version(version, timeout=LIMIT)
             self.assertEqual([(r.addr, r.len) for r in segment.remotes()], [(addr, SIZE)])
             mine = bytearray(random.randbytes(SIZE))
@@ -411,7 +353,7 @@ class Directories(unittest.TestCase):
 
     async def grow(self, segment, lender):
         async with asyncio.timeout(LIMIT):
-            known = asyncio.create_task(segment.next_version(lender.text + 1))
+            known = asyncio.create_task(segment.next_version(lender.first + 1))
             with self.assertRaises(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(known), .02)
             grown = await asyncio.to_thread(lender.ask, "grow")
@@ -423,7 +365,7 @@ class LateEnds(Test):
     """Tests that have a lender of their own each."""
 
     def setUp(self):
-        self.lender = Lender()
+        self.lender = Peer(lend)
         self.addCleanup(self.lender.end)
         super().setUp()
 

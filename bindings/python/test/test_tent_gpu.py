@@ -6,43 +6,25 @@
 import asyncio
 import ctypes
 import errno
-import multiprocessing
 import os
-import random
 import sys
-import types
 import unittest
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 
+import moves
+import tensor_gpu  # the example
 from mlx5rpc import tent
+from moves import RAILS, SIZE
+from peer import LIMIT, Peer
 
-LIMIT = 240  # seconds, so that a test does not hang
-KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # child processes get it from the environment
-RAILS = {f"{KIND}_rails": 2}
-SIZE = 1 << 20
-spawn = multiprocessing.get_context("spawn")
-cuda = None
-
-
-def open_cuda():
-    """Loads the driver, and makes the context of GPU 0 current."""
-    global cuda
-    if cuda:
-        return
-    cuda = ctypes.CDLL("libcuda.so.1")
-    context = c_void_p()
-    cuda.cuMemcpy.argtypes = [c_uint64, c_uint64, c_size_t]
-    cuda.cuMemcpyAsync.argtypes = [c_uint64, c_uint64, c_size_t, c_void_p]
-    cuda.cuCtxPushCurrent_v2.argtypes = [c_void_p]
-    assert not (cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(byref(context), 0) or cuda.cuCtxPushCurrent_v2(context))
+cuda = tensor_gpu.driver()
+cuda.cuMemcpyAsync.argtypes = [c_uint64, c_uint64, c_size_t, c_void_p]
 
 
 class Tensor:
     """Bytes on a GPU, with a __dlpack__ that records the streams that consumers pass."""
 
     release = ctypes.PYFUNCTYPE(None, c_void_p)(lambda _: None)
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
 
     def __init__(self, nbytes, base=None, device=0):
         self.base, self.nbytes, self.device, self.streams = base, nbytes, device, []
@@ -61,7 +43,7 @@ class Tensor:
         self.streams.append(stream)
         if self.pending:
             self.pending(stream)
-        return self.new(ctypes.addressof(self.tensor), b"dltensor", self.release)
+        return moves.new_capsule(ctypes.addressof(self.tensor), b"dltensor", self.release)
 
     def part(self, at, nbytes):
         return Tensor(nbytes, self.base + at)
@@ -76,29 +58,18 @@ class Tensor:
         return data.raw
 
 
-class FromPointer:
-    """An object that gives access to its memory by data_ptr only."""
+class FromPointer(tensor_gpu.Floats):
+    """The bytes of a tensor on GPU 0, to which only data_ptr gives access."""
 
     def __init__(self, tensor):
-        self.tensor = tensor
-        self.device = types.SimpleNamespace(type="cuda", index=tensor.device)
-
-    def data_ptr(self):
-        return self.tensor.base
-
-    def numel(self):
-        return self.tensor.nbytes
+        self.at, self.count = tensor.base, tensor.nbytes
 
     def element_size(self):
         return 1
 
-    def is_contiguous(self):
-        return True
-
 
 def lend(pipe):
     """Lends a tensor, and answers with its bytes."""
-    open_cuda()
     with tent.Engine(**RAILS) as engine:
         tensor = Tensor(SIZE)
         tensor.set(bytes(SIZE))
@@ -108,57 +79,25 @@ def lend(pipe):
             pipe.send(tensor.get())
 
 
-class Gpu(unittest.TestCase):
+class Gpu(moves.Moves):
     @classmethod
     def setUpClass(cls):
-        cls.pipe, theirs = spawn.Pipe()
-        process = spawn.Process(target=lend, args=(theirs,), daemon=True)
-        process.start()
-        theirs.close()
-        cls.addClassCleanup(process.join, LIMIT)
-        cls.addClassCleanup(process.kill)
-        cls.text = cls.answer()
-        open_cuda()
-
-    @classmethod
-    def answer(cls):
-        assert cls.pipe.poll(LIMIT)
-        return cls.pipe.recv()
+        cls.lender = Peer(lend)
+        cls.addClassCleanup(cls.lender.end)
 
     def setUp(self):
         self.tensor = Tensor(SIZE)
         self.tensor.set(bytes(SIZE))
-        self.engine = tent.Engine(**RAILS)
-        self.addCleanup(self.engine.close)
-        self.registered = self.engine.register(self.tensor)
-        self.segment = self.engine.connect(self.text)
-        [self.there] = self.segment.remotes()
+        self.connect(self.tensor)
+        self.set, self.get = self.tensor.set, self.tensor.get
 
-    def theirs(self):
-        self.pipe.send(True)
-        return self.answer()
+    def request(self, rand, op, at, n):
+        part = self.tensor.part(at, n)
+        return tent.Request(op, rand.choice([part, FromPointer(part)]), self.segment, self.there.addr + at,
+                            stream=rand.choice([None, 0]))
 
-    def test_bytes_arrive(self):
-        """Requests of random length and position, whose effect a model predicts."""
-        rand = random.Random(2)
-        model = bytearray(self.theirs())
+    def test_location(self):
         self.assertEqual(self.there.location, "cuda:0")
-        for _ in range(6):
-            here, requests = bytearray(rand.randbytes(SIZE)), []
-            self.tensor.set(here)
-            cuts = sorted(rand.sample(range(SIZE + 1), 6))
-            for at, end in zip(cuts, cuts[1:]):
-                op = rand.choice(list(tent.Op))
-                part = self.tensor.part(at, end - at)
-                part = rand.choice([part, FromPointer(part)])
-                requests.append(tent.Request(op, part, self.segment, self.there.addr + at, stream=rand.choice([None, 0])))
-                if op == tent.Op.WRITE:
-                    model[at:end] = here[at:end]
-                else:
-                    here[at:end] = model[at:end]
-            self.assertEqual(self.engine.submit(requests).wait(LIMIT), cuts[-1] - cuts[0])
-            self.assertEqual(self.tensor.get(), here)
-        self.assertEqual(self.theirs(), model)
 
     def test_asyncio(self):
         async def move():
@@ -167,7 +106,7 @@ class Gpu(unittest.TestCase):
 
         self.tensor.set(data := os.urandom(SIZE))
         asyncio.run(move())
-        self.assertEqual(self.theirs(), data)
+        self.assertEqual(self.lender.ask("bytes"), data)
 
     def test_streams(self):
         """The producer still writes the bytes. The stream that the consumer passes waits for the producer, and the request
@@ -184,7 +123,7 @@ class Gpu(unittest.TestCase):
             self.tensor.pending = write_later
             self.engine.write(self.tensor, self.segment, self.there.addr, stream=stream).wait(LIMIT)
             self.tensor.pending = None
-            self.assertEqual(self.theirs(), data)
+            self.assertEqual(self.lender.ask("bytes"), data)
             self.assertEqual(self.tensor.streams[-1], named)
         self.engine.write(self.tensor, self.segment, self.there.addr, stream=0).wait(LIMIT)
         self.assertEqual(self.tensor.streams[-1], -1)
