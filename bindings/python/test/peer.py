@@ -36,3 +36,12 @@ class Peer:
     def end(self):
         self.process.kill()
         self.process.join(LIMIT)
+
+
+def close_in_child(handle):
+    """Closes the inherited handle in a forked child."""
+    child = os.fork()
+    if child == 0:
+        handle.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

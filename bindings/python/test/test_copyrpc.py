@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import errno
 import itertools
-import multiprocessing
 import os
 import select
 import signal
@@ -12,9 +11,8 @@ import socket
 import unittest
 
 from mlx5rpc import copyrpc
+from peer import LIMIT, Peer, close_in_child
 
-LIMIT = 240  # seconds, so that a test does not hang
-spawn = multiprocessing.get_context("spawn")
 CALLS = 64
 FEW = 16  # calls for which a new endpoint has room
 
@@ -42,11 +40,11 @@ def wait_for(context, token):
     assert [(end.token, end.result()) for end in ends] == [(token, b"")], ends
 
 
-def serve(port):
+def serve(pipe):
     """Answers with the reversed bytes; b"quit" ends the server, b"die" kills it, b"hold" gets no answer."""
     listener = socket.create_server(("127.0.0.1", 0))
     with copyrpc.Context(ring_size=65536) as context:
-        port.put(listener.getsockname()[1])
+        pipe.send(listener.getsockname()[1])
         context.accept_large(1 << 20)
         context.accept(listener, LIMIT, name="the test")
         while True:
@@ -72,16 +70,13 @@ def serve(port):
 
 class Calls(unittest.TestCase):
     def setUp(self):
-        port = spawn.Queue()
-        self.server = spawn.Process(target=serve, args=(port,), daemon=True)
-        self.server.start()
+        self.server = Peer(serve)
         self.context = copyrpc.Context(ring_size=65536, path=copyrpc.Path(timeout=14))
-        self.endpoint = self.context.connect("127.0.0.1", port.get(timeout=LIMIT), LIMIT, name="server")
+        self.endpoint = self.context.connect("127.0.0.1", self.server.first, LIMIT, name="server")
 
     def tearDown(self):
         self.context.close()
-        self.server.kill()
-        self.server.join(LIMIT)
+        self.server.end()
 
     def finish(self):
         """Returns all responses, by token."""
@@ -229,11 +224,7 @@ class Alone(unittest.TestCase):
     def test_forked_child(self):
         with copyrpc.Context() as context:
             a, _ = pair(context)
-            child = os.fork()
-            if child == 0:
-                context.close()
-                os._exit(0)
-            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            close_in_child(context)
             a.call(b"ask", 8)
             while not (responses := context.poll()):
                 for request in context.requests():

@@ -2,7 +2,6 @@
 """shmipc from Python: a server and a client in two processes."""
 import errno
 import gc
-import multiprocessing
 import os
 import pathlib
 import select
@@ -14,9 +13,8 @@ import unittest
 
 from mlx5rpc import shmipc
 from mlx5rpc._clib import Handle
+from peer import LIMIT, Peer, close_in_child
 
-LIMIT = 240  # seconds, so that a test does not hang
-spawn = multiprocessing.get_context("spawn")
 SIZES = {"req_size": 300, "resp_size": 300, "depth": 16}
 
 
@@ -24,10 +22,10 @@ def region(name):
     return pathlib.Path("/dev/shm") / f"shmipc.{name}"
 
 
-def serve(name, ready, unlinked):
+def serve(pipe, name, unlinked):
     """Answers with the reversed bytes; b"quit" ends the server, b"die" kills it."""
     with shmipc.Server(name, **SIZES) as server:
-        ready.set()
+        pipe.send("ready")
         while True:
             for request in server.requests():
                 if request.data == b"die":
@@ -47,16 +45,12 @@ class Served(unittest.TestCase):
 
     def setUp(self):
         self.name = f"python-{os.getpid()}"
-        ready = spawn.Event()
-        self.server = spawn.Process(target=serve, args=(self.name, ready, self.unlinked), daemon=True)
-        self.server.start()
-        self.assertTrue(ready.wait(LIMIT))
+        self.server = Peer(serve, self.name, self.unlinked)
         self.client = shmipc.Client(self.name)
 
     def tearDown(self):
         self.client.close()
-        self.server.kill()
-        self.server.join(LIMIT)
+        self.server.end()
         region(self.name).unlink(missing_ok=True)
 
 
@@ -83,8 +77,8 @@ class Calls(Served):
         self.assertEqual(self.client.request(bytearray(b"abc"), LIMIT), b"cba")
         self.assertEqual(self.client.request(b"", LIMIT), b"")
         self.assertEqual(self.client.request(b"quit", LIMIT), b"tiuq")
-        self.server.join(LIMIT)
-        self.assertEqual(self.server.exitcode, 0)
+        self.server.process.join(LIMIT)
+        self.assertEqual(self.server.process.exitcode, 0)
         self.assertFalse(region(self.name).exists())
         with self.assertRaises(BrokenPipeError):
             while True:
@@ -339,22 +333,14 @@ class Alone(unittest.TestCase):
         ended, end = os.pipe()
         handle = Handle()
         handle._own(None, lambda _: os.write(end, b"x"))
-        child = os.fork()
-        if child == 0:
-            handle.close()
-            os._exit(0)
-        os.waitpid(child, 0)
+        close_in_child(handle)
         handle.close()
         handle.close()
         self.assertEqual(os.read(ended, 9), b"x")
 
     def test_forked_child(self):
         with shmipc.Server(self.name) as server:
-            child = os.fork()
-            if child == 0:
-                server.close()
-                os._exit(0)
-            os.waitpid(child, 0)
+            close_in_child(server)
             self.assertTrue(region(self.name).exists())
             with shmipc.Client(self.name) as client:
                 client.call(b"x")
