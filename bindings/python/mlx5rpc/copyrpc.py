@@ -208,7 +208,24 @@ class Request:
         _lib.copyrpc_reply(pointer, data, len(data))
 
 
-class Bulk:
+class _Child:
+    """An object that ends with its context at the latest."""
+
+    @property
+    def _open(self):
+        self.context._open
+        if self._pointer is None:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return self._pointer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Bulk(_Child):
     """Registered memory of an object with a writable buffer; Context.bulk() creates it. The object is kept alive until
     close() has been called and the pulls and pushes with it have ended, or until the context ends."""
 
@@ -221,13 +238,6 @@ class Bulk:
         _lib.copyrpc_bulk_create(context._open, self._memory, self.nbytes, fits(c_int, access), byref(pointer))
         self._pointer = pointer.value
         context._bulks.add(self)
-
-    @property
-    def _open(self):
-        self.context._open
-        if self._pointer is None:
-            raise ValueError("this Bulk is closed")
-        return self._pointer
 
     def export(self, endpoint, offset=0, length=None):
         """Describes a part of the memory for the peer of the endpoint. Returns bytes to send in a request or response."""
@@ -243,12 +253,6 @@ class Bulk:
         self._pointer = None
         self.context._bulks.discard(self)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
 
 class Remote:
     """Memory of a peer; Endpoint.remote() creates it."""
@@ -262,19 +266,12 @@ class Remote:
         return self._struct.len
 
 
-class Endpoint:
+class Endpoint(_Child):
     """One side of a connection to one peer; connect(), accept() and endpoint() of a context create it."""
 
     def __init__(self, context, pointer):
         self.context, self._pointer, self._token = context, pointer, None
         context._endpoints[pointer] = self
-
-    @property
-    def _open(self):
-        self.context._open
-        if self._pointer is None:
-            raise ValueError("this Endpoint is closed")
-        return self._pointer
 
     def call(self, data, resp_max, token=None, timeout=None):
         """Stores a request, which the next poll() or flush() sends. The response has at most resp_max bytes;
@@ -384,12 +381,6 @@ class Endpoint:
             del self.context._endpoints[self._pointer]
             _lib.copyrpc_ep_destroy(self._pointer)
         self._pointer = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 class Context(Handle):
