@@ -92,14 +92,12 @@ static void note(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
 		note_qp(ctx, e, type);
 		return;
 	case MLX5DVL_EVENT_PORT_UP:
+	case MLX5DVL_EVENT_PORT_DOWN:
 	case MLX5DVL_EVENT_ADDRESS:
 		if (e->element.port_num != ctx->port)
 			return;
-		port_setup(ctx); /* an error shows when a QP is connected */
-		break;
-	case MLX5DVL_EVENT_PORT_DOWN:
-		if (e->element.port_num != ctx->port)
-			return;
+		if (type != MLX5DVL_EVENT_PORT_DOWN)
+			port_setup(ctx); /* an error shows when a QP is connected */
 		break;
 	default:
 		break;
