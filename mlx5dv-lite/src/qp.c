@@ -375,6 +375,7 @@ void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct 
 	*ah_p = ah;
 }
 
+/* The peer of a UD QP is all 0: each of its requests has an address of its own. */
 static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 {
 	struct ibv_qp_attr a = {
@@ -385,8 +386,10 @@ static int to_rtr(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 		.max_dest_rd_atomic = qp->attr.rd_atomic,
 		.min_rnr_timer = qp->attr.min_rnr_timer,
 	};
-	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	int mask = IBV_QP_STATE;
 
+	if (qp->attr.type != MLX5DVL_UD)
+		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (qp->attr.type == MLX5DVL_RC)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	qp_address(qp, peer, &a.ah_attr);
@@ -412,26 +415,10 @@ static int to_rts(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 	return -ibv_modify_qp(qp->ibv, &a, mask);
 }
 
-static int start_datagrams(struct qp *qp)
-{
-	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR};
-	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .sq_psn = qp->psn};
-	int err = -ibv_modify_qp(qp->ibv, &rtr, IBV_QP_STATE);
-
-	return err ? err : -ibv_modify_qp(qp->ibv, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
-}
-
-static int connect_to(struct qp *qp, const struct mlx5dvl_qp_info *peer)
-{
-	int err = to_rtr(qp, peer);
-
-	return err ? err : to_rts(qp, peer);
-}
-
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *info, size_t size)
 {
 	struct qp *qp = qp_of(queue);
-	struct mlx5dvl_qp_info peer;
+	struct mlx5dvl_qp_info peer = {0};
 	int err;
 
 	if (!info != (qp->attr.type == MLX5DVL_UD))
@@ -441,7 +428,9 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *i
 		return err;
 	if (queue->status != -ENOTCONN)
 		return -EISCONN;
-	err = info ? connect_to(qp, &peer) : start_datagrams(qp);
+	err = to_rtr(qp, &peer);
+	if (!err)
+		err = to_rts(qp, &peer);
 	if (err) {
 		sq_stop(queue, err);
 		return err;
