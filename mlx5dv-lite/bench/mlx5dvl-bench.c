@@ -17,6 +17,7 @@
 #include "base/order.h"
 #include "base/underhca.h"
 
+#include "plain.h"
 #include "vendor.h"
 
 enum {
@@ -29,10 +30,8 @@ enum {
 
 /* A queue of one of the two libraries, as the device sees it. */
 struct queue {
-	uint8_t *buf;
-	uint32_t depth, cqe_size;
-	uint32_t pi;
-	uint8_t template[64];
+	struct plain_cq cq; /* only the device's side is used */
+	struct plain_cqe next;
 };
 
 struct bench {
@@ -51,37 +50,25 @@ static struct bench b;
 
 /* ---- the device's part ---- */
 
-static uint8_t *place(struct queue *q, uint32_t at)
-{
-	return q->buf + (size_t)((at & (q->depth - 1)) + 1) * q->cqe_size - 64;
-}
-
 static void complete(struct queue *q, uint16_t counter)
 {
-	uint8_t *cqe = place(q, q->pi);
-
-	memcpy(cqe, q->template, 62);
-	cqe[60] = (uint8_t)(counter >> 8);
-	cqe[61] = (uint8_t)counter;
-	cqe[63] = (uint8_t)((q->template[63] & 0xfe) | !!(q->pi++ & q->depth));
+	q->next.counter = counter;
+	plain_cqe_write(&q->cq, q->cq.pi++, &q->next);
 }
 
-static void put32(uint8_t *p, uint32_t v)
+/* Completions of requests have the opcode 0. */
+static struct plain_cqe sent_cqe(uint32_t qpn, uint32_t uidx)
 {
-	v = htobe32(v);
-	memcpy(p, &v, 4);
+	return (struct plain_cqe){.wqe_opcode = MLX5DVL_WRITE_IMM, .qpn = qpn, .uidx = uidx};
 }
 
-/* @opcode: opcode of the completion; @request: opcode of the completed request, 0 for a receive. */
-static void set_template(struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn,
-	uint32_t uidx)
+static struct plain_cqe recv_cqe(uint32_t qpn, uint32_t uidx)
 {
-	memset(q->template, 0, sizeof(q->template));
-	put32(q->template + 32, uidx);
-	put32(q->template + 36, 3);
-	put32(q->template + 44, LEN);
-	put32(q->template + 56, (uint32_t)request << 24 | qpn);
-	q->template[63] = (uint8_t)(opcode << 4);
+	return (struct plain_cqe){.opcode = MLX5DVL_RECV_WRITE_IMM,
+		.qpn = qpn,
+		.uidx = uidx,
+		.imm = 3,
+		.byte_cnt = LEN};
 }
 
 static void learn_queue(struct queue *q, struct ibv_cq *cq)
@@ -90,7 +77,7 @@ static void learn_queue(struct queue *q, struct ibv_cq *cq)
 	struct mlx5dv_obj obj = {.cq = {.in = cq, .out = &dv}};
 
 	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
-	*q = (struct queue){.buf = dv.buf, .depth = dv.cqe_cnt, .cqe_size = dv.cqe_size};
+	q->cq = (struct plain_cq){.buf = dv.buf, .depth = dv.cqe_cnt, .size = dv.cqe_size};
 }
 
 static void silence(void *reg)
@@ -129,7 +116,7 @@ static uint32_t find_uidx(void)
 	CHECK_EQ(ibv_post_send(b.v.qp, &b.wr[0], &bad), 0);
 	b.v.pi = 2;
 	for (uint32_t uidx = 0; uidx < 64; uidx++) {
-		set_template(&b.vendor_sends, 0, MLX5DVL_WRITE_IMM, b.v.qp->qp_num, uidx);
+		b.vendor_sends.next = sent_cqe(b.v.qp->qp_num, uidx);
 		complete(&b.vendor_sends, 0);
 		if (ibv_poll_cq(b.v.scq, 1, &wc) == 1 && wc.wr_id == magic)
 			return uidx;
@@ -179,9 +166,9 @@ static void setup(void)
 	silence(b.v.dv.bf.reg);
 	uint32_t uidx = find_uidx();
 
-	set_template(&b.our_sends, 0, MLX5DVL_WRITE_IMM, b.qp->qpn, 0);
-	set_template(&b.our_recvs, MLX5DVL_RECV_WRITE_IMM, 0, b.qp->qpn, 0);
-	set_template(&b.vendor_recvs, MLX5DVL_RECV_WRITE_IMM, 0, b.v.qp->qp_num, uidx);
+	b.our_sends.next = sent_cqe(b.qp->qpn, 0);
+	b.our_recvs.next = recv_cqe(b.qp->qpn, 0);
+	b.vendor_recvs.next = recv_cqe(b.v.qp->qp_num, uidx);
 }
 
 /* ---- rows: each function executes a number of operations, and leaves the queues with room ---- */

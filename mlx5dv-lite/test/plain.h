@@ -89,6 +89,7 @@ static inline void plain_cq_fini(struct plain_cq *c)
 struct plain_cqe {
 	uint8_t opcode; /* opcode of the completion */
 	uint8_t format;
+	uint32_t uidx; /* the vendor's library finds a QP by this number, which it has assigned */
 	uint32_t qpn;
 	uint8_t wqe_opcode;
 	uint16_t counter;
@@ -107,6 +108,7 @@ static inline void plain_cqe_write(struct plain_cq *c, uint32_t at, const struct
 	uint8_t *p = plain_cqe_place(c, at);
 
 	memset(p, 0x5a, 63);
+	put32(p + 32, e->uidx);
 	put32(p + 36, e->imm);
 	put32(p + 44, e->byte_cnt);
 	if (e->opcode >= 0xd) {
