@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Wrong use, tight queues, many QPs, QPs that end, threads, events. */
 #include <endian.h>
-#include <poll.h>
 #include <pthread.h>
 
 #include "device.h"
 #include "duo.h"
+#include "support/fdtest.h"
 
 TEST(wrong_attributes)
 {
@@ -349,13 +349,6 @@ TEST(two_threads_two_contexts)
 
 /* ---- events ---- */
 
-static bool readable(struct mlx5dvl_cq *cq, int timeout_ms)
-{
-	struct pollfd p = {.fd = mlx5dvl_cq_fd(cq), .events = POLLIN};
-
-	return poll(&p, 1, timeout_ms) == 1;
-}
-
 TEST(an_armed_cq_tells_once)
 {
 	open_duo(&(struct hca_attr){.events = true}, &(struct mlx5dvl_qp_attr){0});
@@ -368,7 +361,7 @@ TEST(an_armed_cq_tells_once)
 		for (int k = 0; k < 3; k++)
 			CHECK_EQ(mlx5dvl_post_send_imm(duo.a, NULL, 0, 0, i, 0, 0), 0);
 		mlx5dvl_ring(duo.a);
-		CHECK(readable(duo.h.rcq, 60000));
+		CHECK(fdtest_readable_within(mlx5dvl_cq_fd(duo.h.rcq), 60000));
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 1);
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 0);
 		wait_recv(&duo.h, &duo.got, 3 * i);
