@@ -194,23 +194,14 @@ struct pair {
 	uint64_t posted, errors;
 };
 
-static void share_queues(struct vendor *to, const struct vendor *from)
-{
-	struct mlx5dv_obj obj = {.qp = {.out = &to->dv}};
-
-	*to = *from;
-	to->qp = vendor_qp(to);
-	obj.qp.in = to->qp;
-	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
-}
-
 static void pair_open(struct pair *p, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
 {
 	struct mlx5dvl_qp_info info[2];
 
 	memset(p, 0, sizeof(*p));
 	vendor_open(&p->v[0], ctx, cqe_size);
-	share_queues(&p->v[1], &p->v[0]);
+	p->v[1] = p->v[0];
+	vendor_qp(&p->v[1]);
 	p->mem = aligned_alloc(4096, 2 * AREA);
 	CHECK(p->mem);
 	memset(p->mem, 0, 2 * AREA);

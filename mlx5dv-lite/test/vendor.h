@@ -37,7 +37,8 @@ static inline struct ibv_cq *vendor_cq(struct mlx5dvl_ctx *ctx, uint32_t depth, 
 	return ibv_cq_ex_to_cq(cq);
 }
 
-static inline struct ibv_qp *vendor_qp(struct vendor *v)
+/* Creates the QP; the other objects exist. */
+static inline void vendor_qp(struct vendor *v)
 {
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = v->scq,
@@ -58,18 +59,20 @@ static inline struct ibv_qp *vendor_qp(struct vendor *v)
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 				   IBV_ACCESS_REMOTE_ATOMIC};
 	int rights = v->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-	struct ibv_qp *qp = mlx5dv_create_qp(v->ctx->ibv, &init, &dv);
+	struct mlx5dv_obj obj = {.qp = {.out = &v->dv}};
 
-	CHECK(qp);
-	CHECK_EQ(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | rights), 0);
-	return qp;
+	v->qp = mlx5dv_create_qp(v->ctx->ibv, &init, &dv);
+	CHECK(v->qp);
+	obj.qp.in = v->qp;
+	CHECK_EQ(ibv_modify_qp(v->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | rights),
+		0);
+	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
 }
 
 static inline void vendor_open_as(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size,
 	enum ibv_qp_type type)
 {
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = VENDOR_SRQ_DEPTH, .max_sge = 1}};
-	struct mlx5dv_obj obj = {.qp = {.out = &v->dv}};
 
 	memset(v, 0, sizeof(*v));
 	v->ctx = ctx;
@@ -78,10 +81,8 @@ static inline void vendor_open_as(struct vendor *v, struct mlx5dvl_ctx *ctx, uin
 	CHECK(v->srq);
 	v->scq = vendor_cq(ctx, VENDOR_SCQ_DEPTH, cqe_size);
 	v->rcq = vendor_cq(ctx, VENDOR_RCQ_DEPTH, cqe_size);
-	v->qp = vendor_qp(v);
+	vendor_qp(v);
 	v->psn = 0x123;
-	obj.qp.in = v->qp;
-	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
 }
 
 static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
