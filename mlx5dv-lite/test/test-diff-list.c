@@ -11,8 +11,8 @@
 enum { LISTS = 3000, MAX_PLACE = 250 };
 
 struct request {
-	struct op op; /* only opcode, imm, flags, token and remote_at are used */
-	uint32_t n, at[MLX5DVL_LIST_MAX], len[MLX5DVL_LIST_MAX], total;
+	struct op op; /* `at`, `a` and `b` are not used */
+	uint32_t n, at[MLX5DVL_LIST_MAX], len[MLX5DVL_LIST_MAX]; /* op.len is the sum */
 };
 
 static struct request random_request(uint64_t token)
@@ -32,7 +32,7 @@ static struct request random_request(uint64_t token)
 	for (uint32_t i = 0; i < r.n; i++) {
 		r.at[i] = below(AREA - MAX_PLACE);
 		r.len[i] = below(4) ? 1 + below(MAX_PLACE) : 0;
-		r.total += r.len[i];
+		r.op.len += r.len[i];
 	}
 	return r;
 }
@@ -81,71 +81,31 @@ static void post_vendor_list(const struct request *r)
 	CHECK_EQ(ibv_post_send(t.v.qp, &wr, &bad), 0);
 }
 
-static void put32(uint8_t *p, uint32_t was, uint32_t is)
+/* Returns true for the UDP source port of RoCE: the driver chooses a random one for each address. */
+static bool is_udp_port(const struct op *op, uint32_t i)
 {
-	uint32_t word;
-
-	memcpy(&word, p, 4);
-	CHECK_EQ(be32toh(word), was);
-	word = htobe32(is);
-	memcpy(p, &word, 4);
-}
-
-static void put64(uint8_t *p, uint64_t was, uint64_t is)
-{
-	put32(p, (uint32_t)(was >> 32), (uint32_t)(is >> 32));
-	put32(p + 4, (uint32_t)was, (uint32_t)is);
-}
-
-/* Replaces the addresses, keys and destinations in the vendor's request by those of this library's
- * twin. */
-static void translate(const struct request *r, uint8_t *theirs)
-{
-	uint8_t *seg = theirs + 16;
-	bool remote = mlx5dvl_op_remote_(r->op.opcode);
-
-	if (t.type == MLX5DVL_UD) {
-		put32(seg + 8, t.vendor_peer_qpn | 0x80000000u, t.our_peer_qpn | 0x80000000u);
-		seg += 48;
-	} else if (remote) {
-		put64(seg, (uintptr_t)t.vs.remote + r->op.remote_at,
-			(uintptr_t)t.os.remote + r->op.remote_at);
-		put32(seg + 8, t.vs.rkey, t.os.rkey);
-		seg += 16;
-	}
-	for (uint32_t i = 0; i < r->n; i++) {
-		if (!r->len[i])
-			continue;
-		put32(seg + 4, t.vs.lkey, t.os.lkey);
-		put64(seg + 8, (uintptr_t)t.vs.local + r->at[i], (uintptr_t)t.os.local + r->at[i]);
-		seg += 16;
-	}
+	return t.type == MLX5DVL_UD && t.h.ctx->gid_index >= 0 && (i & ~1u) == 30;
 }
 
 static void compare(const struct request *r, int32_t left)
 {
-	uint8_t theirs[1024];
-	const uint8_t *ours = t.ours->sq + (size_t)(t.ours->last & (t.ours->depth - 1)) * 64;
-	uint32_t ds = vendor_request(&t.v, theirs);
-	bool own_signal = !(r->op.flags & MLX5DVL_SIGNALED) && t.ours->left == t.ours->interval;
+	uint8_t theirs[1024], *seg = theirs + AT_REMOTE;
+	uint32_t ds = same_head(&r->op, theirs, left);
 
-	CHECK_EQ(ours[7] & 0x3f, ds);
-	CHECK_EQ(ours[3], theirs[3]);
-	CHECK(!own_signal || left <= (int32_t)(ds + 3) / 4);
-	if (own_signal)
-		theirs[11] |= 8;
-	translate(r, theirs);
-	for (uint32_t i = 0; i < ds * 16; i++) {
-		/* RoCE: the driver chooses a random UDP source port for each address. */
-		bool port = t.type == MLX5DVL_UD && t.h.ctx->gid_index >= 0 && (i & ~1u) == 30;
-		bool masked = i == 1 || i == 2 || (i >= 4 && i < 7) || port;
-
-		if (masked || ours[i] == theirs[i])
-			continue;
-		fprintf(stderr, "type %d opcode %#x n %u: byte %u is %02x, the vendor's %02x\n",
-			t.type, r->op.opcode, r->n, i, ours[i], theirs[i]);
-		exit(1);
+	if (t.type == MLX5DVL_UD) {
+		replace32(seg + 8, t.vendor_peer_qpn | 0x80000000u, t.our_peer_qpn | 0x80000000u);
+		seg += 3 * UNIT;
+	} else if (mlx5dvl_op_remote_(r->op.opcode)) {
+		translate_remote(seg, r->op.remote_at);
+		seg += UNIT;
 	}
+	for (uint32_t i = 0; i < r->n; i++) {
+		if (!r->len[i])
+			continue;
+		translate_local(seg, r->at[i]);
+		seg += UNIT;
+	}
+	same_bytes(&r->op, theirs, ds, is_udp_port);
 }
 
 static void open_lists(enum mlx5dvl_qp_type type)

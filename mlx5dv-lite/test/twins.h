@@ -91,6 +91,96 @@ static inline void close_twins(void)
 	hca_close(&t.h);
 }
 
+/* Offsets of the fields of a request. */
+enum {
+	AT_INDEX = 1, /* 2 bytes */
+	AT_OPCODE = 3,
+	AT_QPN = 4, /* 3 bytes */
+	AT_DS = 7, /* low 6 bits: length in units of 16 bytes */
+	AT_FLAGS = 11,
+	AT_REMOTE = 16, /* remote address segment */
+	AT_COMPARE = 40, /* of an atomic; 8 bytes */
+	REMOTE_RKEY = 8, /* offset in a remote address segment */
+	DATA_LKEY = 4, /* offset in a data segment */
+	DATA_ADDR = 8,
+	INLINE_HEADER = 4, /* size of the length field before inline data */
+	UNIT = 16,
+	CQ_UPDATE = 8, /* bit of AT_FLAGS: signaled */
+};
+
+static inline void replace32(uint8_t *p, uint32_t was, uint32_t is)
+{
+	uint32_t word;
+
+	memcpy(&word, p, 4);
+	CHECK_EQ(be32toh(word), was);
+	word = htobe32(is);
+	memcpy(p, &word, 4);
+}
+
+static inline void replace64(uint8_t *p, uint64_t was, uint64_t is)
+{
+	replace32(p, (uint32_t)(was >> 32), (uint32_t)(is >> 32));
+	replace32(p + 4, (uint32_t)was, (uint32_t)is);
+}
+
+/* Replaces the address and the key in a remote address segment of the vendor's request by those of
+ * this library's twin. */
+static inline void translate_remote(uint8_t *seg, uint32_t at)
+{
+	replace64(seg, (uintptr_t)t.vs.remote + at, (uintptr_t)t.os.remote + at);
+	replace32(seg + REMOTE_RKEY, t.vs.rkey, t.os.rkey);
+}
+
+/* Does the same in a data segment. */
+static inline void translate_local(uint8_t *seg, uint32_t at)
+{
+	replace32(seg + DATA_LKEY, t.vs.lkey, t.os.lkey);
+	replace64(seg + DATA_ADDR, (uintptr_t)t.vs.local + at, (uintptr_t)t.os.local + at);
+}
+
+static inline const uint8_t *our_request(void)
+{
+	return t.ours->sq + (size_t)(t.ours->last & (t.ours->depth - 1)) * 64;
+}
+
+/* Copies the vendor's newest request, whose length and opcode must be those of ours. If this library
+ * has signaled the request by itself, sets the bit for that in the copy. @left: t.ours->left before
+ * the request. Returns the length. */
+static inline uint32_t same_head(const struct op *op, uint8_t *theirs, int32_t left)
+{
+	const uint8_t *ours = our_request();
+	uint32_t ds = vendor_request(&t.v, theirs);
+	bool own_signal = !(op->flags & MLX5DVL_SIGNALED) && t.ours->left == t.ours->interval;
+
+	CHECK_EQ(ours[AT_DS] & 0x3f, ds);
+	CHECK_EQ(ours[AT_OPCODE], theirs[AT_OPCODE]);
+	CHECK(!own_signal || left <= (int32_t)(ds + 3) / 4);
+	if (own_signal)
+		theirs[AT_FLAGS] |= CQ_UPDATE;
+	return ds;
+}
+
+/* Compares the two requests, except the index, the QP number and the bytes for which @ignored
+ * returns true. */
+static inline void same_bytes(const struct op *op, const uint8_t *theirs, uint32_t ds,
+	bool (*ignored)(const struct op *op, uint32_t i))
+{
+	const uint8_t *ours = our_request();
+
+	for (uint32_t i = 0; i < ds * UNIT; i++) {
+		bool masked = i == AT_INDEX || i == AT_INDEX + 1 ||
+			      (i >= AT_QPN && i < AT_QPN + 3) || ignored(op, i);
+
+		if (masked || ours[i] == theirs[i])
+			continue;
+		fprintf(stderr,
+			"type %d opcode %#x len %u flags %#x: byte %u is %02x, the vendor's %02x\n",
+			t.type, op->opcode, op->len, op->flags, i, ours[i], theirs[i]);
+		exit(1);
+	}
+}
+
 /* The receives of the two peers: those of one peer must equal those of the other. */
 struct arrivals {
 	uint64_t n, sum[2]; /* [0]: ours, [1]: the vendor's */
