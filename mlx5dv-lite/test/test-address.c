@@ -120,9 +120,32 @@ TEST(partitions)
 	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
 }
 
+/* Connects QPs with these attributes. The device must report the attributes @want. */
+static void reported(const struct mlx5dvl_qp_attr *attr, const struct mlx5dvl_qp_attr *want)
+{
+	struct ibv_qp_attr a;
+	struct sender s[2];
+
+	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, attr);
+	a = asked(&s[0]);
+	CHECK_EQ(a.qp_state, IBV_QPS_RTS);
+	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(s[1].qp));
+	CHECK_EQ(a.path_mtu, want->mtu);
+	CHECK_EQ(a.timeout, want->timeout);
+	CHECK_EQ(a.retry_cnt, want->retry_cnt);
+	CHECK_EQ(a.rnr_retry, want->rnr_retry);
+	CHECK_EQ(a.min_rnr_timer, want->min_rnr_timer);
+	CHECK_EQ(a.max_rd_atomic, want->rd_atomic);
+	CHECK_EQ(a.max_dest_rd_atomic, want->rd_atomic);
+	CHECK_EQ(a.ah_attr.sl, want->sl);
+	CHECK_EQ(a.ah_attr.grh.traffic_class, want->traffic_class);
+	CHECK_EQ(a.ah_attr.grh.flow_label, want->flow_label);
+	close_pair(s);
+}
+
 TEST(attributes_arrive)
 {
-	struct mlx5dvl_qp_attr attr = {.mtu = 2,
+	const struct mlx5dvl_qp_attr attr = {.mtu = 2,
 		.timeout = 31,
 		.retry_cnt = 1,
 		.rnr_retry = 2,
@@ -131,53 +154,28 @@ TEST(attributes_arrive)
 		.sl = 15,
 		.traffic_class = 104,
 		.flow_label = 0xfffff};
-	struct ibv_qp_attr a;
-	struct sender s[2];
 
-	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
-	a = asked(&s[0]);
-	CHECK_EQ(a.qp_state, IBV_QPS_RTS);
-	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(s[1].qp));
-	CHECK_EQ(a.path_mtu, 2);
-	CHECK_EQ(a.timeout, 31);
-	CHECK_EQ(a.retry_cnt, 1);
-	CHECK_EQ(a.rnr_retry, 2);
-	CHECK_EQ(a.min_rnr_timer, 3);
-	CHECK_EQ(a.max_rd_atomic, 5);
-	CHECK_EQ(a.max_dest_rd_atomic, 5);
-	CHECK_EQ(a.ah_attr.sl, 15);
-	CHECK_EQ(a.ah_attr.grh.traffic_class, 104);
-	CHECK_EQ(a.ah_attr.grh.flow_label, 0xfffff);
-	close_pair(s);
+	reported(&attr, &attr);
 }
 
 TEST(defaults_and_zeros)
 {
+	const struct mlx5dvl_qp_attr defaults = {.mtu = 3,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.min_rnr_timer = 12,
+		.rd_atomic = 4};
 	struct mlx5dvl_qp_attr attr = {0};
-	struct ibv_qp_attr a;
-	struct sender s[2];
+	struct sender s;
 
-	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
-	a = asked(&s[0]);
-	CHECK_EQ(a.path_mtu, 3);
-	CHECK_EQ(a.timeout, 14);
-	CHECK_EQ(a.retry_cnt, 7);
-	CHECK_EQ(a.rnr_retry, 7);
-	CHECK_EQ(a.min_rnr_timer, 12);
-	CHECK_EQ(a.max_rd_atomic, 4);
-	CHECK_EQ(a.max_dest_rd_atomic, 4);
-	close_pair(s);
-
+	reported(&attr, &defaults);
 	attr.set = MLX5DVL_SET_TIMEOUT | MLX5DVL_SET_RETRY_CNT | MLX5DVL_SET_RNR_RETRY |
 		   MLX5DVL_SET_MIN_RNR_TIMER;
-	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
-	a = asked(&s[0]);
-	CHECK_EQ(a.timeout, 0);
-	CHECK_EQ(a.retry_cnt, 0);
-	CHECK_EQ(a.rnr_retry, 0);
-	CHECK_EQ(a.min_rnr_timer, 0);
+	reported(&attr, &(struct mlx5dvl_qp_attr){.mtu = 3, .rd_atomic = 4});
+	sender_open(&s, &(struct mlx5dvl_ctx_attr){0}, &attr);
 	attr.flow_label = 1 << 20;
-	attr.send_cq = s[0].cq;
-	CHECK_EQ(mlx5dvl_qp_create(s[0].ctx, &attr, &(struct mlx5dvl_qp *){NULL}), -EINVAL);
-	close_pair(s);
+	attr.send_cq = s.cq;
+	CHECK_EQ(mlx5dvl_qp_create(s.ctx, &attr, &(struct mlx5dvl_qp *){NULL}), -EINVAL);
+	sender_close(&s);
 }
