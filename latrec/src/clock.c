@@ -25,10 +25,7 @@
 
 uint64_t latrec_clock_raw(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+	return clock_of(CLOCK_MONOTONIC_RAW);
 }
 
 /*
