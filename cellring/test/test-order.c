@@ -33,21 +33,14 @@ static void producer(const struct cellring_plan *plan)
 	_exit(0);
 }
 
-/* Returns true if none of the first @n words is zero. */
-static bool all_there(const uint64_t *words, size_t n)
+/* Returns the number of words that are zero. */
+static size_t zeros(const uint64_t *words, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!words[i])
-			return false;
-	return true;
-}
+	size_t found = 0;
 
-static bool all_zero(const uint64_t *words, size_t n)
-{
 	for (size_t i = 0; i < n; i++)
-		if (words[i])
-			return false;
-	return true;
+		found += !words[i];
+	return found;
 }
 
 /* Checks the ring after an instruction. Returns true if the head has been stored. */
@@ -57,9 +50,9 @@ static bool look(const struct cellring_plan *plan)
 	size_t line = CELLRING_LINE / sizeof(*words), n = MESSAGES * plan->stride / sizeof(*words);
 
 	if (words[0])
-		CHECK(all_there(words, n));
-	if (!all_there(words + line, n - line))
-		CHECK(all_zero(words, line));
+		CHECK_EQ(zeros(words, n), 0);
+	if (zeros(words + line, n - line))
+		CHECK_EQ(zeros(words, line), line);
 	return words[0] != 0;
 }
 
