@@ -113,19 +113,15 @@ static void copies_are_of_one_moment(struct latrec_hist *h, uint64_t first, bool
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-TEST(a_copy_is_of_one_moment)
+static void copies_of_a_new_one(bool clears)
 {
 	HIST *h = new_hist(0, 0, 0);
 
-	copies_are_of_one_moment(h, 0, false);
+	copies_are_of_one_moment(h, 0, clears);
 }
 
-TEST(a_copy_is_not_half_cleared)
-{
-	HIST *h = new_hist(0, 0, 0);
-
-	copies_are_of_one_moment(h, 0, true);
-}
+TEST_WITH(a_copy_is_of_one_moment, copies_of_a_new_one, false);
+TEST_WITH(a_copy_is_not_half_cleared, copies_of_a_new_one, true);
 
 /* All counters pass 2^31 within the run, at different moments. */
 TEST(a_copy_has_no_half_carry)
