@@ -3,9 +3,9 @@
 #ifndef DELEGRPC_TEST_SOLO_H
 #define DELEGRPC_TEST_SOLO_H
 
-#include "support/test.h"
 #include "raw.h"
 #include "rpc.h"
+#include "support/rpcnew.h"
 
 /* The responses that the response function has received. */
 struct seen {
@@ -28,18 +28,8 @@ static inline struct delegrpc_server *server_new(uint32_t clients, uint32_t ring
 	struct delegrpc_attr attr = {.max_clients = clients,
 		.ring_depth = ring,
 		.resp_depth = resp};
-	struct delegrpc_server *s;
 
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
-	return s;
-}
-
-static inline struct delegrpc_client *client_new(void)
-{
-	struct delegrpc_client *c;
-
-	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
-	return c;
+	return server_with(&attr);
 }
 
 static inline void call(struct delegrpc_client *c, uint32_t value)

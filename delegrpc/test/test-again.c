@@ -12,10 +12,9 @@ TEST(abort_follows_any_function)
 	for (uint32_t flush = 0; flush < 2; flush++) {
 		struct rpc_server *s = again_server(1, 8);
 		struct again_tokens t = {0};
-		struct delegrpc_client *c;
+		struct delegrpc_client *c = client_new();
 		uint64_t word = 60;
 
-		CHECK_EQ(delegrpc_client_connect(again_name(), NULL, &c), 0);
 		again_call(c, &t, 20);
 		CHECK_EQ(delegrpc_client_flush(c), 0);
 		CHECK_EQ(rpc_echo(s), 20);

@@ -429,11 +429,9 @@ static void copy_out(void *arg, uint64_t token, const void *resp, uint32_t len)
 TEST(constant_sizes)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .req_size = 200, .resp_size = 200};
-	SERVER *s;
-	CLIENT *c;
+	SERVER *s = server_with(&attr);
+	CLIENT *c = client_new();
 
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(test_name, &attr, &c), 0);
 	CONSTANT_SIZE(s, c, 1);
 	CONSTANT_SIZE(s, c, 7);
 	CONSTANT_SIZE(s, c, 8);

@@ -9,7 +9,7 @@
 TEST(end_is_told_after_the_last_request)
 {
 	SERVER *s = events_server(2);
-	struct delegrpc_client *c = events_client();
+	struct delegrpc_client *c = client_new();
 	struct delegrpc_req r;
 
 	for (uint64_t i = 0; i < 3; i++)
@@ -17,7 +17,7 @@ TEST(end_is_told_after_the_last_request)
 	delegrpc_client_disconnect(c); /* these calls have not been published */
 	events_next(s, DELEGRPC_EVENT_CAME, 0, getpid());
 	events_next(s, DELEGRPC_EVENT_LEFT, 0, getpid());
-	c = events_client();
+	c = client_new();
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK_EQ(delegrpc_client_call(c, &i, sizeof(i), i), 0);
 	delegrpc_client_flush(c);
@@ -36,7 +36,7 @@ TEST(end_is_told_after_the_last_request)
 TEST(living_clients_have_not_left)
 {
 	SERVER *s = events_server(1);
-	CLIENT *c = events_client();
+	CLIENT *c = client_new();
 	RAW *raw = raw_open(test_name);
 
 	events_next(s, DELEGRPC_EVENT_CAME, 0, getpid());

@@ -37,12 +37,10 @@ TEST(server_looks_for_holes)
 TEST(client_that_waits_for_room_tries_again)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .ring_depth = 16, .resp_depth = 64};
-	SERVER *s;
-	CLIENT *c;
+	SERVER *s = server_with(&attr);
+	CLIENT *c = client_new();
 	uint64_t made = 0;
 
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
-	c = client_new();
 	CHECK(delegrpc_client_fd(c) >= 0);
 	while (!delegrpc_client_call(c, &made, sizeof(made), made))
 		made++;

@@ -17,6 +17,7 @@
 #include "step.h"
 #include "raw.h"
 #include "rpc.h"
+#include "support/rpcnew.h"
 
 #define VICTIM_ID 1
 
@@ -255,8 +256,8 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 	made = got = life = 0;
 	takes_events = attr.events;
 	memset(came, 0, sizeof(came));
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &server), 0);
-	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &survivor), 0);
+	server = server_with(&attr);
+	survivor = client_new();
 	raw = raw_open(test_name);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t piece = pick_piece(ARRAY_SIZE(client_pieces), C_WAIT);
@@ -350,7 +351,7 @@ TEST(clients_of_a_waiting_server)
 		uint64_t word = i, answer = 0;
 
 		length = steps > length ? steps : length;
-		CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
+		c = client_new();
 		/* The timeout is much longer than a sleep of the server. */
 		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 8, 60 * NSEC_PER_SEC,
 				 NULL),
@@ -442,7 +443,7 @@ static void orphan_calls(uint32_t n)
 static void between_server_pieces(uint32_t piece)
 {
 	if (piece == 1)
-		CHECK_EQ(delegrpc_client_connect(test_name, NULL, &survivor), 0);
+		survivor = client_new();
 	/* New calls may overwrite held requests, so none are made before s_reply(). */
 	if (piece == 1 || piece == 2 || piece == 4)
 		orphan_calls(1 + pick(30)); /* enough for replies in bursts */

@@ -49,7 +49,7 @@ TEST(longest)
 	CHECK(buf);
 	test_fill(buf, DELEGRPC_MAX_PAYLOAD, 3);
 	s = length_server(DELEGRPC_MAX_PAYLOAD);
-	c = length_client();
+	c = client_new();
 	CHECK_EQ(delegrpc_client_call(c, buf, DELEGRPC_MAX_PAYLOAD, 0), 0);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
@@ -62,7 +62,7 @@ TEST(longest)
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
+	s = server_with(&attr);
 	c = client_new();
 	for (uint32_t i = 0; i < DELEGRPC_MAX_RESP_DEPTH; i++)
 		CHECK_EQ(delegrpc_client_call(c, buf, 1, i), 0);

@@ -8,9 +8,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "support/test.h"
 #include "raw.h"
 #include "rpc.h"
+#include "support/rpcnew.h"
 
 #define VICTIMS 3
 #define DEPTH 16
@@ -268,13 +268,11 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 		.ring_depth = 64,
 		.events = 1};
 	struct delegrpc_server_stats st;
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	struct delegrpc_server *s = server_with(&attr);
+	struct delegrpc_client *c = client_new();
 	uint32_t responses = 0, broken = 0;
 	pid_t pid[2];
 
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
 	pid[0] = spawn(hostile);
 	pid[1] = hostile == forge ? 0 : spawn(hostile); /* forge() locks the bytes of two clients */
 	for (uint32_t i = 0; i < rounds || (hostile == forge && !refused_some(s)); i++) {
@@ -307,8 +305,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	/* A new region is not damaged. */
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
-	delegrpc_server_destroy(s);
+	delegrpc_server_destroy(server_with(&attr));
 	return st;
 }
 

@@ -7,13 +7,10 @@
 TEST(serve_gives_room_back)
 {
 	const struct delegrpc_attr attr = {.max_clients = 1, .ring_depth = 16, .resp_depth = 64};
-	struct serve_calls t = {.answered = 0};
-	CLIENT *c = NULL;
-	SERVER *s = NULL;
+	SERVER *s = server_with(&attr);
+	CLIENT *c = client_new();
+	struct serve_calls t = {.c = c};
 
-	CHECK_EQ(delegrpc_server_create(serve_name(), &attr, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(serve_name(), NULL, &c), 0);
-	t.c = c;
 	for (uint32_t i = 0; i < 100; i++) {
 		t.seen[0] = 0;
 		serve_call(&t, 0);

@@ -19,7 +19,7 @@ TEST(attributes)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(delegrpc_server_create(test_name, &bad[i], &s), -EINVAL);
 	CHECK(!s);
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
+	s = server_with(&attr);
 	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.max_clients, 3);
 	CHECK_EQ(attr.resp_depth, 64);
@@ -27,7 +27,7 @@ TEST(attributes)
 	CHECK_EQ(attr.req_size, 48);
 	CHECK_EQ(attr.resp_size, 56);
 	delegrpc_server_destroy(s);
-	CHECK_EQ(delegrpc_server_create(test_name, NULL, &s), 0);
+	s = server_with(NULL);
 	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.max_clients, 64);
 	CHECK_EQ(attr.ring_depth, 64 * 64);
@@ -116,11 +116,10 @@ TEST(layout_is_packed)
 		.resp_depth = 4,
 		.req_size = 33,
 		.resp_size = 17};
-	SERVER *s;
+	SERVER *s = server_with(&attr);
 	struct delegrpc_client *c[2];
 	RAW *raw;
 
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(delegrpc_client_connect(test_name, &attr, &c[i]), 0);
 	raw = raw_open(test_name);
@@ -138,7 +137,7 @@ TEST(layout_is_packed)
 		.ring_depth = 2,
 		.req_size = 1,
 		.resp_size = 1};
-	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
+	s = server_with(&attr);
 	raw = raw_open(test_name);
 	CHECK_EQ(raw->region.size, 256 + 2 * 128 + 64 + 2 * 64);
 }
@@ -464,13 +463,13 @@ TEST(connect_errors)
 	CHECK_EQ(delegrpc_client_connect(test_name, &attr, &c[0]), -EPROTO);
 	attr.max_clients = 2;
 	CHECK_EQ(delegrpc_client_connect(test_name, &attr, &c[0]), 0);
-	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c[1]), 0);
+	c[1] = client_new();
 	CHECK_EQ(delegrpc_client_index(c[0]), 0);
 	CHECK_EQ(delegrpc_client_index(c[1]), 1);
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c[2]), -EUSERS);
 	CHECK(!c[2]);
 	delegrpc_client_disconnect(c[0]);
-	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c[2]), 0);
+	c[2] = client_new();
 	CHECK_EQ(delegrpc_client_index(c[2]), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Helpers that the tests of shmipc share: names, payloads that can be checked, one poll of a
+ * Helpers that the tests of shmipc share: payloads that can be checked, one poll of a
  * server.
  */
 #ifndef SHMIPC_TEST_COMMON_H
@@ -8,8 +8,8 @@
 
 #include <sched.h>
 
-#include "support/test.h"
 #include "rpc.h"
+#include "support/rpcnew.h"
 
 struct msg {
 	uint64_t tag, copies[3]; /* all four are equal */
@@ -37,23 +37,6 @@ static const struct shmipc_attr msg_attr = {
 	.req_size = sizeof(struct msg),
 	.resp_size = sizeof(struct msg),
 };
-
-/* test_serve() creates a server with the name `test_name`, test_join() connects a client to it. */
-static inline struct shmipc_server *test_serve(const struct shmipc_attr *attr)
-{
-	struct shmipc_server *s = NULL;
-
-	CHECK_EQ(shmipc_server_create(test_name, attr, &s), 0);
-	return s;
-}
-
-static inline struct shmipc_client *test_join(void)
-{
-	struct shmipc_client *c = NULL;
-
-	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
-	return c;
-}
 
 /* Polls once, and answers all requests found. Returns their number. */
 static inline int serve_once(struct shmipc_server *s)

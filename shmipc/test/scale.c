@@ -38,15 +38,15 @@ void measure(struct shmipc_server *s, struct shmipc_client *c, uint32_t depth, u
 int main(int argc, char **argv)
 {
 	struct shmipc_attr attr = msg_attr;
-	struct shmipc_server *s = NULL;
-	struct shmipc_client *c = NULL;
+	struct shmipc_server *s;
+	struct shmipc_client *c;
 	uint64_t right = 0;
 
 	attr.max_clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 0;
 	if (argc > 2)
 		attr.req_size = attr.resp_size = (uint32_t)strtoul(argv[2], NULL, 0);
-	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
-	CHECK_EQ(shmipc_client_connect(test_name, &attr, &c), 0);
+	s = server_with(&attr);
+	c = client_new();
 	shmipc_server_poll(s);
 	measure(s, c, 1, &right);
 	measure(s, c, 8, &right);

@@ -20,8 +20,8 @@ static uint32_t on_offer(struct shmipc_server *s)
  */
 static void held_calls_are_published(const char *how)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct tally t = {0};
 	uint32_t n = 0, seen;
 
@@ -68,8 +68,8 @@ static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c
 
 static void held_replies_are_published(const char *how)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join(), *d = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new(), *d = client_new();
 	struct shmipc_req r, other;
 	struct msg m = msg_of(1);
 	uint32_t n, got = 0;
@@ -101,8 +101,8 @@ static void held_replies_are_published(const char *how)
  */
 TEST(calls_in_flight_are_remembered)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	uint32_t n = 0, got = 0;
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -156,8 +156,8 @@ TEST(calls_in_a_row_go_together)
 	uint32_t got = 0;
 
 	attr.depth = 16;
-	s = test_serve(&attr);
-	c = test_join();
+	s = server_with(&attr);
+	c = client_new();
 	for (uint32_t round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < 16; i++) {
 			CHECK_EQ(call_tag(c, i), 0);
@@ -185,8 +185,8 @@ TEST(calls_in_a_row_go_together)
  */
 TEST(replies_wait_for_the_next)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct shmipc_req r;
 	uint32_t got = 0;
 	struct msg m;
@@ -237,12 +237,12 @@ TEST(held_replies_go_with_their_client)
 	uint32_t got = 0;
 
 	one.max_clients = 1;
-	s = test_serve(&one);
-	c = test_join();
+	s = server_with(&one);
+	c = client_new();
 	answer_and_hold(s, c, &r);
 	shmipc_client_disconnect(c);
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	next = test_join();
+	next = client_new();
 	CHECK_EQ(call_tag(next, 0), 0);
 	CHECK_EQ(shmipc_client_poll(next, count_one, &got), 0);
 	CHECK_EQ(serve_once(s), 1);

@@ -17,8 +17,8 @@ static uint32_t polls_until_fence(struct shmipc_client *c)
 /* The numbers that the manual states. */
 TEST(documented_numbers)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	uint32_t n = 0, got = 0, most = 0;
 	struct shmipc_req r;
 	struct msg m;
@@ -56,8 +56,8 @@ TEST(documented_numbers)
 
 TEST(blocking_call_gives_up_and_recovers)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct msg q = msg_of(5), a;
 	uint8_t seen[1] = {0};
 	struct tally t = {.first = 8, .size = 1, .seen = seen};
@@ -82,8 +82,8 @@ TEST(blocking_call_gives_up_and_recovers)
 /* The ids of calls that timed out become free again without a poll by the caller. */
 TEST(blocking_calls_alone_recover)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct msg q = msg_of(5), a;
 
 	for (uint32_t round = 0; round < 3; round++) {

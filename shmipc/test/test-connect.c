@@ -64,8 +64,8 @@ TEST(sizes_are_checked)
 
 TEST(defaults_and_both_views_of_the_sizes)
 {
-	SERVER *s = test_serve(NULL);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(NULL);
+	CLIENT *c = client_new();
 	struct shmipc_attr a, b;
 
 	shmipc_server_get_attr(s, &a, sizeof(a));
@@ -86,7 +86,7 @@ TEST(connect_says_why_not)
 	struct shmipc_server *s, *other = NULL;
 
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -ENOENT);
-	s = test_serve(&msg_attr);
+	s = server_with(&msg_attr);
 	CHECK_EQ(shmipc_server_create(test_name, NULL, &other), -EADDRINUSE);
 	for (int i = 0; i < 5; i++) {
 		want = msg_attr;
@@ -106,8 +106,8 @@ TEST(connect_says_why_not)
 /* A bit in the bitmap alone does not admit a client: it must have taken the place. */
 TEST(bits_admit_nobody)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct shmipc_header *h =
 		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
 
@@ -121,8 +121,8 @@ TEST(bits_admit_nobody)
 /* A closed region is refused, also if it has a clean place. */
 TEST(closed_region_is_refused)
 {
-	struct shmipc_server *s = test_serve(&msg_attr);
-	struct shmipc_client *c = test_join(), *late;
+	struct shmipc_server *s = server_with(&msg_attr);
+	struct shmipc_client *c = client_new(), *late;
 	struct shmipc_header *h =
 		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
 
@@ -144,14 +144,14 @@ TEST(places_are_reused_clean)
 	uint64_t last = UINT64_MAX;
 
 	one.max_clients = 1;
-	s = test_serve(&one);
+	s = server_with(&one);
 	for (uint64_t life = 0; life < 50; life++) {
 		uint8_t seen[1] = {0};
 		struct tally t = {.first = life, .size = 1, .seen = seen};
 
 		shmipc_server_poll(s); /* cleans the place */
 		CHECK_EQ(server_stats_of(s).clients, 0);
-		c = test_join();
+		c = client_new();
 		CHECK_EQ(shmipc_client_index(c), 0);
 		CHECK_EQ(call_tag(c, life), 0);
 		new = take_msg(s, &m);
@@ -192,8 +192,8 @@ TEST(late_answer_reaches_no_successor)
 
 	one.max_clients = 1;
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
-		SERVER *s = test_serve(&one);
-		CLIENT *c = test_join();
+		SERVER *s = server_with(&one);
+		CLIENT *c = client_new();
 		struct shmipc_req held, r;
 		struct msg m = msg_of(0);
 		uint8_t seen[1] = {0};
@@ -204,7 +204,7 @@ TEST(late_answer_reaches_no_successor)
 		shmipc_client_disconnect(c);
 		shmipc_server_poll(s);
 		place_ages(s, clients[i]);
-		c = test_join();
+		c = client_new();
 		CHECK_EQ(call_tag(c, 7), 0);
 		r = take_msg(s, &m);
 		CHECK_EQ(r.id, held.id);
@@ -218,11 +218,11 @@ TEST(late_answer_reaches_no_successor)
 
 TEST(every_place_can_be_taken)
 {
-	SERVER *s = test_serve(&msg_attr);
+	SERVER *s = server_with(&msg_attr);
 	struct shmipc_client *c[8], *more = NULL;
 
 	for (uint32_t i = 0; i < 8; i++) {
-		c[i] = test_join();
+		c[i] = client_new();
 		CHECK_EQ(shmipc_client_index(c[i]), i);
 	}
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &more), -EUSERS);
@@ -231,7 +231,7 @@ TEST(every_place_can_be_taken)
 	shmipc_client_disconnect(c[3]);
 	shmipc_server_poll(s);
 	CHECK_EQ(server_stats_of(s).clients, 7);
-	c[3] = test_join();
+	c[3] = client_new();
 	CHECK_EQ(shmipc_client_index(c[3]), 3);
 	for (uint32_t i = 0; i < 8; i++)
 		shmipc_client_disconnect(c[i]);
@@ -248,9 +248,9 @@ TEST(extra_buffers_are_shared_and_apart)
 	struct msg m;
 
 	attr.extra_size = 5000;
-	s = test_serve(&attr);
+	s = server_with(&attr);
 	for (int i = 0; i < 2; i++) {
-		c[i] = test_join();
+		c[i] = client_new();
 		CHECK_EQ((uintptr_t)shmipc_client_extra(c[i]) % 64, 0);
 		memset(shmipc_client_extra(c[i]), 'a' + i, attr.extra_size);
 		CHECK_EQ(call_tag(c[i], (uint64_t)i), 0);
@@ -270,8 +270,8 @@ TEST(closed_server_ends_every_call_once)
 {
 	static uint8_t seen[32];
 	struct tally t = {.size = 32, .seen = seen};
-	struct shmipc_server *s = test_serve(&msg_attr);
-	struct shmipc_client *c = test_join();
+	struct shmipc_server *s = server_with(&msg_attr);
+	struct shmipc_client *c = client_new();
 	struct msg q = msg_of(1), a;
 	int n;
 
@@ -304,7 +304,7 @@ TEST(closed_server_ends_every_call_once)
 TEST(header_is_as_documented)
 {
 	static const uint8_t magic[8] = {'S', 'H', 'M', 'I', 'P', 'C', '0', '1'};
-	struct shmipc_server *s = test_serve(&msg_attr);
+	struct shmipc_server *s = server_with(&msg_attr);
 	struct stat st;
 	uint8_t head[56];
 	char path[96];

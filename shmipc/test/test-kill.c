@@ -347,7 +347,7 @@ static void places_are_back(struct shmipc_server *s, struct holder *h)
 
 TEST(clients_die)
 {
-	struct shmipc_server *s = NULL;
+	struct shmipc_server *s;
 	struct holder h = {.n = 0};
 	uint64_t before;
 	pid_t witness;
@@ -356,7 +356,7 @@ TEST(clients_die)
 	if (!client_kills)
 		return;
 	alarm(3400);
-	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
+	s = server_with(&attr);
 	witness = test_fork();
 	if (witness == 0)
 		witness_main();
@@ -391,10 +391,9 @@ TEST(clients_die)
 
 static void server_main(bool trace)
 {
-	struct shmipc_server *s = NULL;
+	struct shmipc_server *s = server_with(&attr);
 	struct holder h = {.n = 0};
 
-	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	raise(SIGSTOP); /* while the client connects */
 	if (trace)
 		CHECK_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
@@ -505,14 +504,11 @@ static void server_dies(bool trace)
 
 TEST(servers_die)
 {
-	struct shmipc_server *s = NULL;
-
 	alarm(3400);
 	for (uint32_t i = 0; i < server_kills; i++)
 		server_dies(i % 10 != 0);
 	/* Replaces the region that the last server left, so that it is removed. */
-	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
-	shmipc_server_destroy(s);
+	shmipc_server_destroy(server_with(&attr));
 	printf("%u server deaths\n", server_kills);
 }
 

@@ -38,8 +38,8 @@ static void answer_all(struct shmipc_server *s, uint64_t *n, uint64_t *seed)
 TEST(longer_buffers_are_allowed)
 {
 	struct shmipc_attr small = {.max_clients = 1, .req_size = 12, .resp_size = 12};
-	SERVER *s = test_serve(&small);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&small);
+	CLIENT *c = client_new();
 	unsigned char buf[64];
 	struct shmipc_req r;
 
@@ -57,8 +57,8 @@ TEST(hostile_requests_are_dropped)
 {
 	static const uint32_t ids[] = {32, 33, 4095, CELLRING_ID_MASK - 1};
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
-	SERVER *s = test_serve(&attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&attr);
+	CLIENT *c = client_new();
 	unsigned char buf[SIZE] = {0};
 	struct shmipc_req r;
 
@@ -85,8 +85,8 @@ TEST(hostile_responses_end_the_connection)
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		SERVER *s = test_serve(&attr);
-		CLIENT *c = test_join();
+		SERVER *s = server_with(&attr);
+		CLIENT *c = client_new();
 		struct cellring_message *m = (struct cellring_message *)(void *)c->resp.slot;
 		unsigned char buf[SIZE] = {0};
 		uint64_t n = 0;
@@ -101,8 +101,8 @@ TEST(hostile_responses_end_the_connection)
 /* Each request can be answered once, also while others are unanswered. */
 TEST(second_replies_are_refused)
 {
-	SERVER *s = test_serve(&attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&attr);
+	CLIENT *c = client_new();
 	unsigned char buf[SIZE] = {0};
 	struct shmipc_req r[3];
 
@@ -130,9 +130,9 @@ TEST(open_requests_go_with_their_client)
 	struct shmipc_req r;
 
 	one.max_clients = 1;
-	s = test_serve(&one);
+	s = server_with(&one);
 	for (uint32_t i = 0; i < 3; i++) {
-		c = test_join();
+		c = client_new();
 		CHECK_EQ(shmipc_client_call(c, buf, 1, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);

@@ -87,7 +87,7 @@ TEST(sizes)
 
 TEST(connect_compares_sizes)
 {
-	SERVER *s = test_serve(&loan_attr);
+	SERVER *s = server_with(&loan_attr);
 	CLIENT *c = NULL;
 	struct shmipc_attr a;
 
@@ -104,8 +104,8 @@ TEST(connect_compares_sizes)
 
 TEST(both_directions_in_place)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct got g = {.c = c, .hold = true};
 	const void *q = NULL;
 	struct shmipc_req r;
@@ -136,8 +136,8 @@ TEST(both_directions_in_place)
 /* The chunk comes back with the response, whether that is in the loan or not. */
 TEST(chunks_come_back)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct got g = {.c = c};
 	struct shmipc_req r;
 	const void *q = NULL;
@@ -175,8 +175,8 @@ static void take_for_next(void *arg, uint64_t token, const void *resp, uint32_t 
 
 TEST(response_function_may_commit)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct got g = {.c = c};
 	struct shmipc_req r;
 	const void *q = NULL;
@@ -196,8 +196,8 @@ TEST(response_function_may_commit)
 
 TEST(beside_other_calls)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct shmipc_req r;
 	char small[32], copy[REQ];
 	uint32_t n = 0;
@@ -237,8 +237,8 @@ TEST(depth_limits_calls_with_loans)
 	uint32_t n = 0;
 
 	a.loans = 20;
-	s = test_serve(&a);
-	c = test_join();
+	s = server_with(&a);
+	c = client_new();
 	for (uint64_t round = 0; round < 200; round++) {
 		for (uint64_t i = 0; i < a.depth; i++) {
 			at = loan(c);
@@ -257,8 +257,8 @@ TEST(depth_limits_calls_with_loans)
 
 TEST(misuse_is_refused)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct got g = {.c = c};
 	const void *q = NULL;
 	struct shmipc_req r;
@@ -294,8 +294,8 @@ TEST(misuse_is_refused)
 
 TEST(regions_without_loans)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct loan_message m = {0, 8};
 	struct shmipc_req r;
 	const void *q = NULL;
@@ -335,8 +335,8 @@ TEST(forged_requests_are_dropped)
 		{8, {0, 8}},
 	};
 	struct loan_message good = {1, REQ};
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join(), *other = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new(), *other = client_new();
 	struct shmipc_req r, held;
 	const void *q = NULL, *p;
 	uint32_t n = 0;
@@ -375,8 +375,8 @@ TEST(forged_responses_are_refused)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(row); i++) {
-		SERVER *s = test_serve(&loan_attr);
-		CLIENT *c = test_join();
+		SERVER *s = server_with(&loan_attr);
+		CLIENT *c = client_new();
 		struct loan_message m = {0, row[i].len};
 		struct got g = {.c = c};
 		const void *q = NULL;
@@ -401,8 +401,8 @@ TEST(forged_responses_are_refused)
  */
 TEST(forged_response_in_a_burst)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct loan_message m = {0, UINT32_MAX}, good = {0, 8};
 	struct got g = {.c = c};
 	struct cellring_burst b;
@@ -422,8 +422,8 @@ TEST(forged_response_in_a_burst)
 /* A copied response to a call with a loan may not be longer than resp_size. */
 TEST(forged_length_of_a_copied_response)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct got g = {.c = c};
 	char big[40] = {0};
 	const void *q = NULL;
@@ -451,8 +451,8 @@ static void gone_client(bool events, bool by_commit)
 	void *a;
 
 	attr.events = events;
-	s = test_serve(&attr);
-	c = test_join();
+	s = server_with(&attr);
+	c = client_new();
 	place = shmipc_place(&s->loans->layout, s->loans->header, 0);
 	commit(c, REQ, 1);
 	commit(c, REQ, 2);
@@ -463,7 +463,7 @@ static void gone_client(bool events, bool by_commit)
 	shmipc_client_disconnect(c);
 	shmipc_server_poll(s);
 	epoch = place->server_epoch;
-	other = test_join();
+	other = client_new();
 	CHECK_EQ(shmipc_client_index(other), 1);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(shmipc_server_loan(s, r[i].client, r[i].id, &a), -EPIPE);
@@ -482,7 +482,7 @@ static void gone_client(bool events, bool by_commit)
 			;
 	while (place->server_epoch == epoch)
 		shmipc_server_wait(s, NSEC_PER_MSEC);
-	c = test_join();
+	c = client_new();
 	CHECK_EQ(shmipc_client_index(c), 0);
 	commit(c, REQ, 3);
 	for (int i = 0; i < 2; i++) /* a late answer has no effect on the next client */
@@ -496,7 +496,7 @@ TEST_WITH(gone_client_with_events, gone_client, true, true);
 
 static void send_two(void)
 {
-	struct shmipc_client *c = test_join();
+	struct shmipc_client *c = client_new();
 
 	commit(c, REQ, 1);
 	commit(c, REQ, 2);
@@ -505,7 +505,7 @@ static void send_two(void)
 /* The requests of a dead client are received once, although its bit is set until they are answered. */
 static void dead_client(bool by_commit)
 {
-	SERVER *s = test_serve(&loan_attr);
+	SERVER *s = server_with(&loan_attr);
 	CLIENT *other = NULL;
 	struct shmipc_req r[2];
 	const void *q[2];
@@ -522,7 +522,7 @@ static void dead_client(bool by_commit)
 		CHECK_EQ(by_commit ? shmipc_server_commit(s, r[i].client, r[i].id, 8) :
 				     shmipc_server_reply(s, r[i].client, r[i].id, NULL, 0),
 			-EPIPE);
-	other = test_join();
+	other = client_new();
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(server_stats_of(s).connects, 2);
 	CHECK_EQ(server_stats_of(s).clients, 1);
@@ -546,9 +546,9 @@ TEST(event_ends_the_loans)
 
 	attr.events = 1;
 	attr.max_clients = 1;
-	s = test_serve(&attr);
+	s = server_with(&attr);
 	for (int i = 0; i < 3; i++) {
-		c = test_join();
+		c = client_new();
 		commit(c, REQ, 1);
 		r = take(s, &q);
 		CHECK_EQ(shmipc_server_event(s, &e, sizeof(e)), 1);
@@ -562,8 +562,8 @@ TEST(event_ends_the_loans)
 
 TEST(server_ends)
 {
-	SERVER *s = test_serve(&loan_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&loan_attr);
+	CLIENT *c = client_new();
 	struct got g = {.c = c, .hold = true};
 	struct shmipc_req r;
 	const void *q = NULL;
@@ -578,7 +578,7 @@ TEST(server_ends)
 	shmipc_server_destroy(s);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), -EPIPE);
 	CHECK_EQ(shmipc_client_commit(c, at, 8, 0), -EPIPE);
-	s = test_serve(&loan_attr);
+	s = server_with(&loan_attr);
 	q = g.resp;
 	g.hold = false;
 	CHECK_EQ(shmipc_client_abort(c, get, &g), 1);

@@ -150,7 +150,7 @@ static void storm_client_step(struct storm *st, struct storm_client *sc, uint64_
 {
 	if (!sc->c) {
 		storm_make_room(st);
-		*sc = (struct storm_client){.c = test_join(), .seed = seed};
+		*sc = (struct storm_client){.c = client_new(), .seed = seed};
 		return;
 	}
 	switch (seed >> 32 & 15) {
@@ -187,7 +187,7 @@ TEST(storm)
 
 	attr.max_clients = 3 * STORM_CLIENTS; /* more than clients: some places are kept */
 	attr.loans = STORM_CALLS;
-	st.s = test_serve(&attr);
+	st.s = server_with(&attr);
 	for (uint32_t i = 0; i < 6000; i++) {
 		uint64_t draw = test_rand(&st.seed);
 
@@ -225,9 +225,9 @@ TEST(threads)
 	pthread_t t;
 
 	attr.loans = 5;
-	s = test_serve(&attr);
+	s = server_with(&attr);
 	CHECK_EQ(pthread_create(&t, NULL, serve_thread, s), 0);
-	c = test_join();
+	c = client_new();
 	while (n < 3000) {
 		while (sent < 3000 && shmipc_client_pending(c) < 5)
 			commit(c, REQ, sent++);

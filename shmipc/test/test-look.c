@@ -39,8 +39,8 @@ static struct shmipc_place *place_of(struct shmipc_server *s, uint32_t index)
 
 TEST(clients_and_their_states)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join(), *d = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new(), *d = client_new();
 	struct shmipc_look_region l;
 	struct stat st;
 	uint32_t n = 0;
@@ -73,7 +73,7 @@ TEST(clients_and_their_states)
 TEST(headers_are_checked)
 {
 	static const struct shmipc_attr defaults;
-	SERVER *s = test_serve(&defaults);
+	SERVER *s = server_with(&defaults);
 	uint32_t *header = (uint32_t *)header_of(s);
 	struct shmipc_look_region l;
 

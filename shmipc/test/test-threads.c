@@ -80,8 +80,8 @@ TEST(every_sleeper_is_woken)
 {
 	struct shmipc_client_stats ct;
 	struct shmipc_server_stats st;
-	SERVER *s = test_serve(&msg_attr);
-	struct nap nap = {.server = gettid(), .c = test_join()};
+	SERVER *s = server_with(&msg_attr);
+	struct nap nap = {.server = gettid(), .c = client_new()};
 	pthread_t thread;
 
 	nap.server_state = (uint32_t *)nap.c->server_state;
@@ -126,8 +126,8 @@ static void *close_client(void *arg)
 
 TEST(close_wakes_sleepers)
 {
-	struct shmipc_server *s = test_serve(&msg_attr);
-	struct nap nap = {.server = gettid(), .c = test_join()};
+	struct shmipc_server *s = server_with(&msg_attr);
+	struct nap nap = {.server = gettid(), .c = client_new()};
 	pthread_t thread;
 
 	shmipc_server_poll(s);

@@ -45,5 +45,5 @@ TEST(connect_waits_a_second)
 	fake.step_ns = 0;
 	CHECK(fake.ns - start >= NSEC_PER_SEC && fake.ns - start < NSEC_PER_SEC * 11 / 10);
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
+	c = client_new();
 }

@@ -183,11 +183,10 @@ static int commit_tag(struct shmipc_client *c, uint64_t tag)
  */
 static void good_client(const char *name, uint32_t calls)
 {
-	struct shmipc_client *c = NULL;
+	struct shmipc_client *c = client_new();
 	struct tally t = {.size = calls, .seen = calloc(calls, 1)};
 	uint32_t sent = 0;
 
-	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 0);
 	while (t.n < calls) {
 		while (sent < calls && shmipc_client_pending(c) < 8) {
@@ -286,7 +285,7 @@ static void serve_anything(struct shmipc_server *s, uint32_t index, struct forge
 TEST(harm_stays_in_the_own_place)
 {
 	struct shmipc_attr attr = hostile_attr(4096);
-	SERVER *s = NULL;
+	SERVER *s = server_with(&attr);
 	CLIENT *c = NULL;
 	struct shmipc_layout l;
 	struct range r[3];
@@ -296,13 +295,12 @@ TEST(harm_stays_in_the_own_place)
 	int status;
 
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
-	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	good = test_fork();
 	if (good == 0)
 		good_client(test_name, 10000);
 	while (!shmipc_server_poll(s)) /* the correct client is connected, in place 0 */
 		sched_yield();
-	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
+	c = client_new();
 	CHECK_EQ(shmipc_client_index(c), 1);
 	do { /* if its epoch were overwritten earlier, the place would never be served */
 		serve_anything(s, 1, &forged);
@@ -369,7 +367,7 @@ static void victim_turn(struct victim *v, uint64_t tag)
 TEST(server_outlives_any_scribbling)
 {
 	struct shmipc_attr attr = hostile_attr(100);
-	SERVER *s = NULL;
+	SERVER *s = server_with(&attr);
 	struct victim v[4] = {{NULL, NULL}};
 	struct forged forged = {0};
 	struct shmipc_layout l;
@@ -378,9 +376,8 @@ TEST(server_outlives_any_scribbling)
 	pid_t bad;
 
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
-	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(shmipc_client_connect(test_name, NULL, &v[i].c), 0);
+		v[i].c = client_new();
 	r[0] = (struct range){0, l.size};
 	r[1] = (struct range){0, sizeof(struct shmipc_header)};
 	bad = test_fork();

@@ -10,8 +10,8 @@ TEST(round_trip)
 {
 	uint8_t seen[1] = {0};
 	struct tally t = {.first = 7, .size = 1, .seen = seen};
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
@@ -28,8 +28,8 @@ TEST(depth_bounds_what_is_in_flight)
 {
 	static uint8_t seen[64];
 	struct tally t = {.size = 64, .seen = seen};
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	int n = 0;
 
 	calls(c, msg_attr.depth);
@@ -62,8 +62,8 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 
 TEST(callback_may_call_at_full_depth)
 {
-	SERVER *s = test_serve(&msg_attr);
-	struct again a = {.c = test_join()};
+	SERVER *s = server_with(&msg_attr);
+	struct again a = {.c = client_new()};
 
 	while (a.next < msg_attr.depth)
 		CHECK_EQ(call_tag(a.c, a.next++), 0);
@@ -81,8 +81,8 @@ TEST(replies_in_any_order)
 	static uint8_t seen[2000];
 	struct tally t = {.size = ARRAY_SIZE(seen), .seen = seen};
 	struct shmipc_req held[32];
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	uint64_t seed = test_seed(), tags[32], next = 0;
 	uint32_t n = 0;
 
@@ -111,8 +111,8 @@ TEST(replies_in_any_order)
 
 TEST(wrong_replies_are_refused)
 {
-	SERVER *s = test_serve(&msg_attr);
-	struct shmipc_client *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	struct shmipc_client *c = client_new();
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	char big[sizeof(struct msg) + 1] = {0};
@@ -143,14 +143,14 @@ TEST(wrong_replies_are_refused)
 
 TEST(visits_are_capped_and_rotate)
 {
-	SERVER *s = test_serve(&msg_attr);
+	SERVER *s = server_with(&msg_attr);
 	struct shmipc_client *c[3];
 	struct shmipc_req r;
 	struct msg m;
 	uint32_t first[3] = {0};
 
 	for (int i = 0; i < 3; i++)
-		c[i] = test_join();
+		c[i] = client_new();
 	calls(c[0], 20);
 	CHECK_EQ(call_tag(c[1], 100), 0);
 	shmipc_client_flush(c[0]);
@@ -197,14 +197,14 @@ TEST(visits_are_capped_and_rotate)
  */
 TEST(polls_continue_with_what_is_left)
 {
-	SERVER *s = test_serve(&msg_attr);
+	SERVER *s = server_with(&msg_attr);
 	struct shmipc_client *c[3];
 	uint64_t all = ~0ull, client = 0;
 	struct shmipc_req r;
 	struct msg m;
 
 	for (int i = 0; i < 3; i++) {
-		c[i] = test_join();
+		c[i] = client_new();
 		calls(c[i], 10);
 		shmipc_client_flush(c[i]);
 	}
@@ -238,9 +238,9 @@ TEST(skipped_clients_keep_their_requests)
 	struct msg m;
 
 	many.max_clients = 70;
-	s = test_serve(&many);
+	s = server_with(&many);
 	for (int i = 0; i < 70; i++) {
-		c[i] = test_join();
+		c[i] = client_new();
 		CHECK_EQ(call_tag(c[i], (uint64_t)i), 0);
 	}
 	CHECK_EQ(shmipc_server_poll_with_skip(s, skip), 68);
@@ -259,8 +259,8 @@ TEST(skipped_clients_keep_their_requests)
 /* Both rings work while their laps wrap, because laps are compared for equality only. */
 TEST(laps_may_wrap)
 {
-	SERVER *s = test_serve(&msg_attr);
-	struct again a = {.c = test_join()};
+	SERVER *s = server_with(&msg_attr);
+	struct again a = {.c = client_new()};
 
 	shmipc_server_poll(s);
 	a.c->req.lap = s->peers[0].req.lap = CELLRING_LAP_LAST - 1;
@@ -277,8 +277,8 @@ TEST(laps_may_wrap)
 
 TEST(waits_end_at_once_or_in_time)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
 	do /* on a busy machine the yields alone can take this long */
@@ -302,8 +302,8 @@ TEST(forged_responses_end_the_connection)
 	struct tally t = {.size = 2, .seen = seen};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
-		SERVER *s = test_serve(&msg_attr);
-		CLIENT *c = test_join();
+		SERVER *s = server_with(&msg_attr);
+		CLIENT *c = client_new();
 		struct cellring_message *slot = (struct cellring_message *)c->resp.slot;
 
 		/* None of these ids is in flight. */
@@ -318,8 +318,8 @@ TEST(forged_responses_end_the_connection)
 /* A client writes more requests than it may. The server takes one of each id. */
 TEST(flood_is_bounded_by_depth)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
 	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.begin) / c->req.cell;
@@ -355,8 +355,8 @@ static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 /* Wake tests, each with a fence, are made when nothing comes, and periodically otherwise. */
 TEST(when_sleepers_are_looked_for)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	uint32_t most = 0, got = 0;
 
 	CHECK_EQ(call_tag(c, 0), 0);
@@ -449,8 +449,8 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 /* The number of replies per burst in a request is not trusted. */
 TEST(hostile_bursts_are_bounded)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 
 	for (uint32_t i = 0; i < 16 * 256; i++)
 		forged_burst(s, c, i % 16, i / 16 % 16);
@@ -459,8 +459,8 @@ TEST(hostile_bursts_are_bounded)
 /* A client uses an id for a second call while it is in use. The second call is dropped. */
 TEST(an_id_in_use_is_refused)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	struct shmipc_req r;
 	struct msg m = msg_of(1);
 	uint32_t n = 0;
@@ -480,8 +480,8 @@ TEST(an_id_in_use_is_refused)
 TEST(hostile_counts_end_the_connection)
 {
 	for (uint32_t count = 0; count < 16; count++) {
-		SERVER *s = test_serve(&msg_attr);
-		CLIENT *c = test_join();
+		SERVER *s = server_with(&msg_attr);
+		CLIENT *c = client_new();
 		struct cellring_message *slot;
 		uint32_t got = 0;
 		int r = count == 0 || count > CELLRING_BURST ? -EPROTO : 1;
@@ -520,8 +520,8 @@ static void take_in_order(void *arg, uint64_t token, const void *resp, uint32_t 
  */
 TEST(payload_is_no_head)
 {
-	SERVER *s = test_serve(&msg_attr);
-	CLIENT *c = test_join();
+	SERVER *s = server_with(&msg_attr);
+	CLIENT *c = client_new();
 	uint64_t words[WORDS], seed = test_seed();
 	uint32_t sent = 0, taken = 0;
 	struct shmipc_req r;

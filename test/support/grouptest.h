@@ -54,11 +54,9 @@ static inline struct rpc_attr grouptest_attr_of(uint32_t mode, int has_gid, uint
 static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
 {
 	struct rpc_attr attr = grouptest_attr_of(mode, has_gid, GROUPTEST_GID);
-	struct rpc_server *s = NULL;
 
 	users_act(&grouptest_owner);
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
-	return s;
+	return server_with(&attr);
 }
 
 /* Ends the server, and acts as root again. */
@@ -183,13 +181,13 @@ TEST(events_name_the_user)
 {
 	static const struct users_who *const who[] = {&grouptest_member, &grouptest_owner};
 	struct rpc_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
-	struct rpc_server *s = NULL;
+	struct rpc_server *s;
 	struct RPC(event) e;
 
 	attr.size = sizeof(attr);
 	attr.events = 1;
 	users_act(&grouptest_owner);
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
+	s = server_with(&attr);
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(who); i++) {
 		static pid_t pid;
 

@@ -10,9 +10,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "support/rpclayer.h"
+#include "support/rpcnew.h"
 #include "support/spawn.h"
-#include "support/test.h"
 
 static const struct rpc_attr look_attr; /* of the servers that the cases create */
 
@@ -72,9 +71,7 @@ static inline void looktest_forge(size_t bytes, void (*check)(const struct RPC(l
 
 static inline void serve_for_ever(void)
 {
-	struct rpc_server *s;
-
-	CHECK_EQ(RPC(server_create)(test_name, &look_attr, &s), 0);
+	server_with(&look_attr);
 }
 
 TEST(only_dead_servers_are_removed)

@@ -76,18 +76,15 @@ static inline int reachtest_call_wait(struct rpc_client *c, const uint64_t *word
 static inline struct rpc_server *reachtest_server(void)
 {
 	const struct rpc_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
-	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
-	return s;
+	return server_with(&attr);
 }
 
 /* Connects before the server has a descriptor. */
 static inline struct rpc_client *reachtest_client(struct rpc_server *s)
 {
-	struct rpc_client *c;
+	struct rpc_client *c = client_new();
 
-	CHECK_EQ(reachtest_connect(&c), 0);
 	rpc_echo(s);
 	CHECK(RPC(server_fd)(s) >= 0);
 	return c;

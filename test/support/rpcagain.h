@@ -27,7 +27,7 @@ static inline void *again_connect(void *arg)
 	struct again_thread *t = arg;
 
 	__atomic_store_n(&t->tid, (uint32_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
-	CHECK_EQ(RPC(client_connect)(again_name(), &attr, &t->c), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, &attr, &t->c), 0);
 	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -59,11 +59,11 @@ TEST(connect_waits_for_server_and_place)
 	struct rpc_server *s;
 	struct again_thread t;
 
-	CHECK_EQ(RPC(client_connect)(again_name(), &brief, &c), -ENOENT);
+	CHECK_EQ(RPC(client_connect)(test_name, &brief, &c), -ENOENT);
 	again_begin(&t);
 	s = again_server(1, 8);
 	c = again_end(&t, s);
-	CHECK_EQ(RPC(client_connect)(again_name(), &brief, &t.c), -EUSERS);
+	CHECK_EQ(RPC(client_connect)(test_name, &brief, &t.c), -EUSERS);
 	again_begin(&t);
 	RPC(client_disconnect)(c);
 	RPC(client_disconnect)(again_end(&t, s));
@@ -82,10 +82,9 @@ TEST(client_outlives_its_servers)
 	struct rpc_server *s = again_server(2, 8);
 	struct again_tokens t = {0};
 	int open = fdtest_open(), fd;
-	struct rpc_client *c, *other;
+	struct rpc_client *c = client_new(), *other;
 	uint64_t word = 1, answer;
 
-	CHECK_EQ(RPC(client_connect)(again_name(), NULL, &c), 0);
 	fd = RPC(client_fd)(c);
 	for (uint32_t round = 0; round < 4; round++) {
 		CHECK_EQ(RPC(client_reconnect)(c, 0), -EBUSY); /* the connection works */
@@ -115,7 +114,7 @@ TEST(client_outlives_its_servers)
 		RPC(server_destroy)(s);
 		s = again_server(2, 8);
 		if (round % 2) /* another place */
-			CHECK_EQ(RPC(client_connect)(again_name(), NULL, &other), 0);
+			other = client_new();
 		CHECK_EQ(RPC(client_reconnect)(c, UINT64_MAX), 0);
 		CHECK_EQ(RPC(client_index)(c), round % 2);
 		if (round % 2)
@@ -141,15 +140,14 @@ TEST(client_outlives_its_servers)
 TEST(failed_reconnect_disturbs_nobody)
 {
 	struct again_tokens t = {0};
-	struct rpc_client *c, *next;
 	struct rpc_server *s = again_server(1, 8);
+	struct rpc_client *c = client_new(), *next;
 	uint64_t word = 3, answer;
 
-	CHECK_EQ(RPC(client_connect)(again_name(), NULL, &c), 0);
 	RPC(server_destroy)(s);
 	again_bereave(c, &t);
 	s = again_server(1, 8);
-	CHECK_EQ(RPC(client_connect)(again_name(), NULL, &next), 0);
+	next = client_new();
 	CHECK(RPC(client_reconnect)(c, 0) < 0); /* no place */
 	CHECK(RPC(client_reconnect)(c, 0) < 0);
 	RPC(client_disconnect)(c);

@@ -2,8 +2,7 @@
 #ifndef SUPPORT_RPCECHO_H
 #define SUPPORT_RPCECHO_H
 
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 /* Answers the requests that have arrived with their payload. Returns how many. */
 static inline int rpc_echo(struct rpc_server *s)

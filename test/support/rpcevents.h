@@ -26,18 +26,8 @@
 static inline struct rpc_server *events_server(uint32_t clients)
 {
 	const struct rpc_attr attr = {.size = sizeof(attr), .max_clients = clients, .events = 1};
-	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
-	return s;
-}
-
-static inline struct rpc_client *events_client(void)
-{
-	struct rpc_client *c;
-
-	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
-	return c;
+	return server_with(&attr);
 }
 
 /* Makes and publishes a call. */
@@ -76,10 +66,9 @@ static inline void events_next(struct rpc_server *s, uint32_t kind, uint32_t ind
 
 TEST(events_need_the_attribute)
 {
-	SERVER *s = NULL;
+	SERVER *s = server_with(NULL);
 	struct rpc_event e;
 
-	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), 0);
 	CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), -EINVAL);
 }
 
@@ -93,7 +82,7 @@ TEST(events_come_in_order)
 
 	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
 	for (int i = 0; i < 3; i++) {
-		c = events_client();
+		c = client_new();
 		events_call(c);
 		CHECK(RPC(server_poll)(s) > 0);
 		if (i < 2)
@@ -126,7 +115,7 @@ TEST(events_come_before_what_is_served)
 	struct rpc_event e;
 
 	for (int i = 0; i < 3; i++) {
-		c = events_client();
+		c = client_new();
 		events_call(c);
 		for (int k = 0; k < 3; k++)
 			CHECK_EQ(RPC(server_serve)(s, events_answer, s, 9), 0);
@@ -144,7 +133,7 @@ TEST(events_come_before_what_is_served)
 TEST(events_keep_the_index)
 {
 	SERVER *s = events_server(1);
-	struct rpc_client *c = events_client(), *late = NULL;
+	struct rpc_client *c = client_new(), *late = NULL;
 	struct rpc_event e;
 
 	CHECK_EQ(RPC(client_index)(c), 0);
@@ -157,7 +146,7 @@ TEST(events_keep_the_index)
 	CHECK(RPC(server_poll)(s) >= 0);
 	CHECK(RPC(client_connect)(test_name, NULL, &late) < 0);
 	events_next(s, RPC_EVENT(LEFT), 0, getpid());
-	c = events_client();
+	c = client_new();
 	events_next(s, RPC_EVENT(CAME), 0, getpid());
 	RPC(client_disconnect)(c);
 }
@@ -166,7 +155,7 @@ static int events_calls;
 
 static inline void events_connect_and_call(void)
 {
-	struct rpc_client *c = events_client();
+	struct rpc_client *c = client_new();
 	uint64_t word = 5;
 
 	for (int i = 0; i < events_calls; i++)
@@ -184,7 +173,7 @@ static inline pid_t events_victim(int calls)
 TEST(events_tell_deaths)
 {
 	SERVER *s = events_server(2);
-	CLIENT *c = events_client();
+	CLIENT *c = client_new();
 	struct rpc_event e;
 	pid_t pid;
 
@@ -219,7 +208,7 @@ TEST(events_end_sleeps)
 	CHECK(fd >= 0);
 	CHECK_EQ(RPC(server_arm)(s), 0);
 	CHECK(fdtest_sleeps(fd));
-	c = events_client();
+	c = client_new();
 	CHECK(fdtest_readable(fd));
 	CHECK_EQ(RPC(server_arm)(s), 1); /* as long as the event is not taken */
 	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
@@ -259,7 +248,7 @@ TEST(events_of_many)
 	pid = test_fork();
 	if (!pid) {
 		for (int i = 0; i < MANY; i++)
-			c[i] = events_client();
+			c[i] = client_new();
 		CHECK_EQ(read(go[0], &byte, 1), 1);
 		for (int i = 0; i < MANY; i++)
 			RPC(client_disconnect)(c[i]);
@@ -291,7 +280,7 @@ TEST(events_of_many)
 TEST(events_believe_no_client)
 {
 	SERVER *s = events_server(3);
-	CLIENT *own = events_client();
+	CLIENT *own = client_new();
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), open_before;
 	const uint32_t beyond = 1u << 28; /* an index whose memory would be beyond any heap */
 	struct rpc_client *c;
@@ -323,7 +312,7 @@ TEST(events_believe_no_client)
 		CHECK_EQ(fdtest_open(), open_before);
 	}
 	/* The holder of a lock stays known, whatever others send later. */
-	c = events_client();
+	c = client_new();
 	intro_send(m.door, RPC(client_index)(c), m.region.fd, 1, 16, 0);
 	events_next(s, RPC_EVENT(CAME), 1, getpid());
 	RPC(client_disconnect)(c);
@@ -338,7 +327,7 @@ TEST(events_believe_no_client)
 TEST(events_believe_no_early_claim)
 {
 	SERVER *s = events_server(2);
-	struct rpc_client *first = events_client(), *c[2];
+	struct rpc_client *first = client_new(), *c[2];
 	uint64_t cookie;
 	struct rpc_map m;
 
@@ -350,7 +339,7 @@ TEST(events_believe_no_early_claim)
 	events_next(s, RPC_EVENT(LEFT), 0, getpid()); /* takes the introduction as well */
 	m.door->cookie ^= 1; /* the next clients' introductions are ignored */
 	for (uint32_t i = 0; i < 2; i++) {
-		c[i] = events_client();
+		c[i] = client_new();
 		events_next(s, RPC_EVENT(CAME), i, 0);
 	}
 	m.door->cookie = cookie;
@@ -455,7 +444,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 
 	if (n < 0 && comes) {
 		events_comes = NULL;
-		*comes = events_client();
+		*comes = client_new();
 		errno = EAGAIN;
 	}
 	return n;
@@ -465,7 +454,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 TEST(events_know_who_comes_meanwhile)
 {
 	SERVER *s = events_server(2);
-	struct rpc_client *first = events_client();
+	struct rpc_client *first = client_new();
 	CLIENT *c = NULL;
 	uint32_t n = 0;
 	struct rpc_event e;
@@ -492,7 +481,7 @@ TEST(events_of_the_dead_once)
 	test_kill(pid);
 	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1); /* now the server knows */
 	{
-		CLIENT *c = events_client();
+		CLIENT *c = client_new();
 
 		CHECK_EQ(RPC(client_index)(c), 1);
 		CHECK(RPC(server_poll)(s) >= 0);
@@ -511,7 +500,7 @@ static inline void events_in_child(void *arg)
 TEST(events_without_a_descriptor)
 {
 	SERVER *s = events_server(2);
-	CLIENT *far = events_client(), *c = NULL;
+	CLIENT *far = client_new(), *c = NULL;
 	struct rpc_map m;
 
 	events_next(s, RPC_EVENT(CAME), 0, getpid());
@@ -519,7 +508,7 @@ TEST(events_without_a_descriptor)
 	m.client_addr->netns++;
 	CHECK_EQ(RPC(server_fd)(s), -ENETUNREACH);
 	m.client_addr->netns--;
-	c = events_client();
+	c = client_new();
 	events_next(s, RPC_EVENT(CAME), 1, getpid());
 	CHECK(RPC(server_fd)(s) >= 0);
 	shm_close(&m.region);
@@ -563,7 +552,7 @@ TEST_WITH(events_without_a_door, fdtest_in_child, events_no_door, NULL);
 TEST(events_after_fork)
 {
 	SERVER *s = events_server(1);
-	CLIENT *c = events_client();
+	CLIENT *c = client_new();
 
 	fdtest_in_child(events_in_child, s);
 	events_next(s, RPC_EVENT(CAME), 0, getpid());

@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 #include "support/lengthtest.h"
-#include "support/rpclayer.h"
+#include "support/rpcnew.h"
 
 #define SIZE LENGTHTEST_SIZE
 #define CALLS 2000
@@ -27,18 +27,8 @@ static void answer_all(struct rpc_server *s, uint64_t *n, uint64_t *seed);
 static inline struct rpc_server *length_server(uint32_t size)
 {
 	struct rpc_attr attr = length_attr(size);
-	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
-	return s;
-}
-
-static inline struct rpc_client *length_client(void)
-{
-	struct rpc_client *c;
-
-	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
-	return c;
+	return server_with(&attr);
 }
 
 /* Messages alone and in bursts, in both directions. */
@@ -46,7 +36,7 @@ TEST(lengths_travel)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	SERVER *s = length_server(SIZE);
-	CLIENT *c = length_client();
+	CLIENT *c = client_new();
 	unsigned char buf[SIZE];
 
 	while (ended < CALLS) {
@@ -85,7 +75,7 @@ static void *echo_once(void *arg)
 TEST(blocking_call_says_how_long)
 {
 	SERVER *s = length_server(SIZE);
-	CLIENT *c = length_client();
+	CLIENT *c = client_new();
 	unsigned char q[SIZE], a[SIZE];
 	struct echo e = {.s = s};
 	pthread_t t;

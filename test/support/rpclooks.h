@@ -10,8 +10,7 @@
 #include <sys/resource.h>
 
 #include "support/locklooks.h"
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 #define CLIENTS 1000
 
@@ -21,7 +20,7 @@ static uint64_t looks_of_connect(uint32_t i)
 {
 	uint64_t looks = lock_looks;
 
-	CHECK_EQ(RPC(client_connect)(test_name, NULL, &clients[i]), 0);
+	clients[i] = client_new();
 	return lock_looks - looks;
 }
 
@@ -32,11 +31,10 @@ static uint64_t looks_of_connect(uint32_t i)
 static struct rpc_server *looks_server(const struct rpc_attr *attr, uint64_t most)
 {
 	const struct rlimit limit = {2 * CLIENTS, 2 * CLIENTS};
-	struct rpc_server *s;
+	struct rpc_server *s = server_with(attr);
 	struct rpc_client *c;
 
 	setrlimit(RLIMIT_NOFILE, &limit);
-	CHECK_EQ(RPC(server_create)(test_name, attr, &s), 0);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		CHECK(looks_of_connect(i) <= 2);
 	lock_looks = 0;

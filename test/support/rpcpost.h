@@ -10,8 +10,7 @@
 #include <stdbool.h>
 
 #include "support/fdtest.h"
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 #define POST_MAX 1024 /* bytes of the longest message */
 
@@ -55,8 +54,8 @@ static inline void post_begin(struct post_pair *p, uint32_t depth, uint32_t size
 	struct rpc_attr attr = post_attr(depth, size, pushes);
 
 	*p = (struct post_pair){.depth = depth, .size = size, .pushes = pushes, .rng = 1};
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &p->s), 0);
-	CHECK_EQ(RPC(client_connect)(test_name, NULL, &p->c), 0);
+	p->s = server_with(&attr);
+	p->c = client_new();
 	CHECK_EQ(RPC(server_poll)(p->s), 0);
 }
 

@@ -10,18 +10,9 @@
 #include <pthread.h>
 
 #include "support/fdtest.h"
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 #define SERVE_CALLS 64
-
-static inline const char *serve_name(void)
-{
-	static char own[64];
-
-	snprintf(own, sizeof(own), "serve.%d", (int)getpid());
-	return own;
-}
 
 /* The calls of a client, by token; each request begins with its token. */
 struct serve_calls {
@@ -79,16 +70,12 @@ static inline void serve_one(void *arg, const struct RPC(req) * req, const void 
 TEST(serve_answers_now_or_later)
 {
 	const struct rpc_attr attr = {.max_clients = 1, .req_size = 32, .resp_size = 8};
-	struct serve_calls t = {.answered = 0};
-	struct serve_keeper k = {.n = 0};
-	CLIENT *c = NULL;
-	SERVER *s = NULL;
+	SERVER *s = server_with(&attr);
+	CLIENT *c = client_new();
+	struct serve_calls t = {.c = c};
+	struct serve_keeper k = {.s = s};
 	int n;
 
-	CHECK_EQ(RPC(server_create)(serve_name(), &attr, &s), 0);
-	CHECK_EQ(RPC(client_connect)(serve_name(), NULL, &c), 0);
-	t.c = c;
-	k.s = s;
 	CHECK_EQ(RPC(server_serve)(s, serve_one, &k, 5), 0);
 	for (uint32_t round = 0; round < 50; round++) { /* more than the rings hold */
 		memset(t.seen, 0, sizeof(t.seen));
@@ -122,15 +109,11 @@ TEST(serve_answers_now_or_later)
 /* Sleeping clients are woken before serve returns. */
 TEST(serve_wakes)
 {
-	struct serve_calls t = {.answered = 0};
-	struct serve_keeper k = {.n = 0};
-	CLIENT *c = NULL;
-	SERVER *s = NULL;
+	SERVER *s = server_with(NULL);
+	CLIENT *c = client_new();
+	struct serve_calls t = {.c = c};
+	struct serve_keeper k = {.s = s};
 
-	CHECK_EQ(RPC(server_create)(serve_name(), NULL, &s), 0);
-	CHECK_EQ(RPC(client_connect)(serve_name(), NULL, &c), 0);
-	t.c = c;
-	k.s = s;
 	CHECK(RPC(client_fd)(c) >= 0);
 	for (uint64_t i = 0; i < SERVE_CALLS; i += 3) {
 		serve_call(&t, i);
@@ -160,16 +143,13 @@ static inline void *serve_main(void *arg)
 /* The responses to other calls go to their own function, also while a blocking call waits. */
 TEST(call_waits_beside_others)
 {
-	struct serve_calls t = {.answered = 0};
+	SERVER *s = server_with(NULL);
+	CLIENT *c = client_new();
+	struct serve_calls t = {.c = c};
 	uint64_t word = 1ull << 40, resp = 0;
-	CLIENT *c = NULL;
-	SERVER *s = NULL;
 	pthread_t server;
 	uint32_t len;
 
-	CHECK_EQ(RPC(server_create)(serve_name(), NULL, &s), 0);
-	CHECK_EQ(RPC(client_connect)(serve_name(), NULL, &c), 0);
-	t.c = c;
 	serve_call(&t, 0);
 	CHECK_EQ(RPC(client_call_wait)(c, &word, 8, &resp, 8, 0, NULL), -EBUSY);
 	RPC(client_others)(c, serve_answered, &t);

@@ -6,8 +6,7 @@
 #ifndef SUPPORT_RPCSIZES_H
 #define SUPPORT_RPCSIZES_H
 
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 #define SIZES_ROUNDS 12
 #define SIZES_CALLS 27 /* of a round */
@@ -61,11 +60,10 @@ static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct sizes z = {.req = req, .resp = resp, .buf = malloc(req + resp)};
 	struct rpc_attr attr = sizes_attr(req, resp);
-	SERVER *s;
+	SERVER *s = server_with(&attr);
 	CLIENT *c;
 
 	CHECK(z.buf);
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	CHECK_EQ(RPC(client_connect)(test_name, &attr, &c), 0);
 	for (uint32_t round = 0; round < SIZES_ROUNDS; round++) {
 		for (uint32_t i = 0; i < SIZES_CALLS; i++, z.made++) {

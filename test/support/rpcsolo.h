@@ -7,8 +7,7 @@
 #define SUPPORT_RPCSOLO_H
 
 #include "base/shm.h"
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 /* A request that was received; its payload is its value. */
 struct rpcsolo_req {
@@ -37,18 +36,8 @@ static void answer(struct rpc_server *s, const struct rpcsolo_req *r)
 static struct rpc_server *server_new(uint32_t clients)
 {
 	struct rpc_attr attr = {.max_clients = clients};
-	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
-	return s;
-}
-
-static struct rpc_client *client_new(void)
-{
-	struct rpc_client *c;
-
-	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
-	return c;
+	return server_with(&attr);
 }
 
 static void call(struct rpc_client *c, uint64_t value)

@@ -37,10 +37,8 @@ static inline struct rpc_server *steps_server(void)
 	const struct rpc_attr attr = {.size = sizeof(attr),
 		.max_clients = STEPS_CLIENTS,
 		.events = 1};
-	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(again_name(), &attr, &s), 0);
-	return s;
+	return server_with(&attr);
 }
 
 struct steps_turn {
@@ -71,7 +69,7 @@ static inline void steps_reconnect(void)
 	struct rpc_client *c;
 	int open;
 
-	CHECK_EQ(RPC(client_connect)(again_name(), &steps_patient, &c), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, &steps_patient, &c), 0);
 	again_call(c, &t, 3);
 	step_trace_me();
 	again_bereave(c, &t);
@@ -92,7 +90,7 @@ static inline void steps_take_places(struct steps_turn *t)
 
 	if (!pid) {
 		for (int i = 0; i < STEPS_CLIENTS; i++)
-			CHECK_EQ(RPC(client_connect)(again_name(), &steps_patient, &c[i]), 0);
+			CHECK_EQ(RPC(client_connect)(test_name, &steps_patient, &c[i]), 0);
 		for (int i = 0; i < STEPS_CLIENTS; i++)
 			RPC(client_disconnect)(c[i]);
 		_exit(0);
@@ -154,7 +152,6 @@ static inline void steps_client_turn(struct rpc_client *c, struct again_tokens *
 TEST(servers_die_in_serve)
 {
 	struct rpc_client *c = NULL;
-	struct rpc_server *s;
 
 	for (int i = 0; i < STEPS_KILLS; i++) {
 		uint32_t steps = (uint32_t)(test_rand(&steps_rng) % 3000), made = 0;
@@ -168,7 +165,7 @@ TEST(servers_die_in_serve)
 		if (c)
 			CHECK_EQ(RPC(client_reconnect)(c, UINT64_MAX), 0);
 		else
-			CHECK_EQ(RPC(client_connect)(again_name(), NULL, &c), 0);
+			c = client_new();
 		for (uint32_t n = 0; n < steps; n++) {
 			if (n % 32 == 0)
 				steps_client_turn(c, &t, &made);
@@ -183,13 +180,11 @@ TEST(servers_die_in_serve)
 		CHECK_EQ(t.answered + t.ended, made);
 	}
 	RPC(client_disconnect)(c);
-	s = again_server(1, 8); /* replaces the region of the last server */
-	RPC(server_destroy)(s);
+	RPC(server_destroy)(again_server(1, 8)); /* replaces the region of the last server */
 }
 
 int main(int argc, char **argv)
 {
-	again_name(); /* the children use the same name */
 	steps_rng = test_seed();
 	return test_main(argc, argv);
 }

@@ -15,8 +15,7 @@
 #include <stdbool.h>
 
 #include "support/interrupt.h"
-#include "support/rpclayer.h"
-#include "support/test.h"
+#include "support/rpcnew.h"
 
 #define MAX_HELD 64
 #define WORDS 5
@@ -165,9 +164,8 @@ static void run(const struct shape *sh)
 	uint64_t total = (uint64_t)sh->clients * sh->calls * sh->lives;
 	struct rpc_attr attr = threads_attr(sh);
 	struct client_thread t[8] = {0};
-	SERVER *s;
+	SERVER *s = server_with(&attr);
 
-	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	for (uint32_t i = 0; i < sh->clients; i++) {
 		t[i].shape = sh;
 		t[i].index = i;
@@ -200,11 +198,9 @@ static int client_waits(void *client)
 TEST(signal_ends_a_wait)
 {
 	uint64_t word = 1;
-	SERVER *s;
-	CLIENT *c;
+	SERVER *s = server_with(NULL);
+	CLIENT *c = client_new();
 
-	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), 0);
-	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
 	CHECK_EQ(interrupt_wait(server_waits, s), 0);
 	CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
 	CHECK_EQ(interrupt_wait(client_waits, c), 0);

@@ -7,22 +7,11 @@
 
 #include "support/rpcecho.h"
 
-static inline const char *again_name(void)
-{
-	static char own[64];
-
-	if (!*own) /* a forked child has its parent's own */
-		snprintf(own, sizeof(own), "again.%d", (int)getpid());
-	return own;
-}
-
 static inline struct rpc_server *again_server(uint32_t clients, uint32_t req_size)
 {
 	const struct rpc_attr attr = {.max_clients = clients, .req_size = req_size};
-	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(again_name(), &attr, &s), 0);
-	return s;
+	return server_with(&attr);
 }
 
 struct again_tokens {
