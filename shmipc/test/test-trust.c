@@ -140,7 +140,7 @@ static void forge_loan(char *cell, uint64_t *seed)
 }
 
 /* Writes random words to the ranges until it is killed; values with a meaning are more likely. */
-static void scribble(const char *name, const struct range *ranges, size_t n, uint64_t seed)
+static void scribble(const struct range *ranges, size_t n, uint64_t seed)
 {
 	char path[96];
 	struct stat st;
@@ -181,7 +181,7 @@ static int commit_tag(struct shmipc_client *c, uint64_t tag)
  * Runs a correct client in its own process; half of its calls have loans. The exit status is 0 if
  * all answers were correct.
  */
-static void good_client(const char *name, uint32_t calls)
+static void good_client(uint32_t calls)
 {
 	struct shmipc_client *c = client_new();
 	struct tally t = {.size = calls, .seen = calloc(calls, 1)};
@@ -297,7 +297,7 @@ TEST(harm_stays_in_the_own_place)
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
 	good = test_fork();
 	if (good == 0)
-		good_client(test_name, 10000);
+		good_client(10000);
 	while (!shmipc_server_poll(s)) /* the correct client is connected, in place 0 */
 		sched_yield();
 	c = client_new();
@@ -312,7 +312,7 @@ TEST(harm_stays_in_the_own_place)
 		offsetof(struct shmipc_header, server_state) + 4};
 	bad = test_fork();
 	if (bad == 0)
-		scribble(test_name, r, ARRAY_SIZE(r), 1);
+		scribble(r, ARRAY_SIZE(r), 1);
 	while (waitpid(good, &status, WNOHANG) == 0)
 		serve_anything(s, 1, &forged);
 	while (!forged.all || !forged.loans) /* until the server has seen requests of both kinds */
@@ -382,7 +382,7 @@ TEST(server_outlives_any_scribbling)
 	r[1] = (struct range){0, sizeof(struct shmipc_header)};
 	bad = test_fork();
 	if (bad == 0)
-		scribble(test_name, r, ARRAY_SIZE(r), seed);
+		scribble(r, ARRAY_SIZE(r), seed);
 	for (uint64_t i = 0; i < 5000; i++) {
 		serve_anything(s, 0, &forged);
 		if (i % 100 == 0)
