@@ -125,7 +125,7 @@ class Copy:
         """Runs a test. Returns `OK`, `SKIP`, `FAIL` or `TIMEOUT`."""
         t = self.tests[name]
         limit = self.limits.get(name, 10 * t["timeout"])
-        with subprocess.Popen(self.box + t["cmd"], cwd=t["workdir"] or self.build, env=dict(self.env, **t["env"]),
+        with subprocess.Popen(self.box + t["cmd"], cwd=t["workdir"] or self.build, env=dict(self.env, MALLOC_PERTURB_="165", **t["env"]),
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               start_new_session=True) as p:
             try:
