@@ -27,10 +27,7 @@ struct chunk {
 	struct slab pieces;
 };
 
-/* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
- * page, and caches few translations. The pages are not inherited by fork(): with copy-on-write, the
- * HCA could keep the child's copy. */
-static void *map_aligned(size_t len)
+void *memory_map(size_t len)
 {
 	size_t spare = len >= HUGE_PAGE ? HUGE_PAGE : 0;
 	uint8_t *at =
@@ -160,7 +157,7 @@ static int chunk_new(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t piec
 	if (use == MEMORY_RECV && c->len < HUGE_PAGE)
 		map_in_file(&ctx->file, c);
 	if (!c->at)
-		c->at = map_aligned(c->len);
+		c->at = memory_map(c->len);
 	rc = c->at ? slab_init(&c->pieces, n) : -ENOMEM;
 	if (!rc)
 		rc = register_chunk(ctx, c, len);

@@ -26,6 +26,11 @@ struct piece {
 	struct mlx5dvl_mr mr; /* of a receive ring */
 };
 
+/* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
+ * page, and caches few translations. The pages are not inherited by fork(): with copy-on-write, the
+ * HCA could keep the child's copy. Returns NULL if there is no memory. */
+void *memory_map(size_t len);
+
 /* Takes a piece of @len bytes, a power of two. It is aligned to @len or to a page, whichever is
  * less. Its contents are undefined. The 64 bytes after a send ring may be read. Returns 0 or
  * -errno. */

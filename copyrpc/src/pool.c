@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* The pages are not inherited by fork(): with copy-on-write, the HCA could keep the child's
- * copy. */
 static int block_create(struct copyrpc_ctx *ctx, uint64_t len, struct block **block_p)
 {
 	struct block *b = calloc(1, sizeof(*b));
@@ -14,11 +12,9 @@ static int block_create(struct copyrpc_ctx *ctx, uint64_t len, struct block **bl
 
 	if (!b)
 		return -ENOMEM;
-	at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
+	at = memory_map(len);
+	if (!at)
 		goto free;
-	madvise(at, len, MADV_DONTFORK);
-	madvise(at, len, MADV_HUGEPAGE); /* best effort */
 	rc = mlx5dvl_mr_reg(ctx->dev, at, len, MLX5DVL_LOCAL_WRITE, &b->mr);
 	if (rc)
 		goto unmap;
