@@ -34,7 +34,7 @@
 
 /* A part of the library that uses raw operations. copyrpc_raw_recv() does not return them. */
 struct raw_owner {
-	void (*done)(struct raw_owner *owner, int status);
+	void (*done)(struct raw_owner *owner, int status); /* NULL: nothing is reported */
 };
 
 struct raw_op {

@@ -139,7 +139,8 @@ void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)
 	if (op->owner) {
 		ep->raw_owned--;
 		slab_put(&ep->raw_ids, (uint32_t)token);
-		op->owner->done(op->owner, status);
+		if (op->owner->done)
+			op->owner->done(op->owner, status);
 		return;
 	}
 	op->status = status;
@@ -153,13 +154,9 @@ void raw_end(struct copyrpc_ep *ep, int status)
 			raw_done(ep, id, status);
 }
 
-static void nobody_cares(struct raw_owner *owner, int status)
-{
-}
-
 void raw_disown(struct copyrpc_ep *ep)
 {
-	static struct raw_owner nobody = {nobody_cares};
+	static struct raw_owner nobody;
 
 	for (uint32_t id = 0; ep->raw && id < ep->ctx->attr.sq_depth; id++)
 		if (ep->raw[id].posted && ep->raw[id].owner)
