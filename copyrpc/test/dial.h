@@ -114,10 +114,7 @@ static inline void call_both(struct node n[2])
 
 static inline uint64_t returns(const struct node *n)
 {
-	struct copyrpc_stats s;
-
-	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
-	return s.returns;
+	return ctx_stats_of(n->ctx).returns;
 }
 
 static inline bool closed_by_peer(int fd)

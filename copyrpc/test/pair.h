@@ -84,12 +84,36 @@ static inline void hear(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	h->failed += !!status;
 }
 
+static inline struct copyrpc_stats ep_stats_of(const struct copyrpc_ep *ep)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ep_get_stats(ep, &s, sizeof(s));
+	return s;
+}
+
+static inline struct copyrpc_stats ctx_stats_of(const struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
+	return s;
+}
+
+/* True if the description of the endpoint contains the text. */
+static inline bool described(const struct copyrpc_ep *ep, const char *text)
+{
+	char line[256];
+
+	copyrpc_ep_describe(ep, line, sizeof(line));
+	return strstr(line, text);
+}
+
 static inline int echo_all(struct copyrpc_ctx *ctx);
 
 /* Polls both sides until they send nothing more. */
 static inline void pair_settle(struct pair *p)
 {
-	struct copyrpc_stats s[2];
 	uint64_t before, sent = UINT64_MAX;
 
 	do {
@@ -99,8 +123,7 @@ static inline void pair_settle(struct pair *p)
 		sent = 0;
 		for (int i = 0; i < 2; i++) {
 			copyrpc_poll(p->ctx[i], hear, &h);
-			copyrpc_ctx_get_stats(p->ctx[i], &s[i], sizeof(s[i]));
-			sent += s[i].wqes;
+			sent += ctx_stats_of(p->ctx[i]).wqes;
 		}
 	} while (sent != before);
 }

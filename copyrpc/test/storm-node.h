@@ -504,7 +504,7 @@ static void close_node(struct node *n)
 			destroy(n, &n->conn[i]);
 	copyrpc_poll(n->ctx, on_end, n);
 	CHECK_EQ(n->pending, 0);
-	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
+	s = ctx_stats_of(n->ctx);
 	CHECK_EQ(s.calls, n->ncalls);
 	CHECK_EQ(s.responses + s.failed_calls, n->ncalls);
 	copyrpc_mr_dereg(&n->mr);

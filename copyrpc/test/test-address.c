@@ -51,7 +51,7 @@ TEST_WITH(of_the_idle_listening_side, replaced, 1, false);
 /* Without any address the endpoint does not return, and its description contains the reason. */
 static void none_left(int side)
 {
-	char line[256], *says = side ? "last attempt: " : "Invalid argument";
+	const char *says = side ? "last attempt: " : "Invalid argument";
 	NODES n[2];
 
 	open_up(n);
@@ -60,10 +60,7 @@ static void none_left(int side)
 	set_address(side, 0, NULL);
 	n[0].most += 5;
 	n[1].most += 5;
-	do {
-		turn_both(n);
-		copyrpc_ep_describe(n[0].ep, line, sizeof(line));
-	} while (!strstr(line, says));
+	UNTIL(described(n[0].ep, says));
 	for (int i = 0; i < 3000; i++)
 		turn_both(n);
 	CHECK_EQ(n[0].backs, n[1].backs);

@@ -77,14 +77,6 @@ static int readable(struct copyrpc_ctx *ctx)
 	return poll(&p, 1, 0);
 }
 
-static struct copyrpc_stats stats(struct copyrpc_ctx *ctx)
-{
-	struct copyrpc_stats s;
-
-	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
-	return s;
-}
-
 static void settle(struct pair *p, struct heard *h)
 {
 	for (int i = 0; i < 2; i++) {
@@ -103,16 +95,16 @@ static void a_port_goes_down_and_up(struct pair *p, uint32_t lkey, uint32_t rkey
 	CHECK_EQ(readable(p->ctx[1]), 1); /* a sleeper wakes up although no message was sent to
 					     it */
 	copyrpc_poll(p->ctx[1], hear, h);
-	CHECK_EQ(stats(p->ctx[1]).port_downs, 1);
+	CHECK_EQ(ctx_stats_of(p->ctx[1]).port_downs, 1);
 	while (!copyrpc_raw_recv(p->ctx[0], &done))
 		copyrpc_poll(p->ctx[0], hear, h);
 	CHECK_EQ(done.status, 0);
 	CHECK_EQ(word[1], 4711);
 	/* No context is armed here: the event is found at the next periodic check. */
-	CHECK_EQ(stats(p->ctx[0]).port_downs, 0);
+	CHECK_EQ(ctx_stats_of(p->ctx[0]).port_downs, 0);
 	now += 100 * NSEC_PER_MSEC;
 	copyrpc_poll(p->ctx[0], hear, h);
-	CHECK_EQ(stats(p->ctx[0]).port_downs, 1);
+	CHECK_EQ(ctx_stats_of(p->ctx[0]).port_downs, 1);
 	CHECK_EQ(copyrpc_ep_status(p->ep[0]), 0);
 	CHECK_EQ(copyrpc_ep_status(p->ep[1]), 0);
 }

@@ -95,7 +95,6 @@ TEST(peer_is_gone)
 /* Nobody listens until the time is over. Both ends then fail by themselves. */
 TEST(too_late)
 {
-	char line[256];
 	NODES n[2];
 
 	open_up(n);
@@ -105,8 +104,7 @@ TEST(too_late)
 	n[1].most += 3;
 	UNTIL(n[0].downs && n[1].downs);
 	CHECK_EQ(copyrpc_ep_status(n[0].ep), 0);
-	copyrpc_ep_describe(n[0].ep, line, sizeof(line));
-	CHECK(strstr(line, "being connected again"));
+	CHECK(described(n[0].ep, "being connected again"));
 	CHECK(copyrpc_ctx_timeout(n[1].ctx) >= 0 && copyrpc_ctx_timeout(n[1].ctx) <= 100);
 	CHECK_EQ(n[0].ends + n[1].ends, 0);
 	now += returning.reconnect_ms * NSEC_PER_MSEC;
@@ -119,7 +117,6 @@ TEST(too_late)
 /* The peer listens at another address, which the program knows. */
 TEST(another_port)
 {
-	char line[256];
 	NODES n[2];
 	int listener;
 
@@ -131,17 +128,13 @@ TEST(another_port)
 	close(listener);
 	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
 	lose(n, 0);
-	do {
-		turn_both(n);
-		copyrpc_ep_describe(n[0].ep, line, sizeof(line));
-	} while (!strstr(line, "last attempt: Connection refused"));
+	UNTIL(described(n[0].ep, "last attempt: Connection refused"));
 	CHECK_EQ(copyrpc_redial(n[0].ep, "192.0.2.1.2", 1), -EADDRNOTAVAIL);
 	CHECK_EQ(copyrpc_redial(n[0].ep, "127.0.0.1", (uint16_t)copyrpc_tcp_port(n[1].listener)),
 		0);
 	UNTIL(n[0].backs && n[1].backs);
 	calls(n, 10);
-	copyrpc_ep_describe(n[0].ep, line, sizeof(line));
-	CHECK(strstr(line, ": connected"));
+	CHECK(described(n[0].ep, ": connected"));
 	lose(n, 1);
 	calls(n, 10);
 	CHECK_EQ(n[0].failed + n[1].failed, 0);

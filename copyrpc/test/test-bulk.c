@@ -79,7 +79,6 @@ static void fill(uint8_t *at, uint32_t salt)
 TEST(every_length)
 {
 	static const uint32_t lengths[] = {1, 220, 221, 65537, MIB - 1, MIB, MIB + 1, 5 * MIB + 3};
-	struct copyrpc_stats stats;
 	uint64_t moved = 0;
 	RIG r = rig_open(NULL);
 
@@ -95,8 +94,7 @@ TEST(every_length)
 		CHECK(!memcmp(dst + to, src + from, len));
 		CHECK(dst[to - 1] == 0xee && dst[to + len] == 0xee);
 		moved += len;
-		copyrpc_ep_get_stats(r.p.ep[0], &stats, sizeof(stats));
-		CHECK_EQ(stats.moved, moved);
+		CHECK_EQ(ep_stats_of(r.p.ep[0]).moved, moved);
 	}
 	CHECK_EQ(copyrpc_raw_pending(r.p.ep[0]), 0);
 }
@@ -252,12 +250,12 @@ TEST(one_doorbell_with_the_messages)
 	RIG r = rig_open(NULL);
 
 	copyrpc_poll(r.p.ctx[0], NULL, NULL);
-	copyrpc_ep_get_stats(r.p.ep[0], &before, sizeof(before));
+	before = ep_stats_of(r.p.ep[0]);
 	CHECK_EQ(pull(&r, 0, 0, 2 * MIB), 0);
 	CHECK_EQ(copyrpc_call(r.p.ep[0], "x", 1, 1, 0), 0);
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 1);
 	copyrpc_poll(r.p.ctx[0], NULL, NULL);
-	copyrpc_ep_get_stats(r.p.ep[0], &after, sizeof(after));
+	after = ep_stats_of(r.p.ep[0]);
 	CHECK_EQ(after.doorbells - before.doorbells, 1);
 	CHECK_EQ(after.wqes - before.wqes, 3);
 }

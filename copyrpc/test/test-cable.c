@@ -24,7 +24,6 @@ static void turns(struct node n[2], int count)
 /* The endpoint is lost once and comes back once, however long the cable is out. */
 static void pulled(int side, uint32_t count)
 {
-	char line[256];
 	NODES n[2];
 
 	open_two(n);
@@ -38,8 +37,7 @@ static void pulled(int side, uint32_t count)
 	turns(n, 20000);
 	CHECK(n[0].downs == 1 && n[1].downs <= 1); /* an idle listening side does not know yet */
 	CHECK_EQ(n[0].backs + n[1].backs, 0);
-	copyrpc_ep_describe(n[0].ep, line, sizeof(line));
-	CHECK(side || strstr(line, "last attempt: Network is down"));
+	CHECK(side || described(n[0].ep, "last attempt: Network is down"));
 	plug(side, true);
 	UNTIL(n[0].backs && n[1].backs && idle(&n[0]) && idle(&n[1]));
 	turns(n, 1000);

@@ -142,7 +142,7 @@ TEST(inside_a_callback)
 	CHECK_EQ(call(&p, 2, false), 0);
 	finish(&p, &l, NULL);
 	CHECK(l.ok == 1 && l.last == 1 && l.canceled == 1);
-	copyrpc_ep_get_stats(p.ep[0], &s, sizeof(s));
+	s = ep_stats_of(p.ep[0]);
 	CHECK(s.calls == 2 && s.responses == 1 && s.failed_calls == 1);
 }
 

@@ -10,7 +10,6 @@ TEST(up_and_down)
 	struct copyrpc_ep_attr ep = {.user = &ep, .name = "the server"};
 	const struct copyrpc_dial_attr a = {.ep = &ep};
 	NODES n[2];
-	char line[256];
 
 	open_nodes(n);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, &a, "127.0.0.1", n[1].port, FAR_MS, 7), 0);
@@ -20,10 +19,8 @@ TEST(up_and_down)
 	CHECK_EQ(n[0].up.token, 7);
 	CHECK_EQ(n[1].up.token, 1);
 	CHECK(copyrpc_ep_user(n[0].up.ep) == &ep);
-	copyrpc_ep_describe(n[0].up.ep, line, sizeof(line));
-	CHECK(strstr(line, "(the server): connected"));
-	copyrpc_ep_describe(n[1].up.ep, line, sizeof(line));
-	CHECK(strstr(line, "(127.0.0.1:"));
+	CHECK(described(n[0].up.ep, "(the server): connected"));
+	CHECK(described(n[1].up.ep, "(127.0.0.1:"));
 	call_both(n);
 	copyrpc_ep_destroy(n[0].up.ep);
 	CHECK_EQ(copyrpc_call(n[1].up.ep, "x", 1, 1, 0), 0);

@@ -254,7 +254,7 @@ TEST(calls_are_refused)
 	for (n = 1; !(rc = copyrpc_call(ep[0], buf, max, 0, n)); n++)
 		;
 	CHECK_EQ(rc, -EAGAIN);
-	copyrpc_ep_get_stats(ep[0], &s, sizeof(s));
+	s = ep_stats_of(ep[0]);
 	CHECK_EQ(s.calls, n);
 	CHECK_EQ(s.ring_stalls, 1);
 	CHECK_EQ(s.credit_stalls, 1);

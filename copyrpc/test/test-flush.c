@@ -29,11 +29,10 @@ static uint64_t hca_wqes(const struct softhca_counters *c)
 static void check_one_batch(struct copyrpc_ctx *ctx)
 {
 	struct softhca_counters before = hca_counters(), after;
-	struct copyrpc_stats s, t;
+	struct copyrpc_stats s = ctx_stats_of(ctx), t;
 
-	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
 	CHECK_EQ(copyrpc_flush(ctx), 1);
-	copyrpc_ctx_get_stats(ctx, &t, sizeof(t));
+	t = ctx_stats_of(ctx);
 	CHECK_EQ(t.batches - s.batches, 1);
 	CHECK_EQ(t.wqes - s.wqes, 1);
 	CHECK_EQ(t.doorbells - s.doorbells, 1);
@@ -98,7 +97,7 @@ TEST(work_requests_of_all_kinds)
 	}
 	after = hca_counters();
 	for (int i = 0; i < 2; i++)
-		copyrpc_ctx_get_stats(p.ctx[i], &s[i], sizeof(s[i]));
+		s[i] = ctx_stats_of(p.ctx[i]);
 	CHECK(s[0].wraps > 0 && after.wqes[0] > before.wqes[0]); /* there were NOPs */
 	CHECK_EQ(s[0].wqes + s[1].wqes, hca_wqes(&after) - hca_wqes(&before));
 	CHECK_EQ(s[0].doorbells + s[1].doorbells, after.doorbells - before.doorbells);
@@ -106,8 +105,7 @@ TEST(work_requests_of_all_kinds)
 	copyrpc_ep_destroy(p.ep[0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.ok + h.failed, made);
-	copyrpc_ctx_get_stats(p.ctx[0], &s[1], sizeof(s[1]));
-	CHECK_EQ(s[1].wqes, s[0].wqes + 1); /* the goodbye */
+	CHECK_EQ(ctx_stats_of(p.ctx[0]).wqes, s[0].wqes + 1); /* the goodbye */
 	for (int i = 0; i < 2; i++)
 		copyrpc_mr_dereg(&mr[i]);
 }
@@ -252,16 +250,13 @@ TEST(credit_leaves_when_the_queue_was_full)
 {
 	static const char request[4];
 	struct copyrpc_raw_done done;
-	struct copyrpc_stats s;
 	struct full f;
 	int rounds = 0;
 
 	use_up_credit(&f);
 	fill_send_queue(&f);
-	copyrpc_ep_get_stats(f.p.ep[1], &s, sizeof(s));
 	CHECK_EQ(copyrpc_flush_if(f.p.ctx[1], never, NULL), 0);
-	copyrpc_ep_get_stats(f.p.ep[1], &s, sizeof(s));
-	CHECK(s.sq_stalls > 0);
+	CHECK(ep_stats_of(f.p.ep[1]).sq_stalls > 0);
 	while (copyrpc_call(f.p.ep[0], request, sizeof(request), 500, 0)) {
 		CHECK(rounds++ < 100000);
 		copyrpc_poll(f.p.ctx[0], hear, &f.h);

@@ -10,15 +10,12 @@
 
 static void check_told(struct pair *p, struct heard *h, uint32_t failed)
 {
-	struct copyrpc_stats s;
-
 	while (!copyrpc_ep_status(p->ep[0]))
 		copyrpc_poll(p->ctx[0], hear, h);
 	CHECK_EQ(copyrpc_ep_status(p->ep[0]), -ECONNRESET);
 	CHECK_EQ(h->failed, failed);
 	CHECK_EQ(h->status, failed ? -ECONNRESET : 0);
-	copyrpc_ep_get_stats(p->ep[0], &s, sizeof(s));
-	CHECK_EQ(s.reads, 0);
+	CHECK_EQ(ep_stats_of(p->ep[0]).reads, 0);
 	CHECK_EQ(copyrpc_call(p->ep[0], "x", 1, 1, 0), -ECONNRESET);
 }
 
@@ -56,16 +53,14 @@ TEST(a_peer_that_has_failed)
 {
 	struct heard h = {0};
 	PAIR p = open_timed(NULL);
-	struct copyrpc_stats s;
 
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	ep_fail(p.ep[1], -EPROTO);
 	CHECK_EQ(copyrpc_ep_status(p.ep[1]), -EPROTO);
 	check_told(&p, &h, 1);
-	copyrpc_ep_get_stats(p.ep[1], &s, sizeof(s));
-	CHECK_EQ(s.wqes, 1);
-	CHECK_EQ(s.doorbells, 1);
+	CHECK_EQ(ep_stats_of(p.ep[1]).wqes, 1);
+	CHECK_EQ(ep_stats_of(p.ep[1]).doorbells, 1);
 }
 
 /* The side that receives a goodbye sends none. */
@@ -73,13 +68,11 @@ TEST(a_goodbye_is_not_answered)
 {
 	struct heard h = {0};
 	PAIR p = open_timed(NULL);
-	struct copyrpc_stats s;
 
 	copyrpc_ep_destroy(p.ep[1]);
 	check_told(&p, &h, 0);
 	copyrpc_ep_destroy(p.ep[0]);
-	copyrpc_ctx_get_stats(p.ctx[0], &s, sizeof(s));
-	CHECK_EQ(s.wqes, 0);
+	CHECK_EQ(ctx_stats_of(p.ctx[0]).wqes, 0);
 }
 
 /* There is no room for the goodbye: a probe detects the end, as after any loss. */

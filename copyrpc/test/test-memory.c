@@ -145,7 +145,7 @@ TEST(traffic)
 				made += !call(&p, 100);
 			poll_both(&p, &h);
 		}
-		copyrpc_ctx_get_stats(p.ctx[0], &s[i], sizeof(s[i]));
+		s[i] = ctx_stats_of(p.ctx[0]);
 	}
 	CHECK(s[0].grown > 0 && s[0].grown <= 4 && s[0].credit_stalls + s[0].ring_stalls > 0);
 	CHECK_EQ(s[2].credit_stalls, s[1].credit_stalls);

@@ -99,9 +99,8 @@ static struct copyrpc_ctx *open_ctx(const char *device)
 
 static void report(const struct copyrpc_ctx *ctx, uint32_t who)
 {
-	struct copyrpc_stats s;
+	struct copyrpc_stats s = ctx_stats_of(ctx);
 
-	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
 	shared->returns[who] = s.returns;
 	shared->resent[who] = s.resent;
 }

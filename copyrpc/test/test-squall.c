@@ -189,9 +189,8 @@ static void open_member(struct member *m)
 
 static void close_member(struct member *m)
 {
-	struct copyrpc_stats st;
+	struct copyrpc_stats st = ctx_stats_of(m->ctx);
 
-	copyrpc_ctx_get_stats(m->ctx, &st, sizeof(st));
 	all.returns += st.returns;
 	all.resent += st.resent;
 	all.grown += st.grown;

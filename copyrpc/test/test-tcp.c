@@ -112,17 +112,14 @@ static struct copyrpc_ep *rig_connect(struct rig *r)
 TEST(both_sides_are_ready)
 {
 	struct copyrpc_ep *ep;
-	char line[256];
 	RIG r = rig_open(NULL);
 
 	r.c.attr.name = "the server";
 	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);
 	echo(r.c.ctx, r.ctx, ep);
-	copyrpc_ep_describe(r.c.ep, line, sizeof(line));
-	CHECK(strstr(line, "(the server): connected"));
-	copyrpc_ep_describe(ep, line, sizeof(line));
-	CHECK(strstr(line, "(127.0.0.1:"));
+	CHECK(described(r.c.ep, "(the server): connected"));
+	CHECK(described(ep, "(127.0.0.1:"));
 }
 
 /* The client starts first, and tries until the server listens. */
@@ -500,7 +497,6 @@ static uint64_t test_clock(void)
  * no more replies. Returns the number of calls. */
 static uint32_t fill_send_queue(struct rig *r)
 {
-	struct copyrpc_stats st;
 	struct copyrpc_req *req;
 	uint32_t calls = 0;
 
@@ -512,8 +508,7 @@ static uint32_t fill_send_queue(struct rig *r)
 			copyrpc_poll(r->ctx, NULL, NULL);
 		CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
 		copyrpc_flush(r->ctx);
-		copyrpc_ctx_get_stats(r->ctx, &st, sizeof(st));
-	} while (!st.sq_stalls);
+	} while (!ctx_stats_of(r->ctx).sq_stalls);
 	return calls;
 }
 

@@ -7,10 +7,7 @@
 
 static uint64_t reads(const struct pair *p)
 {
-	struct copyrpc_stats s;
-
-	copyrpc_ep_get_stats(p->ep[0], &s, sizeof(s));
-	return s.reads;
+	return ep_stats_of(p->ep[0]).reads;
 }
 
 /* Makes a call whose request is received and not answered, while the peer has nothing more to

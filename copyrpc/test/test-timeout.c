@@ -144,7 +144,7 @@ TEST(a_call_ends_in_time)
 		copyrpc_poll(p.ctx[0], on_end, &l);
 	CHECK_EQ(l.late, 1);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
-	copyrpc_ep_get_stats(p.ep[0], &s, sizeof(s));
+	s = ep_stats_of(p.ep[0]);
 	CHECK(s.calls == 1 && s.failed_calls == 1 && s.timeouts == 1 && !s.responses);
 }
 

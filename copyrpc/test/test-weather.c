@@ -74,9 +74,8 @@ static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
 	link_up(&rule);
 	calls(n, 1);
 	for (int i = 0; i < 2; i++) {
-		struct copyrpc_stats st;
+		struct copyrpc_stats st = ctx_stats_of(n[i].ctx);
 
-		copyrpc_ctx_get_stats(n[i].ctx, &st, sizeof(st));
 		printf("%u calls, %" PRIu64 " returns, %" PRIu64 " batches, %" PRIu64
 		       " of them again\n",
 			count, st.returns, st.batches, st.resent);

@@ -185,9 +185,8 @@ static inline void nodes_run(struct node nodes[2], uint64_t seed)
 /* Checks that the context's counters agree with the test's operations. */
 static inline struct copyrpc_stats node_balance(const struct node *n)
 {
-	struct copyrpc_stats s;
+	struct copyrpc_stats s = ctx_stats_of(n->ctx);
 
-	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
 	CHECK_EQ(s.calls, (uint64_t)n->calls * (uint64_t)n->eps);
 	CHECK_EQ(s.replies, s.calls);
 	CHECK_EQ(s.requests, s.calls);
