@@ -6,7 +6,6 @@
 #include <endian.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "base/wait.h"
 #include "pair.h"
@@ -115,8 +114,7 @@ TEST(peer_killed)
 	char c;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	child = fork();
-	CHECK(child >= 0);
+	child = test_fork();
 	ctx = open_ctx();
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
 	copyrpc_ep_info(ep, mine);
@@ -142,8 +140,7 @@ TEST(peer_killed)
 		copyrpc_poll(ctx, on_end, &e);
 		sched_yield();
 	}
-	kill(child, SIGKILL);
-	CHECK_EQ(waitpid(child, NULL, 0), child);
+	test_kill(child);
 	wait_failed(ctx, &e, 15);
 	CHECK_EQ(e.ok, 15);
 	CHECK_EQ(e.status, -ECONNRESET);

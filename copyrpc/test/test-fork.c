@@ -3,7 +3,6 @@
  * A program that makes calls forks children, which end or execute another program. This must not
  * affect the calls or their data.
  */
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -26,18 +25,15 @@ static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 
 static void child_of(int round)
 {
-	pid_t child = fork();
-	int status;
+	pid_t child = test_fork();
 
-	CHECK(child >= 0);
 	if (!child) {
 		if (round % 2)
 			execlp("true", "true", (char *)NULL);
 		memset(payload, 0xdd, sizeof(payload)); /* its own copy */
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(child), 0);
 }
 
 static void answer_all(struct pair *p)

@@ -263,8 +263,7 @@ static void client_is_killed(enum kind kind, uint64_t returns_ms)
 	pid = start_process(run_client, kind, GUARD_S);
 	while (!has_begun(&e, kind))
 		serve_some(&e);
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	end_process(pid, SIGKILL);
+	test_kill(pid);
 	while (!e.downs)
 		serve_some(&e);
 	CHECK(is_loss(copyrpc_ep_status(e.ep)));
@@ -282,7 +281,7 @@ static void client_is_killed(enum kind kind, uint64_t returns_ms)
 		serve_some(&e);
 	while (!is_over(pid))
 		serve_some(&e);
-	end_process(pid, 0);
+	CHECK_EQ(test_reap(pid), 0);
 	copyrpc_ctx_destroy(e.ctx);
 	close(listener);
 }
@@ -306,7 +305,7 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	begin_call(&e, kind);
 	while (!is_over(pid))
 		client_turn(&e);
-	end_process(pid, SIGKILL);
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
 	CHECK(HCA(softhca_fault_remove)(rule) > 0);
 	pid = start_process(run_server, kind, GUARD_S); /* the next one, which does not have the
 							   endpoint */
@@ -324,7 +323,7 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	CHECK_EQ(fdtest_open(), fds);
 	copyrpc_ctx_destroy(e.ctx);
 	kill(pid, SIGKILL);
-	end_process(pid, SIGKILL);
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
 	close(listener);
 }
 

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "support/stranger.h"
 #include "copyrpc_tcp.h"
@@ -140,7 +139,7 @@ static void run_node(uint32_t rank, int listener)
 
 TEST(full_mesh)
 {
-	int listener[NODES], fd[SILENT], status;
+	int listener[NODES], fd[SILENT];
 	pid_t child[NODES];
 	uint64_t start;
 
@@ -159,18 +158,15 @@ TEST(full_mesh)
 	start = clock_ns();
 	for (uint32_t i = 0; i < nodes; i++) {
 		fflush(stdout);
-		child[i] = fork();
-		CHECK(child[i] >= 0);
+		child[i] = test_fork();
 		if (!child[i]) {
 			CHECK(nice(10) != -1); /* spares the tests that run beside this one */
 			run_node(i, listener[i]);
 			_exit(0);
 		}
 	}
-	for (uint32_t i = 0; i < nodes; i++) {
-		CHECK_EQ(waitpid(child[i], &status, 0), child[i]);
-		CHECK_EQ(status, 0);
-	}
+	for (uint32_t i = 0; i < nodes; i++)
+		CHECK_EQ(test_reap(child[i]), 0);
 	for (int i = 0; i < SILENT; i++)
 		close(fd[i]);
 	CHECK_EQ(shared->up, nodes);

@@ -433,7 +433,7 @@ TEST(storm)
 		pid[1 + i] = start_process(call, i, GUARD_S);
 	pid[CLIENTS + 1] = start_process(direct, 0, GUARD_S);
 	for (uint32_t i = 0; i < CLIENTS + 2; i++)
-		end_process(pid[i], 0);
+		CHECK_EQ(test_reap(pid[i]), 0);
 	for (uint32_t c = 0; c < CLIENTS; c++)
 		for (uint32_t k = 0; k < MOST; k++) {
 			CHECK_EQ(shared->executed[c][k], k < n_calls);

@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "copyrpc_tcp.h"
 #include "timed.h"
@@ -95,12 +94,11 @@ TEST(a_stopped_peer_is_noticed)
 	struct copyrpc_ep *ep;
 	struct log l = {0};
 	uint64_t x = 7;
-	int fd[2], status;
+	int fd[2];
 	pid_t child;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	child = fork();
-	CHECK(child >= 0);
+	child = test_fork();
 	if (!child) {
 		close(fd[0]);
 		serve_for_ever(fd[1]);
@@ -108,16 +106,14 @@ TEST(a_stopped_peer_is_noticed)
 	ep = meet(fd[0], &ctx);
 	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
 	until(ctx, &l, &l.ok, 1);
-	CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
-	CHECK(WIFSTOPPED(status));
+	CHECK_EQ(test_stopped(child), SIGSTOP);
 	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, LIMIT_MS), 0);
 	until(ctx, &l, &l.late, 1);
 	CHECK_EQ(kill(child, SIGCONT), 0);
 	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
 	until(ctx, &l, &l.ok, 2);
 	CHECK_EQ(l.late, 1);
-	CHECK_EQ(kill(child, SIGKILL), 0);
-	CHECK_EQ(waitpid(child, &status, 0), child);
+	test_kill(child);
 	copyrpc_ctx_destroy(ctx);
 	close(fd[0]);
 	close(fd[1]);

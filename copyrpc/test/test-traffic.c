@@ -41,8 +41,7 @@ static void run_processes(uint32_t ring, int eps, uint32_t max, uint32_t calls)
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	fflush(NULL);
 	for (int i = 0; i < 2; i++) {
-		child[i] = fork();
-		CHECK(child[i] >= 0);
+		child[i] = test_fork();
 		if (!child[i]) {
 			node_with_peer(&nodes[0], fd[i], &attr, eps, max, calls * TIMES / SHARE,
 				seed + (uint64_t)i);
