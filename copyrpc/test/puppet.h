@@ -31,7 +31,8 @@ static inline struct greeting greeting_of(const struct copyrpc_ep *ep, uint32_t 
 	return g;
 }
 
-static inline void puppet_greet_as(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
+/* @ring_size: of the puppet's endpoint; 0: that of its context. */
+static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
 	uint32_t ring_size)
 {
 	const struct copyrpc_ep_attr attr = {.ring_size = ring_size};
@@ -41,11 +42,6 @@ static inline void puppet_greet_as(struct puppet *p, struct copyrpc_ctx *ctx, ui
 	g = greeting_of(p->ep, 0, 0, 1);
 	p->fd = stranger_connect(port);
 	stranger_say(p->fd, &g, sizeof(g));
-}
-
-static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port)
-{
-	puppet_greet_as(p, ctx, port, 0);
 }
 
 static inline void puppet_result(const struct puppet *p)

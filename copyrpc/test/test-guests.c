@@ -14,20 +14,23 @@ static uint64_t hurried_clock(void)
 	return now += 200 * NSEC_PER_MSEC;
 }
 
+/* A server and its clients. */
 struct server {
 	struct copyrpc_ctx *ctx, *clients;
 	int listener;
 	uint16_t port;
+	struct puppet p[12];
+	int n; /* clients that have come */
 };
 
-static struct server open_server(uint64_t (*clock)(void))
+static struct server open_server(void)
 {
 	const struct copyrpc_ctx_attr attr = {.max_endpoints = 32, .ring_size = 4096};
-	struct server s;
+	struct server s = {.n = 0};
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &s.ctx), 0);
 	CHECK_EQ(copyrpc_ctx_create(&attr, &s.clients), 0);
-	s.ctx->clock = clock;
+	s.ctx->clock = hurried_clock;
 	s.ctx->look_always = true;
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0);
 	s.port = (uint16_t)copyrpc_tcp_port(s.listener);
@@ -36,6 +39,8 @@ static struct server open_server(uint64_t (*clock)(void))
 
 static void close_server(struct server *s)
 {
+	while (s->n)
+		puppet_close(&s->p[--s->n]);
 	copyrpc_ctx_destroy(s->clients);
 	copyrpc_ctx_destroy(s->ctx);
 	close(s->listener);
@@ -47,12 +52,13 @@ static void close_server(struct server *s)
 
 /* One of two clients is slow. copyrpc_accept() returns the endpoint of the other client. Then the
  * connection of the slow client is completed inside a poll. */
-static void accept_one_of_two(struct server *s, struct puppet p[2])
+static void accept_one_of_two(struct server *s)
 {
+	struct puppet *p = s->p;
 	struct copyrpc_ep *ep;
 
-	for (int i = 0; i < 2; i++)
-		puppet_greet(&p[i], s->clients, s->port);
+	while (s->n < 2)
+		puppet_greet(&p[s->n++], s->clients, s->port, 0);
 	puppet_result(&p[1]);
 	CHECK_EQ(copyrpc_accept(s->ctx, NULL, s->listener, GUARD_MS, &ep), 0);
 	puppet_connect(&p[1]);
@@ -61,13 +67,13 @@ static void accept_one_of_two(struct server *s, struct puppet p[2])
 	puppet_connect(&p[0]);
 }
 
-/* The program destroys the endpoint at its first request, before copyrpc_accept() has returned the
- * endpoint. */
-static void destroy_with_request(struct server *s, const struct puppet *p)
+/* The program destroys the slow client's endpoint at its first request, before copyrpc_accept() has
+ * returned it. */
+static void destroy_with_request(struct server *s)
 {
 	struct copyrpc_req *req;
 
-	CHECK_EQ(copyrpc_call(p->ep, "x", 1, 1, 0), 0);
+	CHECK_EQ(copyrpc_call(s->p[0].ep, "x", 1, 1, 0), 0);
 	copyrpc_flush(s->clients);
 	copyrpc_poll(s->ctx, NULL, NULL);
 	CHECK_EQ(copyrpc_recv(s->ctx, &req), 1);
@@ -79,42 +85,33 @@ static void destroy_with_request(struct server *s, const struct puppet *p)
 TEST(destroyed_before_accept)
 {
 	struct copyrpc_ep *ep = NULL;
-	SERVER s = open_server(hurried_clock);
-	struct puppet p[2];
+	SERVER s = open_server();
 
-	accept_one_of_two(&s, p);
-	destroy_with_request(&s, &p[0]);
+	accept_one_of_two(&s);
+	destroy_with_request(&s);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
 	CHECK(!ep);
-	for (int i = 0; i < 2; i++)
-		puppet_close(&p[i]);
 }
 
 TEST(destroyed_before_unlisten)
 {
-	SERVER s = open_server(hurried_clock);
-	struct puppet p[2];
+	SERVER s = open_server();
 
-	accept_one_of_two(&s, p);
-	destroy_with_request(&s, &p[0]);
+	accept_one_of_two(&s);
+	destroy_with_request(&s);
 	CHECK_EQ(copyrpc_unlisten(s.ctx, s.listener), 0);
-	for (int i = 0; i < 2; i++)
-		puppet_close(&p[i]);
 }
 
 /* An endpoint that was not destroyed is returned, and then works like any other. */
 TEST(kept_until_accept)
 {
 	struct copyrpc_ep *ep;
-	SERVER s = open_server(hurried_clock);
-	struct puppet p[2];
+	SERVER s = open_server();
 
-	accept_one_of_two(&s, p);
+	accept_one_of_two(&s);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), 0);
-	destroy_with_request(&s, &p[0]);
+	destroy_with_request(&s);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
-	for (int i = 0; i < 2; i++)
-		puppet_close(&p[i]);
 }
 
 /* ------------------------------------------------------------------ work of a poll */
@@ -124,17 +121,16 @@ TEST(kept_until_accept)
 static void fill_backlog(bool armed, uint32_t ring_size)
 {
 	struct copyrpc_event e;
-	SERVER s = open_server(hurried_clock);
-	struct puppet p[12];
+	SERVER s = open_server();
 	uint32_t first, ups = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
-		puppet_greet_as(&p[i], s.clients, s.port, ring_size);
-		puppet_result(&p[i]);
+	while (s.n < (int)ARRAY_SIZE(s.p)) {
+		puppet_greet(&s.p[s.n], s.clients, s.port, ring_size);
+		puppet_result(&s.p[s.n++]);
 	}
 	first = s.ctx->set_ups;
 	CHECK_EQ(copyrpc_listen(s.ctx, NULL, s.listener, 0), 0);
-	while (s.ctx->set_ups - first < (ring_size ? 1 : 2) * ARRAY_SIZE(p)) {
+	while (s.ctx->set_ups - first < (ring_size ? 1 : 2) * ARRAY_SIZE(s.p)) {
 		uint32_t made = s.ctx->set_ups;
 
 		if (armed)
@@ -144,9 +140,7 @@ static void fill_backlog(bool armed, uint32_t ring_size)
 		for (; copyrpc_event_recv(s.ctx, &e, sizeof(e)); ups++)
 			CHECK_EQ(e.kind, COPYRPC_UP);
 	}
-	CHECK_EQ(ups, ring_size ? 0 : ARRAY_SIZE(p));
-	for (size_t i = 0; i < ARRAY_SIZE(p); i++)
-		puppet_close(&p[i]);
+	CHECK_EQ(ups, ring_size ? 0 : ARRAY_SIZE(s.p));
 }
 
 TEST(a_full_backlog)
@@ -168,10 +162,9 @@ TEST(a_backlog_that_fails)
 TEST(a_number_is_used_again)
 {
 	struct copyrpc_ep *ep;
-	SERVER s = open_server(hurried_clock);
-	struct puppet p[2];
+	SERVER s = open_server();
 
-	accept_one_of_two(&s, p);
+	accept_one_of_two(&s);
 	close(s.listener);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0); /* the smallest free number */
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
@@ -183,6 +176,4 @@ TEST(a_number_is_used_again)
 	close(s.listener);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0);
 	CHECK_EQ(copyrpc_listen(s.ctx, NULL, s.listener, 0), 0);
-	for (int i = 0; i < 2; i++)
-		puppet_close(&p[i]);
 }
