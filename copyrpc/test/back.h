@@ -124,16 +124,10 @@ static inline void dial_node(struct node n[2])
 		0);
 }
 
-static inline void open_nodes_at(struct node n[2], const struct copyrpc_ctx_attr *attr,
-	bool real_clock)
-{
-	open_contexts(n, attr, real_clock);
-	dial_node(n);
-}
-
 static inline void open_nodes(struct node n[2], const struct copyrpc_ctx_attr *attr)
 {
-	open_nodes_at(n, attr, false);
+	open_contexts(n, attr, false);
+	dial_node(n);
 }
 
 static inline void close_nodes(struct node (*nodes)[2])

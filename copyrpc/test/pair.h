@@ -4,6 +4,7 @@
 #define COPYRPC_TEST_PAIR_H
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #include "support/test.h"
@@ -38,18 +39,23 @@ static inline void join(struct copyrpc_ctx *a, struct copyrpc_ctx *b, struct cop
 	connect_eps(ep);
 }
 
-static inline void pair_connect(struct pair *p)
+/* A pair that is not connected. */
+static inline struct pair pair_create(const struct copyrpc_ctx_attr *attr)
 {
-	connect_eps(p->ep);
+	struct pair p;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ctx_create(attr, &p.ctx[i]), 0);
+		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &p.ep[i]), 0);
+	}
+	return p;
 }
 
 static inline struct pair pair_open(const struct copyrpc_ctx_attr *attr)
 {
-	struct pair p;
+	struct pair p = pair_create(attr);
 
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ctx_create(attr, &p.ctx[i]), 0);
-	join(p.ctx[0], p.ctx[1], p.ep);
+	connect_eps(p.ep);
 	return p;
 }
 
@@ -98,6 +104,14 @@ static inline struct copyrpc_stats ctx_stats_of(const struct copyrpc_ctx *ctx)
 
 	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
 	return s;
+}
+
+/* Waits until the context's descriptor is readable, but not longer than @ms. Returns as poll(2). */
+static inline int readable(const struct copyrpc_ctx *ctx, int ms)
+{
+	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
+
+	return poll(&p, 1, ms);
 }
 
 /* True if the description of the endpoint contains the text. */

@@ -49,7 +49,8 @@ TEST(sleeping)
 {
 	NODES n[2];
 
-	open_nodes_at(n, &returning, true);
+	open_contexts(n, &returning, true);
+	dial_node(n);
 	for (uint32_t losses = 0; n[0].backs < 3 || n[1].backs < 3;) {
 		if (n[0].ep && n[1].ep && losses < 3 && n[0].backs == losses &&
 			n[1].backs == losses) {

@@ -490,7 +490,7 @@ TEST(no_descriptor_is_free)
 	turn(&n[1]);
 	CHECK(copyrpc_ctx_timeout(n[1].ctx) > 0);
 	CHECK_EQ(copyrpc_ctx_arm(n[1].ctx), 0);
-	CHECK_EQ(poll(&(struct pollfd){.fd = copyrpc_ctx_fd(n[1].ctx), .events = POLLIN}, 1, 0), 0);
+	CHECK_EQ(readable(n[1].ctx, 0), 0);
 	give_descriptors(&s);
 	for (int i = 0; i < 100; i++)
 		turn(&n[1]);

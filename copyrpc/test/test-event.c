@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Sleeping on a context's descriptor: it wakes up when there is work, and only then. */
-#include <poll.h>
 #include <pthread.h>
 
 #include "timed.h"
 
 #define ROUNDS (TIMES == 1 && SCALE == 1 ? 8000u : 20000u * TIMES / SCALE)
 #define GUARD_MS 60000 /* nothing here takes as long, unless a wake-up is lost */
-
-static int readable(struct copyrpc_ctx *ctx, int ms)
-{
-	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
-
-	return poll(&p, 1, ms);
-}
 
 /* Opens a pair and consumes completions from each CQ, so that consumer indices are not 0. */
 static struct pair open_used(const struct copyrpc_ctx_attr *attr, struct heard *h)
@@ -275,8 +267,6 @@ static void call_some(struct side *s)
 
 static void sleep_if_armed(struct side *s)
 {
-	struct pollfd p = {.fd = copyrpc_ctx_fd(s->ctx), .events = POLLIN};
-
 	for (uint64_t n = test_rand(&s->seed) % 64; n; n--)
 		__asm__ volatile("");
 	if (copyrpc_ctx_arm(s->ctx))
@@ -285,9 +275,9 @@ static void sleep_if_armed(struct side *s)
 		__asm__ volatile("");
 	s->sleeps++;
 	if (s->by_clock)
-		poll(&p, 1, copyrpc_ctx_timeout(s->ctx));
+		readable(s->ctx, copyrpc_ctx_timeout(s->ctx));
 	else
-		CHECK_EQ(poll(&p, 1, GUARD_MS), 1);
+		CHECK_EQ(readable(s->ctx, GUARD_MS), 1);
 }
 
 static bool finished(const struct side *s)

@@ -39,7 +39,7 @@ static void connect_pair(struct pair *p)
 
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ep_create(p->ctx[i], &attr, &p->ep[i]), 0);
-	pair_connect(p);
+	connect_eps(p->ep);
 }
 
 /* Makes and answers calls until all CALLS have ended. After the endpoint has failed, makes no more

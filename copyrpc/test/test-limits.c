@@ -61,14 +61,11 @@ static bool connects_late(void)
 	uint64_t before = hca_counters().retries;
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_create(&attr);
 	bool in_time;
 
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ctx_create(&attr, &p.ctx[i]), 0);
-		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &p.ep[i]), 0);
+	for (int i = 0; i < 2; i++)
 		copyrpc_ep_info(p.ep[i], blob[i]);
-	}
 	CHECK_EQ(copyrpc_ep_connect(p.ep[0], blob[1], COPYRPC_INFO_SIZE), 0);
 	CHECK_EQ(copyrpc_call(p.ep[0], "early", 5, 5, 0), 0);
 	while (hca_counters().retries - before < COPYRPC_RETRIES - 1 && !copyrpc_ep_status(p.ep[0]))
@@ -82,7 +79,6 @@ static bool connects_late(void)
 	}
 	in_time &= h.ok == 1;
 	CHECK(!in_time || !h.failed);
-	pair_close(&p);
 	return in_time;
 }
 
@@ -118,7 +114,7 @@ TEST(held_requests_take_no_place)
 			copyrpc_poll(p.ctx[k], hear, &h);
 			CHECK_EQ(copyrpc_ep_create(p.ctx[k], NULL, &p.ep[k]), 0);
 		}
-		pair_connect(&p);
+		connect_eps(p.ep);
 	}
 	CHECK_EQ(h.status, -ECANCELED);
 	for (uint32_t i = 0; i < 4; i++) {
@@ -134,13 +130,9 @@ TEST(a_peer_that_never_connects)
 	struct softhca_counters before, after;
 	uint8_t blob[COPYRPC_INFO_SIZE];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_create(&attr);
 
 	CHECK_EQ(COPYRPC_ANSWER_NS, 7516192768); /* "7.5 s" */
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ctx_create(&attr, &p.ctx[i]), 0);
-		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &p.ep[i]), 0);
-	}
 	copyrpc_ep_info(p.ep[1], blob);
 	before = hca_counters();
 	CHECK_EQ(copyrpc_ep_connect(p.ep[0], blob, COPYRPC_INFO_SIZE), 0);
@@ -152,7 +144,6 @@ TEST(a_peer_that_never_connects)
 	printf("  %d attempts\n", (int)(after.retries - before.retries));
 	CHECK(after.retries - before.retries >= COPYRPC_RETRIES);
 	CHECK(after.retries - before.retries <= COPYRPC_RETRIES + 1);
-	pair_close(&p);
 }
 
 /* Lengths, access rights, and the limit of operations that are pending or not returned by

@@ -68,7 +68,7 @@ TEST(a_path_is_taken_over)
 		CHECK_EQ(copyrpc_ep_create(p.ctx[i], &(struct copyrpc_ep_attr){.path = &none},
 				 &p.ep[i]),
 			0);
-	pair_connect(&p);
+	connect_eps(p.ep);
 	check_default(p.ep[0]);
 }
 
@@ -82,7 +82,7 @@ TEST(the_default)
 		CHECK_EQ(copyrpc_ep_create(p.ctx[i], &(struct copyrpc_ep_attr){.path = &all_set},
 				 &p.ep[i]),
 			0);
-	pair_connect(&p);
+	connect_eps(p.ep);
 	CHECK_EQ(asked(p.ep[0]).timeout, 17);
 	CHECK_EQ(asked(p.ep[0]).ah_attr.sl, 5);
 }

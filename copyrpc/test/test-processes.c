@@ -108,11 +108,10 @@ static void report(const struct copyrpc_ctx *ctx, uint32_t who)
 /* Sleeps until there is something to do. */
 static void rest(struct copyrpc_ctx *ctx)
 {
-	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
 	int ms = copyrpc_ctx_timeout(ctx);
 
 	if (!copyrpc_ctx_arm(ctx))
-		poll(&p, 1, ms < 0 || ms > 5 ? 5 : ms);
+		readable(ctx, ms < 0 || ms > 5 ? 5 : ms);
 }
 
 static void take_events(struct copyrpc_ctx *ctx, struct copyrpc_ep **ep_p)
