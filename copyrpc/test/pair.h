@@ -123,7 +123,25 @@ static inline bool described(const struct copyrpc_ep *ep, const char *text)
 	return strstr(line, text);
 }
 
-static inline int echo_all(struct copyrpc_ctx *ctx);
+/* Answers all requests with their own bytes. Returns their number. */
+static inline int echo_all(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_req *req;
+	int n = 0;
+
+	for (; copyrpc_recv(ctx, &req); n++)
+		CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
+	return n;
+}
+
+/* Polls both sides, ep[1]'s first, and answers all requests. */
+static inline void pair_turn(struct pair *p, struct heard *h)
+{
+	for (int i = 1; i >= 0; i--) {
+		copyrpc_poll(p->ctx[i], hear, h);
+		echo_all(p->ctx[i]);
+	}
+}
 
 /* Polls both sides until they send nothing more. */
 static inline void pair_settle(struct pair *p)
@@ -157,25 +175,11 @@ static inline void pair_grow(struct pair *p, uint32_t most)
 
 			CHECK(!rc || rc == -EAGAIN);
 			called |= !rc;
-			for (int k = 0; k < 2; k++) {
-				copyrpc_poll(p->ctx[k], hear, &h);
-				echo_all(p->ctx[k]);
-			}
+			pair_turn(p, &h);
 		}
 	}
 	free(payload);
 	pair_settle(p);
-}
-
-/* Answers all requests with their own bytes. Returns their number. */
-static inline int echo_all(struct copyrpc_ctx *ctx)
-{
-	struct copyrpc_req *req;
-	int n = 0;
-
-	for (; copyrpc_recv(ctx, &req); n++)
-		CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
-	return n;
 }
 
 #endif

@@ -80,14 +80,6 @@ TEST(a_thousand_idle_endpoints)
 	CHECK_EQ(registered, 0);
 }
 
-static void poll_both(struct pair *p, struct heard *h)
-{
-	for (int i = 1; i >= 0; i--) {
-		copyrpc_poll(p->ctx[i], hear, h);
-		echo_all(p->ctx[i]);
-	}
-}
-
 static int call(struct pair *p, uint32_t len)
 {
 	static const char payload[LARGEST];
@@ -104,10 +96,10 @@ TEST(one_round_trip)
 	CHECK_EQ(call(&p, LARGEST + 1), -EMSGSIZE);
 	CHECK_EQ(call(&p, LARGEST), -EAGAIN);
 	copyrpc_flush(p.ctx[0]);
-	poll_both(&p, &h);
+	pair_turn(&p, &h);
 	CHECK_EQ(call(&p, LARGEST), 0);
 	while (!h.ok)
-		poll_both(&p, &h);
+		pair_turn(&p, &h);
 	CHECK_EQ(h.failed, 0);
 }
 
@@ -123,9 +115,9 @@ TEST(no_more_than_needed)
 		struct heard h = {0};
 
 		while (call(&p, steps[i].len))
-			poll_both(&p, &h);
+			pair_turn(&p, &h);
 		while (!h.ok)
-			poll_both(&p, &h);
+			pair_turn(&p, &h);
 		CHECK_EQ(p.ep[0]->ch.cr.c * WIRE_BLOCK, steps[i].ring);
 		CHECK_EQ(p.ep[1]->ch.cr.c * WIRE_BLOCK, steps[i].ring);
 	}
@@ -143,7 +135,7 @@ TEST(traffic)
 		while (made < 4000u * (uint32_t)(i + 1)) {
 			for (int k = 0; k < 200; k++)
 				made += !call(&p, 100);
-			poll_both(&p, &h);
+			pair_turn(&p, &h);
 		}
 		s[i] = ctx_stats_of(p.ctx[0]);
 	}
@@ -151,7 +143,7 @@ TEST(traffic)
 	CHECK_EQ(s[2].credit_stalls, s[1].credit_stalls);
 	CHECK_EQ(s[2].ring_stalls, s[1].ring_stalls);
 	while (h.ok < made)
-		poll_both(&p, &h);
+		pair_turn(&p, &h);
 }
 
 /* Memory is used again by the next endpoints, and in the end freed. */
@@ -261,12 +253,12 @@ TEST(no_memory)
 		CHECK_EQ(call(&p, LARGEST), -EAGAIN);
 		CHECK_EQ(call(&p, 20), 0);
 		while (h.ok <= i)
-			poll_both(&p, &h);
+			pair_turn(&p, &h);
 	}
 	full = false;
 	while (call(&p, LARGEST))
-		poll_both(&p, &h);
+		pair_turn(&p, &h);
 	while (h.ok <= 1000)
-		poll_both(&p, &h);
+		pair_turn(&p, &h);
 	CHECK_EQ(h.failed, 0);
 }

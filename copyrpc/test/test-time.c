@@ -186,9 +186,7 @@ TEST(a_link_that_is_down_for_three_seconds)
 	hca_fault("action=link_down opcode=write_imm");
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	while (!h.ok) {
-		copyrpc_poll(p.ctx[0], hear, &h);
-		copyrpc_poll(p.ctx[1], hear, &h);
-		echo_all(p.ctx[1]);
+		pair_turn(&p, &h);
 		CHECK_EQ(h.failed, 0);
 		if (hca_counters().retries - before == repeated || ++repeated > 3)
 			poll(NULL, 0, 1); /* the HCA repeats it according to its own clock */
