@@ -109,9 +109,10 @@ static bool is_busy(const struct copyrpc_ep *ep)
 	       ep->bytes_wanted >= TRANSFER_POSTED_MAX;
 }
 
+static void on_moved(struct transfer *t, int status);
+
 /* Starts the pull or the push. */
-static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, uint32_t len,
-	void (*end)(struct transfer *t, int status))
+static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, uint32_t len)
 {
 	int rc;
 
@@ -123,20 +124,18 @@ static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, u
 		.raddr = raddr,
 		.rkey = rkey,
 		.len = len,
-		.end = end,
+		.end = on_moved,
 	};
 	rc = transfer_start(&s->t);
 	s->t.ep->moves += !rc;
 	return rc;
 }
 
-static void on_pulled(struct transfer *t, int status);
-
 /* Fills the block of a request, by a pull or by a copy. */
 static void receive(struct served *s)
 {
 	if (is_pulled(s)) {
-		if (move(s, true, s->w.from, s->w.from_rkey, s->w.len, on_pulled))
+		if (move(s, true, s->w.from, s->w.from_rkey, s->w.len))
 			refuse(s);
 		return;
 	}
@@ -211,15 +210,17 @@ static void end_move(struct copyrpc_ep *ep)
 	serve_again(ctx);
 }
 
-static void on_pulled(struct transfer *t, int status)
+static void on_moved(struct transfer *t, int status)
 {
 	struct served *s = container_of(t, struct served, t);
 	struct copyrpc_ep *ep = t->ep;
 
 	if (status)
 		drop(s);
-	else
+	else if (t->is_read)
 		deliver(s);
+	else
+		respond(s->req, WIRE_OK, s->req->len, NULL);
 	end_move(ep);
 }
 
@@ -317,18 +318,6 @@ void *copyrpc_req_memory(const struct copyrpc_req *req)
 	return req->served ? req->served->block->mr.addr : NULL;
 }
 
-static void on_pushed(struct transfer *t, int status)
-{
-	struct served *s = container_of(t, struct served, t);
-	struct copyrpc_ep *ep = t->ep;
-
-	if (status)
-		drop(s);
-	else
-		respond(s->req, WIRE_OK, s->req->len, NULL);
-	end_move(ep);
-}
-
 static int push(struct served *s, const void *data, uint32_t len)
 {
 	void *from = s->block->mr.addr;
@@ -336,7 +325,7 @@ static int push(struct served *s, const void *data, uint32_t len)
 	if (data != from)
 		memmove(from, data, len); /* data may be a part of the request */
 	s->req->len = len;
-	return move(s, false, s->w.to, s->w.to_rkey, len, on_pushed);
+	return move(s, false, s->w.to, s->w.to_rkey, len);
 }
 
 int serve_reply(struct copyrpc_req *req, const void *data, uint32_t len)
