@@ -155,14 +155,6 @@ static inline uint16_t duo_ask(char command)
 	return value;
 }
 
-static inline uint8_t *duo_map(size_t len)
-{
-	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	CHECK(m != MAP_FAILED);
-	return m;
-}
-
 /* Registers the test's memory. */
 static inline void duo_own(void)
 {
@@ -195,8 +187,8 @@ static inline void duo_open(const struct duo_attr *a)
 	d.len = a->len;
 	duo_rails_set = a->rails;
 	d.allocs = duo_allocs(a);
-	d.mine = d.allocs ? NULL : duo_map(a->len);
-	d.theirs = duo_map(a->len);
+	d.mine = d.allocs ? NULL : test_shared(a->len);
+	d.theirs = test_shared(a->len);
 	d.child = duo_fork(&d.fd);
 	if (!d.child)
 		duo_child(a, d.fd);

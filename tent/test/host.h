@@ -22,7 +22,7 @@ static inline void host_open(void)
 	AT_END(end_free) char *text;
 
 	host = duo_create(NULL, 0, 0);
-	memory = duo_map(HOST_LEN);
+	memory = test_shared(HOST_LEN);
 	CHECK_EQ(tent_register(host, memory, HOST_LEN, NULL, NULL), 0);
 	CHECK_EQ(tent_export(host, &text), 0);
 	CHECK_EQ(desc_read(text, &desc, NULL), 0);

@@ -143,7 +143,7 @@ TEST(a_request_that_nobody_waits_for)
 /* The program may unmap its own memory at any time, so the kernel copies that. */
 TEST(memory_of_the_program)
 {
-	uint8_t *m = duo_map(LEN);
+	uint8_t *m = test_shared(LEN);
 
 	duo_open(&(struct duo_attr){.len = LEN});
 	CHECK_EQ(tent_register(d.t, m, LEN, NULL, NULL), 0);

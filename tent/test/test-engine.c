@@ -284,7 +284,7 @@ TEST(too_many_requests_wait_for_some)
 
 TEST(segments_belong_to_their_engine)
 {
-	uint8_t *memory = duo_map(4096);
+	uint8_t *memory = test_shared(4096);
 	struct tent_batch *b = NULL;
 	struct tent_request r[2];
 	struct tent *other;
@@ -333,7 +333,7 @@ TEST(memory_that_cannot_be_registered)
 	struct tent *t = duo_create(NULL, 0, 0);
 
 	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
-		uint8_t *m = duo_map(3 * 4096), *at = m + odd[i].page * 4096;
+		uint8_t *m = test_shared(3 * 4096), *at = m + odd[i].page * 4096;
 		struct tent_why why = {""};
 
 		CHECK_EQ(tent_register(t, m, 3 * 4096, NULL, &why), 0);
@@ -350,7 +350,7 @@ TEST(registrations_are_checked)
 {
 	struct tent_why why;
 	struct tent *t = duo_create(NULL, 0, 0);
-	uint8_t *m = duo_map(8 * 4096);
+	uint8_t *m = test_shared(8 * 4096);
 
 	CHECK_EQ(tent_register(t, m, 0, NULL, &why), -EINVAL);
 	CHECK_EQ(tent_register(t, m, SIZE_MAX, NULL, &why), -EINVAL);

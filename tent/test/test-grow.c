@@ -162,7 +162,7 @@ TEST(many_registrations)
 
 	if (!duo_rails("shm:"))
 		return; /* it takes a second, and does not depend on the rails */
-	all = duo_map((size_t)n * len);
+	all = test_shared((size_t)n * len);
 	lender = duo_create(NULL, 0, 0);
 	for (uint32_t i = 0; i < n; i++) {
 		CHECK_EQ(tent_register(lender, all + (size_t)i * len, len, NULL, NULL), 0);
@@ -247,7 +247,7 @@ static uint32_t count(const char *text)
 TEST(who_does_not_ask)
 {
 	GUEST c = {.fd = -1};
-	uint8_t *more = duo_map(100 * PIECE);
+	uint8_t *more = test_shared(100 * PIECE);
 	struct ctl_msg m = {.type = CTL_FENCE};
 	uint32_t version = 1, n = 0;
 

@@ -42,7 +42,7 @@ static void *register_big(void *arg)
 static void begin_big(struct tent *t)
 {
 	big.t = t;
-	big.memory = duo_map(BIG);
+	big.memory = test_shared(BIG);
 	gate_set(false);
 	CHECK_EQ(pthread_create(&big.thread, NULL, register_big, NULL), 0);
 	gate_await();

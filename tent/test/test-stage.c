@@ -175,7 +175,7 @@ static struct tent *open_both(struct tent_request *r, char **text_p)
 		return NULL;
 	*text_p = describe();
 	t = duo_create(NULL, 0, 0);
-	r->local = duo_map(4096);
+	r->local = test_shared(4096);
 	CHECK_EQ(tent_register(t, r->local, 4096, NULL, NULL), 0);
 	return t;
 }

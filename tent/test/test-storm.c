@@ -22,25 +22,17 @@
 
 /* ---- drawing ---- */
 
-static uint8_t *map(size_t len)
-{
-	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	CHECK(m != MAP_FAILED);
-	return m;
-}
-
 static void draw_memory(const struct world *w, struct plan *p, uint64_t *seed)
 {
 	size_t areas = ENGINES * THREADS * w->area;
 
-	p->remote = map(areas);
-	p->local = map(areas);
-	p->visits = map(2 * ENGINES * VISIT_LEN);
+	p->remote = test_shared(areas);
+	p->local = test_shared(areas);
+	p->visits = test_shared(2 * ENGINES * VISIT_LEN);
 	storm_fill(p->remote, (uint32_t)areas, test_rand(seed), 0);
 	storm_fill(p->local, (uint32_t)areas, test_rand(seed), 0);
 	for (uint32_t v = 0; v < BRIEFS; v++)
-		p->briefs[v] = map(ENGINES * THREADS * BRIEF_LEN);
+		p->briefs[v] = test_shared(ENGINES * THREADS * BRIEF_LEN);
 }
 
 /* Rails of the kinds that all engines have, so that each has a partner. */
@@ -417,7 +409,7 @@ static void storm(struct run *r, struct weather *s)
 
 static void play(uint64_t seed)
 {
-	struct world *w = (struct world *)map(sizeof(*w));
+	struct world *w = test_shared(sizeof(*w));
 	struct run r = {.w = w};
 	struct weather s = {.w = w, .seed = ~seed};
 

@@ -354,7 +354,7 @@ TEST(traffic_stops)
 /* Registers memory of the program, of which the second MiB is not mapped any more. */
 static uint8_t *torn(void)
 {
-	uint8_t *m = duo_map(4 * MIB);
+	uint8_t *m = test_shared(4 * MIB);
 
 	CHECK_EQ(tent_register(d.t, m, 4 * MIB, NULL, NULL), 0);
 	CHECK_EQ(munmap(m + MIB, MIB), 0);
@@ -625,7 +625,7 @@ TEST(importers_have_a_limit)
 TEST(importers_are_many)
 {
 	struct ctl_msg m = {.type = CTL_FENCE};
-	uint8_t *more = duo_map(HOST_LEN);
+	uint8_t *more = test_shared(HOST_LEN);
 
 	if (!duo_shm_rails())
 		return;
@@ -697,7 +697,7 @@ TEST(the_dead_free_their_places)
 int main(int argc, char **argv)
 {
 	seed = test_seed();
-	newer = (char *)duo_map(TEXT_MAX);
-	held = (void *)duo_map(sizeof(*held));
+	newer = test_shared(TEXT_MAX);
+	held = test_shared(sizeof(*held));
 	return test_main(argc, argv);
 }

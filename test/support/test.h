@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../../subprojects/softhca/test/child.h"
@@ -51,6 +52,15 @@ static inline void end_close_fd(int *fd)
 static inline void end_file(FILE **f)
 {
 	fclose(*f);
+}
+
+/* Memory that the children share, filled with 0. */
+static inline void *test_shared(size_t len)
+{
+	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(m != MAP_FAILED);
+	return m;
 }
 
 /* Fills n bytes with the low byte of value. */
