@@ -5,9 +5,9 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/resource.h>
 
+#include "duopipe.h"
 #include "gputest.h"
 
 #define LEN 70000u
@@ -190,19 +190,14 @@ GPU_TEST(handles_reach_another_process)
 {
 	struct cu_ipc handle;
 	uint64_t a, b, pool;
-	int fds[2];
-	pid_t child;
+	int fd;
+	pid_t child = duo_fork(&fd);
 	char c;
 
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	child = fork();
-	if (!child) {
-		close(fds[0]);
-		lend(fds[1]);
-	}
-	close(fds[1]);
+	if (!child)
+		lend(fd);
 	gpu_open();
-	CHECK_EQ(read(fds[0], &handle, sizeof(handle)), sizeof(handle));
+	CHECK_EQ(read(fd, &handle, sizeof(handle)), sizeof(handle));
 	CHECK_EQ(gpu.cu.ipc_open(&a, handle, CU_IPC_LAZY_PEER_ACCESS), 0);
 	CHECK_EQ(gpu.cu.ipc_open(&b, handle, CU_IPC_LAZY_PEER_ACCESS), 0);
 	CHECK_EQ(a, b);
@@ -214,12 +209,12 @@ GPU_TEST(handles_reach_another_process)
 	CHECK_EQ(gpu.cu.ipc_close(a), 0);
 	CHECK_EQ(gpu.cu.ipc_close(a), 0);
 	CHECK(gpu.cu.ipc_close(a));
-	CHECK_EQ(write(fds[0], "", 1), 1);
-	CHECK_EQ(read(fds[0], &c, 1), 1);
+	CHECK_EQ(write(fd, "", 1), 1);
+	CHECK_EQ(read(fd, &c, 1), 1);
 	CHECK(gpu.cu.ipc_open(&a, handle, CU_IPC_LAZY_PEER_ACCESS)); /* the memory is freed */
 	CHECK_EQ(gpu.cuMemAllocAsync(&pool, LEN, NULL), 0);
 	CHECK(gpu.cu.ipc_get(&handle, pool));
-	close(fds[0]);
+	close(fd);
 	CHECK_EQ(test_reap(child), 0);
 }
 

@@ -85,12 +85,20 @@ int cuGetErrorString(int error, const char **text_p)
 	return *text_p ? 0 : CU_INVALID_VALUE;
 }
 
+/* As begin(), with the check that the device exists. */
+static int begin_device(const char *name, int device)
+{
+	int result = begin(name);
+
+	if (result)
+		return result;
+	return device >= 0 && device < gpu.devices ? 0 : CU_INVALID_DEVICE;
+}
+
 int cuDeviceGet(int *device_p, int number)
 {
-	int result = begin("cuDeviceGet");
+	int result = begin_device("cuDeviceGet", number);
 
-	if (!result && (number < 0 || number >= gpu.devices))
-		result = CU_INVALID_DEVICE;
 	if (!result)
 		*device_p = number;
 	return finish(result);
@@ -99,10 +107,8 @@ int cuDeviceGet(int *device_p, int number)
 /* The devices claim to be at a bus that no host has. */
 int cuDeviceGetAttribute(int *value_p, int attribute, int device)
 {
-	int result = begin("cuDeviceGetAttribute");
+	int result = begin_device("cuDeviceGetAttribute", device);
 
-	if (!result && (device < 0 || device >= gpu.devices))
-		result = CU_INVALID_DEVICE;
 	if (result)
 		return finish(result);
 	switch (attribute) {
@@ -126,10 +132,8 @@ int cuDeviceGetAttribute(int *value_p, int attribute, int device)
 
 int cuDevicePrimaryCtxRetain(struct cu_context **c_p, int device)
 {
-	int result = begin("cuDevicePrimaryCtxRetain");
+	int result = begin_device("cuDevicePrimaryCtxRetain", device);
 
-	if (!result && (device < 0 || device >= gpu.devices))
-		result = CU_INVALID_DEVICE;
 	if (!result)
 		*c_p = &gpu.primary[device];
 	return finish(result);
@@ -137,10 +141,8 @@ int cuDevicePrimaryCtxRetain(struct cu_context **c_p, int device)
 
 int cuCtxCreate_v2(struct cu_context **c_p, unsigned flags, int device)
 {
-	int result = begin("cuCtxCreate_v2");
+	int result = begin_device("cuCtxCreate_v2", device);
 
-	if (!result && (device < 0 || device >= gpu.devices))
-		result = CU_INVALID_DEVICE;
 	if (result)
 		return finish(result);
 	*c_p = calloc(1, sizeof(**c_p));

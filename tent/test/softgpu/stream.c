@@ -170,6 +170,17 @@ static struct cu_stream *stream_of(struct cu_stream *handle)
 	return s || !current() ? s : new_stream(true);
 }
 
+/* As begin(), and replaces the handle of a stream by the stream. */
+static int begin_stream(const char *name, struct cu_stream **s_p)
+{
+	int result = begin(name);
+
+	if (result)
+		return result;
+	*s_p = stream_of(*s_p);
+	return *s_p ? 0 : CU_INVALID_HANDLE;
+}
+
 int cuStreamCreate(struct cu_stream **s_p, unsigned flags)
 {
 	int result = begin_current("cuStreamCreate");
@@ -201,11 +212,8 @@ int cuStreamDestroy_v2(struct cu_stream *s)
 
 int cuStreamSynchronize(struct cu_stream *s)
 {
-	int result = begin("cuStreamSynchronize");
+	int result = begin_stream("cuStreamSynchronize", &s);
 
-	s = result ? s : stream_of(s);
-	if (!result && !s)
-		result = CU_INVALID_HANDLE;
 	if (result)
 		return finish(result);
 	drain_stream(s);
@@ -214,11 +222,8 @@ int cuStreamSynchronize(struct cu_stream *s)
 
 int cuStreamWaitEvent(struct cu_stream *s, struct cu_event *e, unsigned flags)
 {
-	int result = begin("cuStreamWaitEvent");
+	int result = begin_stream("cuStreamWaitEvent", &s);
 
-	s = result ? s : stream_of(s);
-	if (!result && !s)
-		result = CU_INVALID_HANDLE;
 	if (!result)
 		put(s, &(struct op){.kind = OP_WAIT, .event = e, .count = e->recorded});
 	return finish(result);
@@ -226,11 +231,8 @@ int cuStreamWaitEvent(struct cu_stream *s, struct cu_event *e, unsigned flags)
 
 int cuStreamAddCallback(struct cu_stream *s, cu_callback *fn, void *arg, unsigned flags)
 {
-	int result = begin("cuStreamAddCallback");
+	int result = begin_stream("cuStreamAddCallback", &s);
 
-	s = result ? s : stream_of(s);
-	if (!result && !s)
-		result = CU_INVALID_HANDLE;
 	if (!result)
 		put(s, &(struct op){.kind = OP_CALL, .call = fn, .arg = arg});
 	return finish(result);
