@@ -53,6 +53,13 @@ static void check_same(const struct tent_config *a, const struct tent_config *b)
 	CHECK(!a->rail_map && !b->rail_map && !a->topology && !b->topology);
 }
 
+static void check_fragment(const char *name, const struct tent_config *want)
+{
+	struct tent_config c = loaded(name);
+
+	check_same(&c, want);
+}
+
 TEST(has_the_documented_defaults)
 {
 	struct tent_config c = parsed("{}"), d;
@@ -76,42 +83,36 @@ TEST(fragments_with_defaults)
 	struct tent_config d;
 
 	config_init(&d);
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		struct tent_config c = loaded(names[i]);
-
-		check_same(&c, &d);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		check_fragment(names[i], &d);
 }
 
 TEST(fragments_with_changes)
 {
-	struct tent_config c = loaded("latency-sensitive"), want;
+	struct tent_config want;
 
 	config_init(&want);
 	want.numa_penalties[1] = 100;
 	want.numa_penalties[2] = 1000;
 	want.bandwidth_learning_rate = 0.001;
-	check_same(&c, &want);
+	check_fragment("latency-sensitive", &want);
 
-	c = loaded("bulk");
 	config_init(&want);
 	want.numa_penalties[1] = 2;
 	want.numa_penalties[2] = 3;
 	want.bandwidth_learning_rate = 0.1;
-	check_same(&c, &want);
+	check_fragment("bulk", &want);
 
-	c = loaded("baseline");
 	config_init(&want);
 	want.mode = TENT_BASELINE;
-	check_same(&c, &want);
+	check_fragment("baseline", &want);
 
-	c = loaded("conservative"); /* the one without the wrapper */
 	config_init(&want);
 	want.bandwidth_learning_rate = 0.001;
 	want.numa_penalties[1] = 10;
 	want.numa_penalties[2] = 100;
 	want.score_jitter_range = 1e-12;
-	check_same(&c, &want);
+	check_fragment("conservative", &want); /* the one without the wrapper */
 }
 
 TEST(own_keys)
