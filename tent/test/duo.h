@@ -53,15 +53,11 @@ static inline uint32_t duo_shm_rails(void)
 
 static inline struct tent *duo_create(const char *config, uint64_t parts, int rail_wait_ms)
 {
-	const struct tent_attr attr = {.size = sizeof(attr),
+	return duo_engine((struct tent_attr){
 		.config = config,
-		.shm_rails = duo_shm_rails(),
-		.tcp_rails = duo_rails("tcp:") + duo_rails("mix:"),
-		.adapters = duo_rails("mix:"),
 		.max_registration = parts,
-		.rail_wait_ms = rail_wait_ms};
-
-	return duo_engine(&attr);
+		.rail_wait_ms = rail_wait_ms,
+	});
 }
 
 /*
@@ -118,7 +114,7 @@ static inline void duo_find(void)
 static inline void duo_child(const struct duo_attr *a, int fd)
 {
 	uint16_t value;
-	char *text, command = 0;
+	char command = 0;
 	struct tent *t;
 
 	duo_rails_set = a->target_rails;
@@ -126,9 +122,7 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 		setenv("SOFTHCA_FABRIC", a->target_fabric, true);
 	t = duo_create(a->target_config, a->parts, 0);
 	duo_lend(a, t);
-	CHECK_EQ(tent_export(t, &text), 0);
-	duo_write_text(fd, text);
-	free(text);
+	duo_write_text(fd, t);
 	while (command != 'x') {
 		duo_read(fd, &command, 1);
 		value = 0;

@@ -25,12 +25,19 @@ static inline uint32_t duo_rails(const char *kind)
 	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
 }
 
-static inline struct tent *duo_engine(const struct tent_attr *attr)
+/* Creates an engine with the rails of duo_rails(). */
+static inline struct tent *duo_engine(struct tent_attr attr)
 {
 	struct tent_why why = {""};
 	struct tent *t = NULL;
-	int err = tent_create(attr, &why, &t);
+	int err;
 
+	attr.size = sizeof(attr);
+	attr.shm_rails = duo_rails("shm:");
+	attr.tcp_rails = duo_rails("tcp:") + duo_rails("mix:");
+	attr.adapters = duo_rails("mix:");
+	attr.gpu_rails = duo_rails("gpu:");
+	err = tent_create(&attr, &why, &t);
 	if (err)
 		fprintf(stderr, "tent_create: %s\n", why.text);
 	CHECK_EQ(err, 0);
@@ -111,11 +118,14 @@ static inline void duo_read(int fd, void *bytes, size_t n)
 	}
 }
 
-/* The length precedes the text. */
-static inline void duo_write_text(int fd, const char *text)
+/* Writes a description of the engine, for duo_read_text(). */
+static inline void duo_write_text(int fd, struct tent *t)
 {
-	size_t len = strlen(text) + 1;
+	AT_END(end_free) char *text = NULL;
+	size_t len;
 
+	CHECK_EQ(tent_export(t, &text), 0);
+	len = strlen(text) + 1;
 	duo_write(fd, &len, sizeof(len));
 	duo_write(fd, text, len);
 }

@@ -151,15 +151,10 @@ static inline void part_free(struct tent *t, const struct part *p)
 
 static inline struct tent *duo_create(int rail_wait_ms, uint64_t parts)
 {
-	const struct tent_attr attr = {.size = sizeof(attr),
-		.shm_rails = duo_rails("shm:"),
-		.tcp_rails = duo_rails("tcp:") + duo_rails("mix:"),
-		.adapters = duo_rails("mix:"),
-		.gpu_rails = duo_rails("gpu:"),
+	return duo_engine((struct tent_attr){
 		.max_registration = parts,
-		.rail_wait_ms = rail_wait_ms};
-
-	return duo_engine(&attr);
+		.rail_wait_ms = rail_wait_ms,
+	});
 }
 
 /* ---- the child ---- */
@@ -218,15 +213,12 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 	struct command c = {.what = FILL};
 	struct part p;
 	struct tent *t;
-	char *text;
 
 	gpu_open();
 	t = duo_create(0, a->parts);
 	p = part_new(t, a->theirs, a->before, a->len);
-	CHECK_EQ(tent_export(t, &text), 0);
 	duo_write(fd, &p.at, sizeof(p.at));
-	duo_write_text(fd, text);
-	free(text);
+	duo_write_text(fd, t);
 	while (c.what != END) {
 		uint64_t reply;
 
