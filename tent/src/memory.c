@@ -67,8 +67,11 @@ static void free_regions(struct tent *t, struct buffer *b)
 	b->regions = NULL;
 }
 
+/* Frees a buffer, which may be NULL. */
 static void buffer_free(struct tent *t, struct buffer *b)
 {
+	if (!b)
+		return;
 	free_regions(t, b);
 	if (b->pinned)
 		gpu_memory_unpin((void *)(uintptr_t)b->addr);
@@ -84,10 +87,8 @@ void buffers_free(struct tent *t)
 	for (uint32_t i = 0; i < t->n_buffers; i++)
 		buffer_free(t, t->buffers[i]);
 	t->n_buffers = 0;
-	if (t->stage_in) {
-		buffer_free(t, t->stage_in);
-		buffer_free(t, t->stage_out);
-	}
+	buffer_free(t, t->stage_in);
+	buffer_free(t, t->stage_out);
 }
 
 static uint64_t part_of(const struct buffer *b, uint32_t i)
@@ -296,16 +297,6 @@ static int make_slots(struct tent *t, struct buffer **b_p)
 	return err;
 }
 
-static void free_stage(struct tent *t, struct buffer *in, struct buffer *out,
-	struct gpu_copies *copies)
-{
-	gpu_copies_free(copies);
-	if (in)
-		buffer_free(t, in);
-	if (out)
-		buffer_free(t, out);
-}
-
 /* Makes the stage, if there is none yet. 0 or -errno. */
 static int make_stage(struct tent *t)
 {
@@ -333,8 +324,11 @@ static int make_stage(struct tent *t)
 		loop_watch(t, gpu_copies_fd(copies));
 	}
 	pthread_mutex_unlock(&t->lock);
-	if (err || has)
-		free_stage(t, in, out, copies);
+	if (err || has) {
+		gpu_copies_free(copies);
+		buffer_free(t, in);
+		buffer_free(t, out);
+	}
 	return err;
 }
 
