@@ -337,18 +337,14 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 	l->pid = peer->pid;
 	l->proof = peer->proof;
 	memcpy(l->key, peer->key, sizeof(l->key));
-	l->link.fds[0] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (l->link.fds[0] < 0) {
-		err = -errno;
-		free(l);
-		return err;
-	}
 	pthread_mutex_init(&l->mutex, NULL);
 	cond_init(&l->work);
 	cond_init(&l->left);
-	err = -pthread_create(&l->thread, NULL, copier, l);
+	l->link.fds[0] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	err = l->link.fds[0] < 0 ? -errno : -pthread_create(&l->thread, NULL, copier, l);
 	if (err) {
-		close(l->link.fds[0]);
+		if (l->link.fds[0] >= 0)
+			close(l->link.fds[0]);
 		free(l);
 		return err;
 	}
