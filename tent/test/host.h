@@ -60,10 +60,15 @@ static inline struct ctl_msg host_await(struct ctl *c, uint16_t type)
 	return answer;
 }
 
+static inline void host_send(struct ctl *c, struct ctl_msg m)
+{
+	CHECK_EQ(ctl_send(c, &m), 0);
+}
+
 /* Sends a message. The answer must be of this type. */
 static inline struct ctl_msg host_exchange(struct ctl *c, struct ctl_msg m, uint16_t type)
 {
-	CHECK_EQ(ctl_send(c, &m), 0);
+	host_send(c, m);
 	return host_await(c, type);
 }
 
@@ -95,7 +100,7 @@ static inline struct ctl host_guest(void)
 /* The message ends the connection without an answer, and the engine still works. */
 static inline void host_sends_away(struct ctl c, struct ctl_msg m)
 {
-	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_send(&c, m);
 	host_disconnects(&c);
 	ctl_close(&c);
 	c = host_guest();

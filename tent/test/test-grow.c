@@ -268,8 +268,7 @@ TEST(who_does_not_ask)
 	}
 	CHECK_EQ(n, 100);
 	host_exchange(&c, m, CTL_FENCED);
-	m = (struct ctl_msg){.type = CTL_MORE, .epoch = version};
-	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_send(&c, (struct ctl_msg){.type = CTL_MORE, .epoch = version});
 	host_disconnects(&c); /* there are no more registrations to request */
 }
 
@@ -293,13 +292,11 @@ static void *serve(void *arg)
 	CHECK_EQ(tcp_accept(false_host.listener, tcp_limit(ANSWER_MS), &fd), 0);
 	c = (struct ctl){.fd = fd};
 	host_await(&c, CTL_HELLO);
-	CHECK_EQ(ctl_send(&c, &false_host.welcome), 0);
+	host_send(&c, false_host.welcome);
 	if (false_host.welcome.rail > 1)
 		host_await(&c, CTL_MORE);
-	for (uint32_t i = 0; i < false_host.n; i++) {
-		m = false_host.answers[i];
-		CHECK_EQ(ctl_send(&c, &m), 0);
-	}
+	for (uint32_t i = 0; i < false_host.n; i++)
+		host_send(&c, false_host.answers[i]);
 	if (false_host.again) {
 		CHECK_EQ(host_await(&c, CTL_UNREGISTERED).rail, 2);
 		CHECK_EQ(host_await(&c, CTL_MORE).epoch, 1);

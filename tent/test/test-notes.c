@@ -124,7 +124,7 @@ static void send_and_wait(struct ctl *c, struct ctl_msg m, uint32_t confirmed)
 {
 	struct ctl_msg fence = {.type = CTL_FENCE};
 
-	CHECK_EQ(ctl_send(c, &m), 0);
+	host_send(c, m);
 	for (uint32_t i = 0; i < confirmed; i++)
 		host_await(c, CTL_TAKEN);
 	host_exchange(c, fence, CTL_FENCED);

@@ -93,7 +93,7 @@ GPU_TEST(memory_must_be_registered)
 
 GPU_TEST(slots_have_limits)
 {
-	struct ctl_msg take = message(STAGE_TAKE, 0, 0, 1), m;
+	const struct ctl_msg take = message(STAGE_TAKE, 0, 0, 1);
 	GUEST a, c;
 	struct ctl b;
 
@@ -103,19 +103,18 @@ GPU_TEST(slots_have_limits)
 	c = host_guest();
 	for (int i = 0; i < STAGE_OF_CONN; i++)
 		taken(&a);
-	CHECK_EQ(ctl_send(&a, &take), 0); /* must wait */
+	host_send(&a, take); /* must wait */
 	for (int i = 0; i < STAGE_OF_CONN; i++)
 		taken(&b);
-	CHECK_EQ(ctl_send(&c, &take), 0);
-	m = message(STAGE_FREE, 0, 0, 1);
-	CHECK_EQ(ctl_send(&a, &m), 0);
+	host_send(&c, take);
+	host_send(&a, message(STAGE_FREE, 0, 0, 1));
 	host_await(&a, CTL_STAGED); /* it was the first to ask */
 	ctl_close(&b); /* its slots are free */
 	host_await(&c, CTL_STAGED);
 	for (int i = 1; i < STAGE_OF_CONN; i++)
 		taken(&c);
 	for (int i = 0; i <= STAGE_SLOTS; i++)
-		CHECK_EQ(ctl_send(&c, &take), 0);
+		host_send(&c, take);
 	host_disconnects(&c); /* more than it may ask for */
 }
 
@@ -130,12 +129,11 @@ GPU_TEST(copies_are_waited_for)
 		return;
 	c = host_guest();
 	gpu.softgpu_hold(1);
-	m = message(STAGE_FETCH, 0, at, 1);
-	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_send(&c, message(STAGE_FETCH, 0, at, 1));
 	CHECK_EQ(asked(&c, STAGE_TAKE, 0, 0, 1).status, 0); /* so the copy has begun */
 	begin_end(host, (uint8_t *)(uintptr_t)at, 0); /* the CPU may not touch the memory */
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = host_await(&c, CTL_UNREGISTER).rail};
-	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_send(&c, m);
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* so m was read */
 	end_waits();
 	gpu.softgpu_hold(0);

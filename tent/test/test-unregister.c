@@ -446,17 +446,17 @@ TEST(each_peer_confirms)
 	is_told(&c, id);
 	CHECK(!tells(&a, id));
 	m.rail = id + 1;
-	CHECK_EQ(ctl_send(&b, &m), 0);
+	host_send(&b, m);
 	m.rail = id;
 	for (int i = 0; i < 3; i++)
-		CHECK_EQ(ctl_send(&a, &m), 0);
+		host_send(&a, m);
 	CHECK(!tells(&a, id)); /* the engine has handled all of these */
 	CHECK(!tells(&b, id));
 	ctl_close(&c); /* a peer that disconnects need not confirm */
 	for (int i = 0; i < 2; i++)
 		CHECK(!tells(&a, id)); /* the engine has noticed that now */
 	end_waits(); /* b has not confirmed this one */
-	CHECK_EQ(ctl_send(&b, &m), 0);
+	host_send(&b, m);
 	CHECK_EQ(await_end(), 0);
 }
 
@@ -476,14 +476,13 @@ TEST(notices_do_not_hide_them)
 			.value = 1,
 			.slot = n % NOTICE_SLOTS,
 			.positions = 1};
-		CHECK_EQ(ctl_send(&a, &m), 0);
+		host_send(&a, m);
 		if (n < 4096)
 			host_await(&a, CTL_TAKEN);
 	}
 	begin_end(host, memory, HOST_LEN);
 	is_told(&a, desc.buffers[0]->id);
-	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0]->id};
-	CHECK_EQ(ctl_send(&a, &m), 0);
+	host_send(&a, (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0]->id});
 	CHECK_EQ(await_end(), 0);
 }
 
@@ -538,14 +537,13 @@ TEST(a_silent_peer)
 /* A peer that violates the protocol is disconnected, and the engine waits for it too. */
 TEST(who_is_sent_away_may_copy)
 {
-	struct ctl_msg m = {.type = 99};
 	struct ctl a;
 
 	if (!duo_shm_rails())
 		return; /* other rails end the peer's accesses without the peer */
 	host_begin();
 	a = host_guest();
-	CHECK_EQ(ctl_send(&a, &m), 0);
+	host_send(&a, (struct ctl_msg){.type = 99});
 	host_disconnects(&a);
 	begin_end(host, memory, HOST_LEN);
 	end_waits();
@@ -641,7 +639,7 @@ TEST(importers_are_many)
 		CHECK_EQ(host_await(&importers[i], CTL_GREW).rail, 2);
 		is_told(&importers[i], 2);
 		CHECK(!end_is_over());
-		CHECK_EQ(ctl_send(&importers[i], &m), 0);
+		host_send(&importers[i], m);
 	}
 	CHECK_EQ(await_end(), 0);
 	munmap(more, HOST_LEN);
