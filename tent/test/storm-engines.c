@@ -6,7 +6,6 @@
  * The checks: a notice comes after its bytes, and once; no peer changes memory after
  * tent_unregister(); and at the end no descriptor, thread, mapping or object of an adapter is left.
  */
-#include <dirent.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -332,18 +331,6 @@ static void end(struct engine *e)
 
 /* ---- the process ---- */
 
-static uint32_t count_threads(void)
-{
-	DIR *d = opendir("/proc/self/task");
-	uint32_t n = 0;
-
-	CHECK(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 /* Creates the engines once: the adapters' libraries keep some objects, which are not counted. */
 static void warm_up(struct engine *engines, uint32_t n)
 {
@@ -386,7 +373,8 @@ static void live(struct world *w, int process, struct engine *engines, uint32_t 
 int storm_process(struct world *w, int process)
 {
 	static struct engine engines[ENGINES];
-	uint32_t n = 0, fds, threads, maps;
+	int fds, threads, maps;
+	uint32_t n = 0;
 	bool adapters = false;
 
 	for (uint32_t i = 0; i < w->n_engines; i++) {
@@ -397,12 +385,12 @@ int storm_process(struct world *w, int process)
 	}
 	warm_up(engines, n);
 	fds = fdtest_open();
-	threads = count_threads();
-	maps = storm_mappings("/");
+	threads = fdtest_entries("/proc/self/task");
+	maps = fdtest_mappings("/");
 	live(w, process, engines, n);
 	CHECK_EQ(fdtest_open(), fds);
-	CHECK_EQ(count_threads(), threads);
-	CHECK_EQ(storm_mappings("/"), maps); /* of files; sanitizers check the heap */
+	CHECK_EQ(fdtest_entries("/proc/self/task"), threads);
+	CHECK_EQ(fdtest_mappings("/"), maps); /* of files; sanitizers check the heap */
 	storm_check_objects(adapters);
 	return 0;
 }

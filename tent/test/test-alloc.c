@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "support/fdtest.h"
 #include "duo.h"
 #include "next.h"
 #include "writev.h"
@@ -73,15 +74,7 @@ static bool copies(uint8_t byte)
 /* The number of mappings of memory from tent_alloc() in this process. */
 static int mappings(void)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512];
-	int n = 0;
-
-	CHECK(maps);
-	while (fgets(line, sizeof(line), maps))
-		n += strstr(line, "/memfd:tent ") != NULL;
-	fclose(maps);
-	return n;
+	return fdtest_mappings("/memfd:tent ");
 }
 
 TEST(it_is_mapped_and_unmapped)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of descriptors that become readable, and of leaked descriptors. */
+/* For tests of descriptors that become readable, and of leaked descriptors, threads and mappings. */
 #ifndef SUPPORT_FDTEST_H
 #define SUPPORT_FDTEST_H
 
@@ -29,16 +29,36 @@ static inline int fdtest_readable(int fd)
 	return fdtest_readable_within(fd, 0);
 }
 
-/* Counts the open descriptors, without the one that this function needs itself. */
-static inline int fdtest_open(void)
+/* Counts the entries of a directory, of which /proc/self/task has one for each thread. */
+static inline int fdtest_entries(const char *directory)
 {
-	DIR *d = opendir("/proc/self/fd");
-	int n = -1;
+	DIR *d = opendir(directory);
+	int n = 0;
 
 	CHECK(d);
 	for (struct dirent *e = readdir(d); e; e = readdir(d))
 		n += e->d_name[0] != '.';
 	closedir(d);
+	return n;
+}
+
+/* Counts the open descriptors, without the one that this function needs itself. */
+static inline int fdtest_open(void)
+{
+	return fdtest_entries("/proc/self/fd") - 1;
+}
+
+/* Counts the mappings of this process whose name contains the text. */
+static inline int fdtest_mappings(const char *text)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	int n = 0;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, text) != NULL;
+	fclose(f);
 	return n;
 }
 

@@ -363,7 +363,7 @@ static inline void rpcstorm_group(uint64_t seed, uint32_t start, uint32_t thread
 	if (rpcstorm_draw.one_process)
 		return;
 	CHECK_EQ(fdtest_open(), before);
-	CHECK_EQ(storm_mappings(test_file(RPC_PREFIX)), 0);
+	CHECK_EQ(fdtest_mappings(test_file(RPC_PREFIX)), 0);
 }
 
 #endif

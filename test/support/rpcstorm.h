@@ -276,7 +276,7 @@ static inline void rpcstorm_seed(uint64_t seed)
 		rpcstorm_processes(&rng);
 	CHECK(access(test_file(RPC_PREFIX), F_OK) != 0);
 	CHECK_EQ(fdtest_open(), open);
-	CHECK_EQ(storm_mappings(test_file(RPC_PREFIX)), 0);
+	CHECK_EQ(fdtest_mappings(test_file(RPC_PREFIX)), 0);
 	printf("0x%" PRIx64 ": %" PRIu64 " calls of %" PRIu32 " clients, %" PRIu32 " servers\n",
 		seed, rpcstorm_draw.sh->ended, rpcstorm_draw.sh->lives, rpcstorm_draw.sh->up);
 }

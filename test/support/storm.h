@@ -92,20 +92,6 @@ static inline void storm_check(const void *bytes, uint32_t len, uint64_t number,
 	}
 }
 
-/* Counts the mappings of this process whose name contains the text. */
-static inline int storm_mappings(const char *text)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	char line[512];
-	int n = 0;
-
-	CHECK(f);
-	while (fgets(line, sizeof(line), f))
-		n += strstr(line, text) != NULL;
-	fclose(f);
-	return n;
-}
-
 /* Returns 0, or 1 if the seed has failed. */
 static inline int storm_seed(uint64_t seed, void (*run)(uint64_t seed))
 {
