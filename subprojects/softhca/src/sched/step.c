@@ -27,18 +27,14 @@ static uint32_t chaos_turn(void)
 
 __attribute__((visibility("default"))) int softhca_step(void)
 {
-	sigset_t all, saved;
+	sigset_t saved;
 	uint32_t n, total = 0;
 
 	if (!fabric_self.arena)
 		return -ENODEV;
 	if (config_get()->mode != ENGINE_STEP)
 		return -EPERM;
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGTRAP);
-	pthread_sigmask(SIG_BLOCK, &all, &saved);
+	fabric_block(&saved);
 	sched_serve();
 	if (arena()->chaos)
 		total = chaos_turn();
