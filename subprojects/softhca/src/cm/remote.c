@@ -18,11 +18,6 @@
 #define RC 0 /* mad.transport */
 #define UC 1
 
-static const struct softhca_rail *rail_at(uint32_t rail)
-{
-	return &arena()->topo.rails[rail];
-}
-
 /* ---- paths ---- */
 
 /*

@@ -11,11 +11,6 @@
 
 #define RC 0 /* mad.transport */
 
-static const struct softhca_rail *rail_at(uint32_t rail)
-{
-	return &arena()->topo.rails[rail];
-}
-
 /* ---- repetitions ---- */
 
 static void give_up(struct cm_id *id)

@@ -72,6 +72,11 @@ static inline struct arena *arena(void)
 	return fabric_self.arena;
 }
 
+static inline const struct softhca_rail *rail_at(uint32_t rail)
+{
+	return &arena()->topo.rails[rail];
+}
+
 #define FABRIC_NAME_MAX 63
 #define FABRIC_NAME_GIVE "give up to 63 letters, digits, '.', '_' or '-'"
 
