@@ -59,6 +59,16 @@ void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift
 /* Returns the attribute @id of a command if it has @len bytes, else NULL. */
 struct ib_uverbs_attr *cmd_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len);
 
+/* Returns the exponent of the smallest power of two that is at least @n. */
+static inline uint32_t cmd_log2_up(uint32_t n)
+{
+	uint32_t l = 0;
+
+	while ((1u << l) < n)
+		l++;
+	return l;
+}
+
 /* Returns the FIFO of this process's completion channel @fd, or 0 if @fd is no channel. */
 uint64_t uverbs_channel_fifo(int fd);
 

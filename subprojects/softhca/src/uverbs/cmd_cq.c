@@ -43,15 +43,6 @@ int cmd_create_comp_channel(struct cmd *c)
 	return 0;
 }
 
-static uint32_t log2_up(uint32_t n)
-{
-	uint32_t l = 0;
-
-	while ((1u << l) < n)
-		l++;
-	return l;
-}
-
 /* Converts the plain form of the command to the extended one. */
 static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
 {
@@ -77,7 +68,7 @@ static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
  */
 static uint64_t cq_bytes(uint32_t cqes, uint32_t cqe_size)
 {
-	return (uint64_t)cqe_size << log2_up(cqes + 1);
+	return (uint64_t)cqe_size << cmd_log2_up(cqes + 1);
 }
 
 static bool size_ok(uint32_t cqes, uint32_t cqe_size)
@@ -126,7 +117,7 @@ int cmd_create_cq(struct cmd *c)
 	cq->dbrec = d.db_addr;
 	cq->uar = (uint32_t)uar;
 	cq->cqe_size = d.cqe_size;
-	cq->log_size = log2_up(req.cqe + 1);
+	cq->log_size = cmd_log2_up(req.cqe + 1);
 	cq->comp_en = d.cqe_comp_en;
 	cq->ignore_overrun = !!(req.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN);
 	arena()->comp_runs[i].n = 0;
@@ -176,7 +167,7 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	journal_store(&cq->producer, cq->producer + 1);
 	journal_store64(&cq->buf, d->buf_addr);
 	journal_store64(&cq->buf_shift, to);
-	journal_store(&cq->log_size, log2_up(req->cqe + 1));
+	journal_store(&cq->log_size, cmd_log2_up(req->cqe + 1));
 	journal_commit();
 	c->buf = old;
 	return 0;

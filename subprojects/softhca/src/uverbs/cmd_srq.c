@@ -24,15 +24,6 @@ static bool size_ok(const struct ib_uverbs_create_srq *req)
 	return req->max_wr <= SRQ_MAX_WR && req->max_sge <= 31;
 }
 
-static uint32_t pow2_up(uint32_t n)
-{
-	uint32_t p = 1;
-
-	while (p < n)
-		p *= 2;
-	return p;
-}
-
 /* The provider allocates whole pages for the entries. */
 int prepare_create_srq(struct cmd *c)
 {
@@ -43,7 +34,8 @@ int prepare_create_srq(struct cmd *c)
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (size_ok(&req))
 		cmd_enter_pool(c, d.buf_addr,
-			(uint64_t)pow2_up(req.max_wr + 1) * srq_stride(req.max_sge), d.db_addr);
+			(uint64_t)srq_stride(req.max_sge) << cmd_log2_up(req.max_wr + 1),
+			d.db_addr);
 	return 0;
 }
 
@@ -70,7 +62,7 @@ int cmd_create_srq(struct cmd *c)
 	srq->stride = srq_stride(req.max_sge);
 	srq->max_wr = req.max_wr;
 	srq->max_sge = req.max_sge;
-	srq->count = pow2_up(req.max_wr + 1);
+	srq->count = 1u << cmd_log2_up(req.max_wr + 1);
 	srq->limit = req.srq_limit;
 	srq->buf = d.buf_addr;
 	srq->dbrec = d.db_addr;
