@@ -92,6 +92,15 @@ static inline void test_get(int fd, void *p, size_t n)
 	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
 }
 
+/* Sends a byte to the process at the other end of the socket, and waits for one. */
+static inline void test_meet(int fd)
+{
+	char byte = 0;
+
+	test_put(fd, &byte, 1);
+	test_get(fd, &byte, 1);
+}
+
 /* Runs @fn like a case in a child, with an end of a socket pair. Returns the child; *fd_p is the other end. */
 static inline pid_t test_peer(void (*fn)(int fd), int *fd_p)
 {

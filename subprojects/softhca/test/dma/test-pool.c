@@ -277,8 +277,7 @@ TEST(view)
 	p = (uint32_t *)find(t.slot, t.offset, 2 * PAGE);
 	CHECK(p && is_filled(p, 2));
 	p[1] = 77;
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	CHECK_EQ(p[1], 78);
 	CHECK(!find(t.slot, POOL_BYTES - PAGE, PAGE));
 	CHECK(!find(t.slot, t.offset, POOL_BYTES));
@@ -341,8 +340,7 @@ static void owner(int fd)
 	mr[1].serial = 3;
 	mr[1].length = 2 * PAGE + 1;
 	fabric_leave(&saved);
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	exit(0);
 }
 
@@ -395,15 +393,12 @@ static void liar(int fd)
 	CHECK(!fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK));
 	self->pool_ino++;
 	self->pool_pages++;
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	self->pool_ino--;
 	self->pool_pages = POOL_PAGES + 1;
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	self->pool_pages = 6;
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	exit(0);
 }
 
@@ -415,14 +410,11 @@ TEST(view_of_a_liar)
 
 	test_get(fd, &slot, sizeof(slot));
 	CHECK(!find(slot, 0, 8));
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	CHECK(!find(slot, 0, 8));
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	CHECK(!find(slot, 0, 8));
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
+	test_meet(fd);
 	CHECK(find(slot, 0, 8));
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);

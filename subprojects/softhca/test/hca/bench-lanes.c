@@ -70,8 +70,7 @@ static void client(int parent)
 
 	pid = test_peer(server, &fd);
 	to = meet(&r, fd);
-	test_put(parent, "x", 1);
-	test_get(parent, &(char){0}, 1);
+	test_meet(parent);
 	start = test_now_ns();
 	do {
 		send_list(&r, to, 0);

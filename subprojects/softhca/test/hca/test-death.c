@@ -22,9 +22,7 @@ static void victim(int fd)
 /* A process that joins the fabric frees the objects of the dead. */
 static void joiner(int fd)
 {
-	char go;
-
-	test_get(fd, &go, 1);
+	test_get(fd, &(char){0}, 1);
 	rig_open(&r, NULL);
 	test_put(fd, "j", 1);
 	pause();
@@ -72,13 +70,11 @@ static void write_to_the_freed(void)
 	struct rig_addr to;
 	int fd, joiner_fd;
 	pid_t pid = test_peer(victim, &fd), joins = test_peer(joiner, &joiner_fd);
-	char joined;
 
 	rig_open(&r, NULL);
 	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	test_kill(pid);
-	test_put(joiner_fd, "g", 1);
-	test_get(joiner_fd, &joined, 1);
+	test_meet(joiner_fd);
 	test_kill(joins);
 	write_to(to);
 }

@@ -91,22 +91,20 @@ static void victim(int fd)
 	struct rig_addr to;
 	struct report report;
 	RIG v;
-	char go;
 
 	rig_open(&v, NULL);
 	rig_fill(v.buf, k->len, 1);
 	to = rig_meet(&v, fd, NULL, (struct rig_timers){0});
 	rig_request(&v, IBV_WR_RDMA_WRITE, 0, to); /* now both ends share a lane */
 	rig_wait_ok(v.scq);
-	test_put(fd, "r", 1);
-	test_get(fd, &go, 1);
+	test_meet(fd);
 	post_message(&v, k, &to);
 	test_store(&shared->posted, 1);
 	report.status = rig_wait(v.scq).status;
 	test_store(&shared->done, 1);
 	report.state = rig_state(&v);
 	test_put(fd, &report, sizeof(report));
-	test_get(fd, &go, 1);
+	test_get(fd, &(char){0}, 1);
 }
 
 struct process {
