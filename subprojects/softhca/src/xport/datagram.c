@@ -104,6 +104,21 @@ static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr
 	return CQE_GRH | CQE_SL(path->sl);
 }
 
+bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length)
+{
+	enum syndrome s = SYN_NONE;
+
+	if (!recv_decode(dest, rx))
+		s = SYN_LOCAL_PROT;
+	else if (rx->capacity < length)
+		s = SYN_LOCAL_LENGTH;
+	if (!s)
+		return true;
+	complete_recv_error(dest, rx, s);
+	qp_to_error(dest);
+	return false;
+}
+
 static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struct wqe_av *av)
 {
 	uint32_t qkey = be32toh(av->qkey);
@@ -129,16 +144,8 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 		counts_no_receive(dest);
 	if (r)
 		return r != -EBUSY;
-	if (!recv_decode(dest, &rx)) {
-		complete_recv_error(dest, &rx, SYN_LOCAL_PROT);
-		qp_to_error(dest);
+	if (!datagram_fits(dest, &rx, w->length + GRH_BYTES))
 		return true;
-	}
-	if (rx.capacity < w->length + GRH_BYTES) {
-		complete_recv_error(dest, &rx, SYN_LOCAL_LENGTH);
-		qp_to_error(dest);
-		return true;
-	}
 	flags = make_grh(grh, qp, path, w);
 	src[0] = (struct dma_seg){fabric_self.slot, 0, (uintptr_t)grh, sizeof(grh)};
 	memcpy(src + 1, w->segs, w->nsegs * sizeof(w->segs[0]));

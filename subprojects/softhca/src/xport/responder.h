@@ -5,6 +5,7 @@
 
 #include "hca/wqe.h"
 #include "packet/frame.h"
+#include "xport/recv.h"
 
 /* The outcome of an attempt to deliver a message. */
 enum verdict {
@@ -41,6 +42,12 @@ struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
  * flags for it.
  */
 uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len);
+
+/*
+ * Decodes the receive of a datagram that has @length bytes with its header. If the receive is not
+ * valid or too short, completes it with an error, moves the QP to ERR, and returns false.
+ */
+bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length);
 
 /* Returns true if @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);

@@ -40,12 +40,6 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 	wired_emit(qp, &f, &p, payload);
 }
 
-static void fail(struct qp *qp, const struct recv *rx, enum syndrome s)
-{
-	complete_recv_error(qp, rx, s);
-	qp_to_error(qp);
-}
-
 void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 	const uint8_t *payload)
 {
@@ -59,14 +53,8 @@ void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 
 	if (PACKET_TRANSPORT(p->opcode) != PT_UD || p->qkey != qp->attr.qkey || recv_peek(qp, &rx))
 		return;
-	if (!recv_decode(qp, &rx)) {
-		fail(qp, &rx, SYN_LOCAL_PROT);
+	if (!datagram_fits(qp, &rx, a.length))
 		return;
-	}
-	if (rx.capacity < a.length) {
-		fail(qp, &rx, SYN_LOCAL_LENGTH);
-		return;
-	}
 	flags = datagram_roce_header(header, f, p->opcode, p->payload);
 	if (!dma_scatter(rx.segs, rx.nsegs, 0, header, GRH_BYTES) &&
 		!dma_scatter(rx.segs, rx.nsegs, GRH_BYTES, payload, p->payload))
