@@ -70,20 +70,13 @@ int ucma_create_id(struct ucma_cmd *c)
 	return ucma_leave(&saved, r);
 }
 
-int ucma_destroy_id(struct ucma_cmd *c)
+int ucma_destroy_id(struct ucma_cmd *c, struct cm_id *id)
 {
 	const struct rdma_ucm_destroy_id *req = c->in;
-	struct rdma_ucm_destroy_id_resp resp;
-	struct cm_id *id;
-	sigset_t saved;
-	int r = ucma_enter(c, req->id, &saved, &id);
+	struct rdma_ucm_destroy_id_resp resp = {.events_reported = id->events};
 
-	if (r)
-		return r;
-	resp.events_reported = id->events;
 	cm_destroy(id);
-	r = ucma_answer(c, req->response, &resp, sizeof(resp));
-	return ucma_leave(&saved, r);
+	return ucma_answer(c, req->response, &resp, sizeof(resp));
 }
 
 static int bind_addr(struct ucma_cmd *c, uint32_t index, const void *sockaddr, size_t len)
@@ -231,14 +224,9 @@ int ucma_resolve_addr(struct ucma_cmd *c)
 	return resolve(c, req->id, &req->src_addr, req->src_size, &req->dst_addr, req->dst_size);
 }
 
-int ucma_resolve_route(struct ucma_cmd *c)
+int ucma_resolve_route(struct ucma_cmd *c, struct cm_id *id)
 {
-	const struct rdma_ucm_resolve_route *req = c->in;
-	struct cm_id *id;
-	sigset_t saved;
-	int r = ucma_enter(c, req->id, &saved, &id);
-
-	return r ? r : ucma_leave(&saved, cm_resolve_route(id));
+	return cm_resolve_route(id);
 }
 
 static uint8_t min7(uint8_t n)
@@ -295,75 +283,43 @@ int ucma_connect(struct ucma_cmd *c)
 	return ucma_leave(&saved, r);
 }
 
-int ucma_listen(struct ucma_cmd *c)
+int ucma_listen(struct ucma_cmd *c, struct cm_id *id)
 {
 	static const struct cm_addr any = {.family = AF_INET, .ip = {[10] = 0xff, [11] = 0xff}};
 	const struct rdma_ucm_listen *req = c->in;
-	struct cm_id *id;
-	sigset_t saved;
-	int r = ucma_enter(c, req->id, &saved, &id);
+	int r = id->state == CM_IDLE ? cm_bind(id, &any, NULL) : 0;
 
-	if (r)
-		return r;
-	if (id->state == CM_IDLE)
-		r = cm_bind(id, &any, NULL);
 	if (!r)
 		r = cm_listen(id, (int32_t)req->backlog > 0 ? req->backlog : 0);
-	if (!r)
-		r = receive_from_others(id);
-	return ucma_leave(&saved, r);
+	return r ? r : receive_from_others(id);
 }
 
-int ucma_accept(struct ucma_cmd *c)
+int ucma_accept(struct ucma_cmd *c, struct cm_id *id)
 {
 	const struct rdma_ucm_accept *req = c->in;
-	bool reply = req->conn_param.valid;
 	struct cm_param p;
-	struct cm_id *id;
-	sigset_t saved;
-	int r;
 
 	get_param(&req->conn_param, &req->ece, &p);
-	r = ucma_enter(c, req->id, &saved, &id);
-	if (r)
-		return r;
-	r = cm_accept(id, reply ? &p : NULL, req->uid);
-	return ucma_leave(&saved, r);
+	return cm_accept(id, req->conn_param.valid ? &p : NULL, req->uid);
 }
 
-int ucma_reject(struct ucma_cmd *c)
+int ucma_reject(struct ucma_cmd *c, struct cm_id *id)
 {
 	const struct rdma_ucm_reject *req = c->in;
-	struct cm_id *id;
-	sigset_t saved;
-	int r = ucma_enter(c, req->id, &saved, &id);
 
-	if (r)
-		return r;
-	r = cm_reject(id, req->private_data, req->private_data_len, req->reason);
-	return ucma_leave(&saved, r);
+	return cm_reject(id, req->private_data, req->private_data_len, req->reason);
 }
 
-int ucma_disconnect(struct ucma_cmd *c)
+int ucma_disconnect(struct ucma_cmd *c, struct cm_id *id)
 {
-	const struct rdma_ucm_disconnect *req = c->in;
-	struct cm_id *id;
-	sigset_t saved;
-	int r = ucma_enter(c, req->id, &saved, &id);
-
-	return r ? r : ucma_leave(&saved, cm_disconnect(id));
+	return cm_disconnect(id);
 }
 
-int ucma_notify(struct ucma_cmd *c)
+int ucma_notify(struct ucma_cmd *c, struct cm_id *id)
 {
 	const struct rdma_ucm_notify *req = c->in;
-	struct cm_id *id;
-	sigset_t saved;
-	int r = ucma_enter(c, req->id, &saved, &id);
 
-	if (r)
-		return r;
-	return ucma_leave(&saved, req->event == EVENT_COMM_EST ? cm_established(id) : -EINVAL);
+	return req->event == EVENT_COMM_EST ? cm_established(id) : -EINVAL;
 }
 
 static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, uint32_t len)

@@ -2,7 +2,8 @@
 /*
  * One function per command. @in: the command's structure, with the length of the ABI, and zeros for
  * fields that the program has not sent. At most @out_len bytes of the answer are written. The
- * caller must not hold the fabric's mutex. The functions return 0 or -errno.
+ * caller must not hold the fabric's mutex, except for functions with an argument @id: they need it.
+ * The functions return 0 or -errno.
  */
 #ifndef SOFTHCA_UCMA_COMMANDS_H
 #define SOFTHCA_UCMA_COMMANDS_H
@@ -39,20 +40,21 @@ int ucma_find(const struct ucma_cmd *c, uint32_t index, const sigset_t *saved, s
 int ucma_leave(const sigset_t *saved, int r);
 
 int ucma_create_id(struct ucma_cmd *c);
-int ucma_destroy_id(struct ucma_cmd *c);
 int ucma_bind_ip(struct ucma_cmd *c);
 int ucma_bind(struct ucma_cmd *c);
 int ucma_resolve_ip(struct ucma_cmd *c);
 int ucma_resolve_addr(struct ucma_cmd *c);
-int ucma_resolve_route(struct ucma_cmd *c);
 int ucma_connect(struct ucma_cmd *c);
-int ucma_listen(struct ucma_cmd *c);
-int ucma_accept(struct ucma_cmd *c);
-int ucma_reject(struct ucma_cmd *c);
-int ucma_disconnect(struct ucma_cmd *c);
-int ucma_notify(struct ucma_cmd *c);
 int ucma_set_option(struct ucma_cmd *c);
 int ucma_migrate_id(struct ucma_cmd *c);
+
+int ucma_destroy_id(struct ucma_cmd *c, struct cm_id *id);
+int ucma_resolve_route(struct ucma_cmd *c, struct cm_id *id);
+int ucma_listen(struct ucma_cmd *c, struct cm_id *id);
+int ucma_accept(struct ucma_cmd *c, struct cm_id *id);
+int ucma_reject(struct ucma_cmd *c, struct cm_id *id);
+int ucma_disconnect(struct ucma_cmd *c, struct cm_id *id);
+int ucma_notify(struct ucma_cmd *c, struct cm_id *id);
 
 int ucma_query_route(struct ucma_cmd *c);
 int ucma_query(struct ucma_cmd *c);

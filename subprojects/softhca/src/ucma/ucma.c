@@ -22,40 +22,43 @@
  */
 static const struct command {
 	int (*run)(struct ucma_cmd *c);
+	int (*act)(struct ucma_cmd *c, struct cm_id *id); /* instead: with the id, and the mutex */
+	uint16_t id_at; /* offset of the number of that id */
 	uint16_t in, min_in, min_out;
 } commands[] = {
-#define WHOLE(type) sizeof(type), sizeof(type)
-	[RDMA_USER_CM_CMD_CREATE_ID] = {ucma_create_id, WHOLE(struct rdma_ucm_create_id),
+#define RUN(fn, type) fn, NULL, 0, sizeof(type), sizeof(type)
+#define ACT(fn, type) NULL, fn, offsetof(type, id), sizeof(type), sizeof(type)
+	[RDMA_USER_CM_CMD_CREATE_ID] = {RUN(ucma_create_id, struct rdma_ucm_create_id),
 		sizeof(struct rdma_ucm_create_id_resp)},
-	[RDMA_USER_CM_CMD_DESTROY_ID] = {ucma_destroy_id, WHOLE(struct rdma_ucm_destroy_id),
+	[RDMA_USER_CM_CMD_DESTROY_ID] = {ACT(ucma_destroy_id, struct rdma_ucm_destroy_id),
 		sizeof(struct rdma_ucm_destroy_id_resp)},
-	[RDMA_USER_CM_CMD_BIND_IP] = {ucma_bind_ip, WHOLE(struct rdma_ucm_bind_ip), 0},
-	[RDMA_USER_CM_CMD_BIND] = {ucma_bind, WHOLE(struct rdma_ucm_bind), 0},
-	[RDMA_USER_CM_CMD_RESOLVE_IP] = {ucma_resolve_ip, WHOLE(struct rdma_ucm_resolve_ip), 0},
-	[RDMA_USER_CM_CMD_RESOLVE_ADDR] = {ucma_resolve_addr, WHOLE(struct rdma_ucm_resolve_addr),
+	[RDMA_USER_CM_CMD_BIND_IP] = {RUN(ucma_bind_ip, struct rdma_ucm_bind_ip), 0},
+	[RDMA_USER_CM_CMD_BIND] = {RUN(ucma_bind, struct rdma_ucm_bind), 0},
+	[RDMA_USER_CM_CMD_RESOLVE_IP] = {RUN(ucma_resolve_ip, struct rdma_ucm_resolve_ip), 0},
+	[RDMA_USER_CM_CMD_RESOLVE_ADDR] = {RUN(ucma_resolve_addr, struct rdma_ucm_resolve_addr), 0},
+	[RDMA_USER_CM_CMD_RESOLVE_ROUTE] = {ACT(ucma_resolve_route, struct rdma_ucm_resolve_route),
 		0},
-	[RDMA_USER_CM_CMD_RESOLVE_ROUTE] = {ucma_resolve_route,
-		WHOLE(struct rdma_ucm_resolve_route), 0},
-	[RDMA_USER_CM_CMD_QUERY_ROUTE] = {ucma_query_route, WHOLE(struct rdma_ucm_query),
+	[RDMA_USER_CM_CMD_QUERY_ROUTE] = {RUN(ucma_query_route, struct rdma_ucm_query),
 		offsetof(struct rdma_ucm_query_route_resp, ibdev_index)},
-	[RDMA_USER_CM_CMD_QUERY] = {ucma_query, WHOLE(struct rdma_ucm_query),
+	[RDMA_USER_CM_CMD_QUERY] = {RUN(ucma_query, struct rdma_ucm_query),
 		sizeof(struct rdma_ucm_query_path_resp)},
-	[RDMA_USER_CM_CMD_CONNECT] = {ucma_connect, sizeof(struct rdma_ucm_connect),
+	[RDMA_USER_CM_CMD_CONNECT] = {ucma_connect, NULL, 0, sizeof(struct rdma_ucm_connect),
 		offsetof(struct rdma_ucm_connect, ece), 0},
-	[RDMA_USER_CM_CMD_LISTEN] = {ucma_listen, WHOLE(struct rdma_ucm_listen), 0},
-	[RDMA_USER_CM_CMD_ACCEPT] = {ucma_accept, sizeof(struct rdma_ucm_accept),
-		offsetof(struct rdma_ucm_accept, ece), 0},
-	[RDMA_USER_CM_CMD_REJECT] = {ucma_reject, WHOLE(struct rdma_ucm_reject), 0},
-	[RDMA_USER_CM_CMD_DISCONNECT] = {ucma_disconnect, WHOLE(struct rdma_ucm_disconnect), 0},
-	[RDMA_USER_CM_CMD_INIT_QP_ATTR] = {ucma_init_qp_attr, WHOLE(struct rdma_ucm_init_qp_attr),
+	[RDMA_USER_CM_CMD_LISTEN] = {ACT(ucma_listen, struct rdma_ucm_listen), 0},
+	[RDMA_USER_CM_CMD_ACCEPT] = {NULL, ucma_accept, offsetof(struct rdma_ucm_accept, id),
+		sizeof(struct rdma_ucm_accept), offsetof(struct rdma_ucm_accept, ece), 0},
+	[RDMA_USER_CM_CMD_REJECT] = {ACT(ucma_reject, struct rdma_ucm_reject), 0},
+	[RDMA_USER_CM_CMD_DISCONNECT] = {ACT(ucma_disconnect, struct rdma_ucm_disconnect), 0},
+	[RDMA_USER_CM_CMD_INIT_QP_ATTR] = {RUN(ucma_init_qp_attr, struct rdma_ucm_init_qp_attr),
 		sizeof(struct ib_uverbs_qp_attr)},
-	[RDMA_USER_CM_CMD_GET_EVENT] = {ucma_get_event, WHOLE(struct rdma_ucm_get_event),
+	[RDMA_USER_CM_CMD_GET_EVENT] = {RUN(ucma_get_event, struct rdma_ucm_get_event),
 		offsetof(struct rdma_ucm_event_resp, reserved)},
-	[RDMA_USER_CM_CMD_SET_OPTION] = {ucma_set_option, WHOLE(struct rdma_ucm_set_option), 0},
-	[RDMA_USER_CM_CMD_NOTIFY] = {ucma_notify, WHOLE(struct rdma_ucm_notify), 0},
-	[RDMA_USER_CM_CMD_MIGRATE_ID] = {ucma_migrate_id, WHOLE(struct rdma_ucm_migrate_id),
+	[RDMA_USER_CM_CMD_SET_OPTION] = {RUN(ucma_set_option, struct rdma_ucm_set_option), 0},
+	[RDMA_USER_CM_CMD_NOTIFY] = {ACT(ucma_notify, struct rdma_ucm_notify), 0},
+	[RDMA_USER_CM_CMD_MIGRATE_ID] = {RUN(ucma_migrate_id, struct rdma_ucm_migrate_id),
 		sizeof(struct rdma_ucm_migrate_resp)},
-#undef WHOLE
+#undef RUN
+#undef ACT
 };
 
 union input {
@@ -127,6 +130,18 @@ void ucma_forget(void)
 	watch_forget();
 }
 
+static int act(const struct command *k, struct ucma_cmd *c)
+{
+	struct cm_id *id;
+	sigset_t saved;
+	uint32_t number;
+	int r;
+
+	memcpy(&number, (const char *)c->in + k->id_at, sizeof(number));
+	r = ucma_enter(c, number, &saved, &id);
+	return r ? r : ucma_leave(&saved, k->act(c, id));
+}
+
 static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
 {
 	const struct command *k;
@@ -143,7 +158,7 @@ static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
 	if (h.in > len - sizeof(h) || h.cmd >= sizeof(commands) / sizeof(commands[0]))
 		return -EINVAL;
 	k = &commands[h.cmd];
-	if (!k->run)
+	if (!k->run && !k->act)
 		return -ENOSYS;
 	if (h.in < k->min_in)
 		return -EINVAL;
@@ -154,7 +169,7 @@ static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
 		return r;
 	c->in = &in;
 	c->out_len = h.out;
-	return k->run(c);
+	return k->act ? act(k, c) : k->run(c);
 }
 
 ssize_t ucma_write(int fd, const void *buf, size_t len)
