@@ -23,6 +23,21 @@
 
 static struct end a, b;
 
+/* Opens both ends, and connects them. */
+static void pair_open(const struct wish *w, uint32_t srq_depth, uint32_t recv_size,
+	uint32_t sq_depth, int qps)
+{
+	end_open(&a, w, srq_depth, recv_size, sq_depth, qps);
+	end_open(&b, w, srq_depth, recv_size, sq_depth, qps);
+	ends_link(&a, &b, qps);
+}
+
+static void pair_close(void)
+{
+	end_close(&a);
+	end_close(&b);
+}
+
 static void devices(const struct wish *w)
 {
 	char name[16][MLX5DVL_NAME_LEN];
@@ -79,9 +94,7 @@ static void pingpong_over(const struct wish *w, int qps)
 	uint32_t rounds = w->quick ? 2000 : 1000000;
 	double start;
 
-	end_open(&a, w, 1024, 0, 256, qps);
-	end_open(&b, w, 1024, 0, 256, qps);
-	ends_link(&a, &b, qps);
+	pair_open(w, 1024, 0, 256, qps);
 	start = now_s();
 	for (uint32_t i = 0; i < rounds; i++) {
 		bounce(&a, &b, (int)i % qps, 2 * i);
@@ -89,8 +102,7 @@ static void pingpong_over(const struct wish *w, int qps)
 	}
 	printf("%d QPs: %u round trips, %.2f us each, BlueFlame %u bytes\n", qps, rounds,
 		(now_s() - start) * 1e6 / rounds, a.qp[0]->bf->size);
-	end_close(&a);
-	end_close(&b);
+	pair_close();
 }
 
 static void pingpong(const struct wish *w)
@@ -218,9 +230,7 @@ static void requests(const struct wish *w)
 	static const uint8_t opcodes[] = {MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ};
 	uint32_t seed = 1;
 
-	end_open(&a, w, 1024, 0, 64, 1);
-	end_open(&b, w, 1024, 0, 64, 1);
-	ends_link(&a, &b, 1);
+	pair_open(w, 1024, 0, 64, 1);
 	for (size_t o = 0; o < sizeof(opcodes); o++)
 		for (size_t l = 0; l < LENGTHS; l++) {
 			request(opcodes[o], lengths[l], 0, seed++);
@@ -234,8 +244,7 @@ static void requests(const struct wish *w)
 	a.sent = 0;
 	full_queue();
 	many(w->quick ? 70000 : (1 << 24) + 70000);
-	end_close(&a);
-	end_close(&b);
+	pair_close();
 }
 
 /* ---------------------------------------------------------------------- SRQ */
@@ -262,9 +271,7 @@ static void srq(const struct wish *w)
 {
 	int n = w->quick ? 4000 : 200000;
 
-	end_open(&a, w, SRQ_DEPTH, 16384, 64, SRQ_QPS);
-	end_open(&b, w, SRQ_DEPTH, 16384, 64, SRQ_QPS);
-	ends_link(&a, &b, SRQ_QPS);
+	pair_open(w, SRQ_DEPTH, 16384, 64, SRQ_QPS);
 	fill(a.memory, LONG_SEND, 3);
 	b.expect = a.memory;
 	for (int i = 0; i < n; i++) {
@@ -277,8 +284,7 @@ static void srq(const struct wish *w)
 		broken("the data is not what was sent");
 	printf("%llu messages of %d bytes by %d QPs into %d receives\n",
 		(unsigned long long)b.received, LONG_SEND, SRQ_QPS, SRQ_DEPTH);
-	end_close(&a);
-	end_close(&b);
+	pair_close();
 }
 
 /* -------------------------------------------------------------------- churn */
@@ -346,44 +352,30 @@ static void churn(const struct wish *w)
 	}
 	printf("%d queue pairs were destroyed under traffic\n", times);
 	expect_depth(w);
-	end_close(&a);
-	end_close(&b);
+	pair_close();
 }
 
 /* ------------------------------------------------------------------- errors */
 
-static void pair_anew(const struct wish *w)
-{
-	end_open(&a, w, 64, 4096, 64, 1);
-	end_open(&b, w, 64, 4096, 64, 1);
-	ends_link(&a, &b, 1);
-}
-
-static void pair_end(void)
-{
-	end_close(&a);
-	end_close(&b);
-}
-
 static void wrong_keys(const struct wish *w)
 {
-	pair_anew(w);
+	pair_open(w, 64, 4096, 64, 1);
 	must("post", mlx5dvl_post_write(a.qp[0], a.memory, 0, 8, (uintptr_t)b.memory,
 			     b.mr.rkey ^ 0x100, 0, 0));
 	mlx5dvl_ring(a.qp[0]);
 	ends_error(&a, &b, "wrong rkey", -EACCES);
-	pair_end();
-	pair_anew(w);
+	pair_close();
+	pair_open(w, 64, 4096, 64, 1);
 	must("post", mlx5dvl_post_write(a.qp[0], a.memory, a.mr.lkey ^ 0x100, 4096,
 			     (uintptr_t)b.memory, b.mr.rkey, MLX5DVL_BY_REF, 0));
 	mlx5dvl_ring(a.qp[0]);
 	ends_error(&a, &b, "wrong lkey", -EFAULT);
-	pair_end();
-	pair_anew(w);
+	pair_close();
+	pair_open(w, 64, 4096, 64, 1);
 	must("post", mlx5dvl_post_send(a.qp[0], a.memory, a.mr.lkey, 8192, MLX5DVL_BY_REF, 0));
 	mlx5dvl_ring(a.qp[0]);
 	ends_error(&a, &b, "a receive that is too short", -EREMOTEIO);
-	pair_end();
+	pair_close();
 }
 
 /* The message that each process sends to the other before the first operation. */
@@ -475,9 +467,7 @@ static void events(const struct wish *w)
 	uint32_t rounds = w->quick ? 2000 : 100000;
 	double start;
 
-	end_open(&a, w, 64, 0, 64, 1);
-	end_open(&b, w, 64, 0, 64, 1);
-	ends_link(&a, &b, 1);
+	pair_open(w, 64, 0, 64, 1);
 	start = now_s();
 	for (uint32_t i = 0; i < rounds; i++) {
 		struct pollfd p = {.fd = mlx5dvl_cq_fd(b.recv_cq), .events = POLLIN};
@@ -493,8 +483,7 @@ static void events(const struct wish *w)
 		ends_until(&a, &b, &b.received, i + 1);
 	}
 	printf("%u rounds, %.2f us each\n", rounds, (now_s() - start) * 1e6 / rounds);
-	end_close(&a);
-	end_close(&b);
+	pair_close();
 }
 
 /* --------------------------------------------------------------------- main */
