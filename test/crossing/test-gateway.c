@@ -39,33 +39,20 @@ static void close_rig(struct rig *r)
 	close(r->g.listener);
 }
 
-TEST(gone_before_its_event)
+/* @polls: before the next event; the poll first ends the call that watches the peer. */
+static void gone(bool greeted, bool polls)
 {
 	AT_END(close_rig) struct rig r;
 
 	open_rig(&r);
+	if (greeted)
+		greet_peers(&r.g);
 	ep_fail(r.g.ctx->eps, -ECONNRESET);
+	if (polls)
+		copyrpc_poll(r.g.ctx, on_end, NULL);
 	greet_peers(&r.g);
 }
 
-TEST(gone_between_two_events)
-{
-	AT_END(close_rig) struct rig r;
-
-	open_rig(&r);
-	greet_peers(&r.g);
-	ep_fail(r.g.ctx->eps, -ECONNRESET);
-	greet_peers(&r.g);
-}
-
-/* A poll first ends the call that watches the peer. */
-TEST(gone_in_a_poll)
-{
-	AT_END(close_rig) struct rig r;
-
-	open_rig(&r);
-	greet_peers(&r.g);
-	ep_fail(r.g.ctx->eps, -ECONNRESET);
-	copyrpc_poll(r.g.ctx, on_end, NULL);
-	greet_peers(&r.g);
-}
+TEST_WITH(gone_before_its_event, gone, false, false);
+TEST_WITH(gone_between_two_events, gone, true, false);
+TEST_WITH(gone_in_a_poll, gone, true, true);
