@@ -19,7 +19,6 @@ static void (*before_lock_test)(void); /* called once, before the next test of a
 
 int __real_fcntl(int fd, int cmd, ...);
 int __wrap_fcntl(int fd, int cmd, ...);
-int __wrap_fcntl64(int fd, int cmd, ...);
 
 int __wrap_fcntl(int fd, int cmd, ...)
 {
@@ -40,15 +39,6 @@ int __wrap_fcntl(int fd, int cmd, ...)
 }
 
 /* The name of fcntl() with large files; the same function on 64-bit machines. */
-int __wrap_fcntl64(int fd, int cmd, ...)
-{
-	va_list args;
-	void *arg;
-
-	va_start(args, cmd);
-	arg = va_arg(args, void *);
-	va_end(args);
-	return __wrap_fcntl(fd, cmd, arg);
-}
+int __wrap_fcntl64(int fd, int cmd, ...) __attribute__((alias("__wrap_fcntl")));
 
 #endif
