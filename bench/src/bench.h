@@ -44,7 +44,7 @@ struct rpcbench_bench {
 	struct rpcbench_config cfg;
 	struct rpcbench_options opt;
 	const struct rpcbench_impl *impl[RPCBENCH_IMPLS];
-	uint32_t impls, layers; /* the first ones are layers, the others peers */
+	uint32_t impls; /* the first ones are layers, the others peers */
 	struct rpcbench_side side[RPCBENCH_IMPLS];
 	uint32_t current; /* index of the side that the window measures */
 	uint32_t cpus;

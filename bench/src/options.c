@@ -170,7 +170,6 @@ void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 	args_main(&args, program_invocation_short_name, argc, argv, &b->opt);
 	if (b->opt.mesh.n)
 		err = choose_mesh(b, &args);
-	b->impls = b->layers;
 	for (uint32_t i = 0; rpcbench_peers[i]; i++) {
 		const struct rpcbench_impl *peer = rpcbench_peers[i];
 

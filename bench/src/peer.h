@@ -35,11 +35,6 @@ struct peer_resp {
 	uint64_t word[3];
 };
 
-static inline uint64_t rpcbench_tag(uint64_t token, uint32_t client)
-{
-	return token << RPCBENCH_CLIENT_BITS | client;
-}
-
 /* The rings of one client, which is its handle, for ck_ring and rte_ring. */
 struct peer_link {
 	CACHE_ALIGNED void *req; /* the client's request ring */
@@ -70,7 +65,7 @@ void peer_teardown(void *state);
 ALWAYS_INLINE void peer_fill(struct rpcbench_client *c, struct peer_req *m, uint64_t token,
 	const void *req, uint32_t len)
 {
-	m->tag = rpcbench_tag(token, c->index);
+	m->tag = token << RPCBENCH_CLIENT_BITS | c->index;
 	memcpy(m->word, req, len);
 }
 

@@ -362,7 +362,7 @@ int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl 
 
 	b.impl[0] = layer;
 	b.impl[1] = other;
-	b.layers = other ? 2 : 1;
+	b.impls = other ? 2 : 1;
 	rpcbench_options(&b, argc, argv);
 	b.cfg = (struct rpcbench_config){.req_size = b.opt.req_size,
 		.pattern = b.opt.pattern,
