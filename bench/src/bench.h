@@ -37,6 +37,7 @@ struct rpcbench_thread {
 	struct rpcbench_bench *bench;
 	uint32_t index; /* of the client; for the server, the number of clients */
 	pthread_t id;
+	uint64_t cpu_ns; /* of the last window */
 };
 
 struct rpcbench_bench {
@@ -50,7 +51,6 @@ struct rpcbench_bench {
 	uint32_t cpus;
 	int cpu[CPU_SETSIZE];
 	double probe_ns;
-	uint64_t server_cpu_ns, client_cpu_ns; /* of the last window */
 	pthread_barrier_t begin, end;
 	struct rpcbench_thread thread[RPCBENCH_CLIENTS + 1];
 };

@@ -48,51 +48,38 @@ static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 		b->probe_ns = (double)best / RPCBENCH_PROBE_BATCH;
 }
 
-static void rpcbench_window_server(struct rpcbench_bench *b)
+/* Runs the part of a window that the client with this index has, or the server. */
+static void rpcbench_window_part(struct rpcbench_bench *b, uint32_t index)
 {
 	struct rpcbench_side *side = &b->side[b->current];
-	uint64_t cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
+	bool server = index == b->cfg.clients;
 
-	rpcbench_rendezvous(&b->run);
 	if (b->run.kind == RPCBENCH_PROBE)
-		rpcbench_probe(b, true);
-	else if (side->impl->server)
+		rpcbench_probe(b, server);
+	else if (server && side->impl->server)
 		side->impl->server(&side->server);
-	b->server_cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
-}
-
-static void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
-{
-	struct rpcbench_side *side = &b->side[b->current];
-	uint64_t cpu;
-
-	if (i >= b->run.active)
-		return;
-	cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
-	rpcbench_rendezvous(&b->run);
-	if (b->run.kind == RPCBENCH_PROBE)
-		rpcbench_probe(b, false);
-	else if (side->impl->turn)
-		rpcbench_mesh_window(side->impl, &side->client[i]);
-	else
-		side->impl->client(&side->client[i]);
-	if (i == 0)
-		b->client_cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	else if (!server && side->impl->turn)
+		rpcbench_mesh_window(side->impl, &side->client[index]);
+	else if (!server)
+		side->impl->client(&side->client[index]);
 }
 
 static void *rpcbench_thread_main(void *arg)
 {
 	struct rpcbench_thread *t = (struct rpcbench_thread *)arg;
 	struct rpcbench_bench *b = t->bench;
+	uint64_t cpu;
 
 	for (;;) {
 		pthread_barrier_wait(&b->begin);
 		if (b->run.kind == RPCBENCH_QUIT)
 			return NULL;
-		if (t->index == b->cfg.clients)
-			rpcbench_window_server(b);
-		else
-			rpcbench_window_client(b, t->index);
+		if (t->index < b->run.active || t->index == b->cfg.clients) {
+			cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
+			rpcbench_rendezvous(&b->run);
+			rpcbench_window_part(b, t->index);
+			t->cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+		}
 		pthread_barrier_wait(&b->end);
 	}
 }
@@ -286,9 +273,9 @@ static void rpcbench_sleepers(struct rpcbench_bench *b)
 	double server, client;
 
 	rpcbench_window(b, RPCBENCH_REST, 0, 1, RPCBENCH_REST_NS);
-	server = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
+	server = (double)b->thread[b->cfg.clients].cpu_ns / (double)RPCBENCH_REST_NS;
 	rpcbench_window(b, RPCBENCH_HOLD, 0, 1, RPCBENCH_REST_NS);
-	client = (double)b->client_cpu_ns / (double)RPCBENCH_REST_NS;
+	client = (double)b->thread[0].cpu_ns / (double)RPCBENCH_REST_NS;
 	if (latrec_hist_create(NULL, &b->run.wake))
 		rpcbench_die("no memory", "end other programs");
 	b->run.wakes = b->opt.wakes;
