@@ -47,16 +47,6 @@ void control_on_error(struct control *c, const struct mlx5dvl_error *error)
 		c->failed = error->err;
 }
 
-static int change_region(struct control *c)
-{
-	struct mlx5dvl_mr mr;
-	int err = mlx5dvl_mr_reg(c->ctx, c->scratch, SCRATCH, MLX5DVL_LOCAL_WRITE, &mr);
-
-	if (!err)
-		mlx5dvl_mr_dereg(&mr);
-	return err;
-}
-
 static void no_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
 }
@@ -81,15 +71,15 @@ static int fail_once(struct control *c, struct mlx5dvl_qp *qp, const struct mlx5
 	return c->failed == (remote ? -EACCES : -EFAULT) ? 0 : c->failed;
 }
 
-static int with_region(struct control *c, struct mlx5dvl_qp *qp)
+/* Registers a region for a moment. If there is a QP, it posts a request that must fail. */
+static int with_region(struct control *c, unsigned rights, struct mlx5dvl_qp *qp)
 {
-	const unsigned rights = MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE;
 	struct mlx5dvl_mr mr;
 	int err = mlx5dvl_mr_reg(c->ctx, c->scratch, SCRATCH, rights, &mr);
 
 	if (err)
 		return err;
-	err = fail_once(c, qp, &mr);
+	err = qp ? fail_once(c, qp, &mr) : 0;
 	mlx5dvl_mr_dereg(&mr);
 	return err;
 }
@@ -111,7 +101,9 @@ static int use_pair(struct control *c, struct mlx5dvl_qp *qp, struct mlx5dvl_qp 
 
 	if (err || c->kind == CONTROL_QP)
 		return err;
-	return c->kind == CONTROL_MODIFY ? mlx5dvl_qp_to_error(qp) : with_region(c, qp);
+	return c->kind == CONTROL_MODIFY ?
+		       mlx5dvl_qp_to_error(qp) :
+		       with_region(c, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, qp);
 }
 
 /* The peer is another QP of this process, so that no other process is disturbed. */
@@ -140,7 +132,7 @@ void control_tend(struct control *c, const struct latrec_clock *clock)
 	now = latrec_clock_now(clock);
 	if (now < c->due_ns)
 		return;
-	err = c->kind == CONTROL_MR ? change_region(c) : change_qps(c);
+	err = c->kind == CONTROL_MR ? with_region(c, MLX5DVL_LOCAL_WRITE, NULL) : change_qps(c);
 	c->due_ns = latrec_clock_now(clock);
 	latrec_hist_record(c->times, c->due_ns - now);
 	c->due_ns += c->every_ns;
