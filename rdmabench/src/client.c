@@ -15,7 +15,7 @@ static int greet(struct session *e, struct peer *p)
 {
 	size_t len = wire_put_traffic(e->body, sizeof(e->body), &e->side.t);
 	int err = session_of_peer(e, p,
-		wire_send(&p->conn, WIRE_HELLO, e->body, len, session_timeout_ns(e)));
+		wire_send(&p->conn, WIRE_HELLO, e->body, len, e->side.timeout_ns));
 
 	if (!err)
 		err = session_take_side(e, p, WIRE_WELCOME);
@@ -32,7 +32,7 @@ static int wait_for_go(struct session *e, struct peer *p)
 	struct wire_buf b;
 
 	return session_of_peer(e, p,
-		wire_expect(&p->conn, WIRE_GO, session_timeout_ns(e), &b, e->why));
+		wire_expect(&p->conn, WIRE_GO, e->side.timeout_ns, &b, e->why));
 }
 
 static int set_up_client(struct session *e, const char *host, uint32_t port)
@@ -44,7 +44,7 @@ static int set_up_client(struct session *e, const char *host, uint32_t port)
 	err = side_open(s, &e->o->device, 1, e->why);
 	if (err)
 		return err;
-	err = tcp_connect(host, (uint16_t)port, true, clock_ns() + session_timeout_ns(e), &fd);
+	err = tcp_connect(host, (uint16_t)port, true, clock_ns() + e->side.timeout_ns, &fd);
 	if (err) {
 		snprintf(e->why, sizeof(e->why), "%.60s, port %u: %s", host, port,
 			err == -EADDRNOTAVAIL ? "no such host" : strerror(-err));

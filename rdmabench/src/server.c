@@ -65,7 +65,7 @@ static int caller_step(void *arg, struct tcp_guest *g)
 		if (!c->peer)
 			return -ENOMEM;
 	}
-	kind = wire_poll(&c->peer->conn, session_timeout_ns(e), &b);
+	kind = wire_poll(&c->peer->conn, e->side.timeout_ns, &b);
 	if (!kind)
 		return -EAGAIN;
 	err = kind < 0 ? kind : kind == WIRE_HELLO ? 0 : -EBADMSG;
@@ -115,10 +115,10 @@ static int reassure(struct session *e)
 	for (uint32_t i = 0; i < e->side.n_peers; i++) {
 		struct wire_conn *c = &e->side.peers[i]->conn;
 		struct wire_buf b;
-		int err = wire_alive(c, clock_ns(), session_timeout_ns(e));
+		int err = wire_alive(c, clock_ns(), e->side.timeout_ns);
 
 		c->heard_ns = clock_ns(); /* the client may be silent before JOIN */
-		if (!err && wire_poll(c, session_timeout_ns(e), &b) < 0)
+		if (!err && wire_poll(c, e->side.timeout_ns, &b) < 0)
 			err = -ECONNRESET;
 		if (err)
 			return session_say(e, c->peer, err);
@@ -136,7 +136,7 @@ static int add_client(struct session *e, struct tcp_guest *g)
 	err = welcome(e, p, &c->t, e->side.n_peers == 1);
 	free(c);
 	if (err)
-		wire_refuse(&p->conn, e->why, session_timeout_ns(e));
+		wire_refuse(&p->conn, e->why, e->side.timeout_ns);
 	return err;
 }
 
@@ -195,7 +195,7 @@ static int start_clients(struct session *e)
 	session_count(e, &e->before);
 	for (uint32_t i = 0; i < s->n_peers && !err; i++)
 		err = session_of_peer(e, s->peers[i],
-			wire_send(&s->peers[i]->conn, WIRE_GO, NULL, 0, session_timeout_ns(e)));
+			wire_send(&s->peers[i]->conn, WIRE_GO, NULL, 0, e->side.timeout_ns));
 	for (uint32_t i = 0; i < s->n_peers && err; i++)
 		wire_refuse(&s->peers[i]->conn, e->why, NSEC_PER_SEC);
 	return err;
@@ -223,7 +223,7 @@ int server_run(const struct engine_options *o, int listener)
 
 		if (!e)
 			return 1;
-		e->deadline_ns = next.more ? clock_ns() + session_timeout_ns(e) :
+		e->deadline_ns = next.more ? clock_ns() + e->side.timeout_ns :
 				 o->wait_s ? clock_ns() + o->wait_s * NSEC_PER_SEC :
 					     0;
 		status = server(e, listener);
@@ -252,7 +252,7 @@ static int serve_one(const struct engine_options *o, int fd)
 		return 1;
 	e->side.is_server = true;
 	session_keep_peer(e, p);
-	err = wire_expect(&p->conn, WIRE_HELLO, session_timeout_ns(e), &b, e->why);
+	err = wire_expect(&p->conn, WIRE_HELLO, e->side.timeout_ns, &b, e->why);
 	if (!err)
 		err = wire_get_traffic(&b, &t, e->why);
 	if (err) {
@@ -261,7 +261,7 @@ static int serve_one(const struct engine_options *o, int fd)
 	} else {
 		err = welcome(e, p, &t, true);
 		if (err)
-			wire_refuse(&p->conn, e->why, session_timeout_ns(e));
+			wire_refuse(&p->conn, e->why, e->side.timeout_ns);
 		status = session_run(e, err ? err : start_clients(e));
 	}
 	session_free(e);

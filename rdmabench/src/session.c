@@ -37,7 +37,7 @@ struct session *session_new(const struct engine_options *o)
 	e->side.t = o->t;
 	e->side.program = o->program;
 	e->side.hw_ts = o->hw_ts;
-	e->side.timeout_ns = session_timeout_ns(e);
+	e->side.timeout_ns = o->timeout_s * NSEC_PER_SEC;
 	e->side.events = json_array();
 	snprintf(e->why, sizeof(e->why), "out of memory");
 	name_run(e);
@@ -48,11 +48,6 @@ void session_free(struct session *e)
 {
 	json_decref(e->side.events);
 	free(e);
-}
-
-uint64_t session_timeout_ns(const struct session *e)
-{
-	return e->o->timeout_s * NSEC_PER_SEC;
 }
 
 int session_say(struct session *e, const char *who, int err)
@@ -94,14 +89,13 @@ int session_send_side(struct session *e, struct peer *p, enum wire_kind kind)
 
 	side_describe(&e->side, p, kind == WIRE_WELCOME ? e->run : "", &e->ours);
 	len = wire_put_side(e->body, sizeof(e->body), &e->ours);
-	return session_of_peer(e, p,
-		wire_send(&p->conn, kind, e->body, len, session_timeout_ns(e)));
+	return session_of_peer(e, p, wire_send(&p->conn, kind, e->body, len, e->side.timeout_ns));
 }
 
 int session_take_side(struct session *e, struct peer *p, enum wire_kind kind)
 {
 	struct wire_buf b;
-	int err = wire_expect(&p->conn, kind, session_timeout_ns(e), &b, e->why);
+	int err = wire_expect(&p->conn, kind, e->side.timeout_ns, &b, e->why);
 
 	if (!err)
 		err = wire_get_side(&b, e->side.t.qps, &p->remote);

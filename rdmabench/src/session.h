@@ -20,8 +20,6 @@ struct session {
 struct session *session_new(const struct engine_options *o);
 void session_free(struct session *e);
 
-uint64_t session_timeout_ns(const struct session *e);
-
 /* Writes the text of an error into why, after @who. Returns err. */
 int session_say(struct session *e, const char *who, int err);
 /* Names the peer in the text of an error, unless the peer gave the reason. Returns err. */
