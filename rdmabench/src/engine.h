@@ -58,27 +58,22 @@ int engine_main(int argc, char **argv);
 
 /* ---- the report (report.c) ---- */
 
-struct engine_report {
-	const struct engine_options *o;
-	const struct side *s;
-	const char *run, *device;
-	struct counters *before, *after;
-};
+struct session;
 
 /*
  * Writes the table to @out. With many sizes (--all) this is one row, and only the first run has
  * column heads.
  */
-void report_table(const struct engine_report *r, FILE *out);
+void report_table(const struct session *e, FILE *out);
 /* Returns a new object. */
-json_t *report_json(const struct engine_report *r);
+json_t *report_json(const struct session *e);
 /*
  * Writes one line to a file, which is truncated unless append is set, or to standard output for
  * "-". 0, or 1 after an error message.
  */
 int report_write(json_t *o, const char *path, bool append);
 /* Writes the log of --hdr-log: its head in the first run, and the histograms. 0, or 1 as above. */
-int report_hdr_log(const struct engine_report *r);
+int report_hdr_log(const struct session *e);
 
 /* Returns 1 after errors or mismatches, or if a peer was lost; else 0. */
 int report_status(const struct side *s);

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/output.h"
-#include "engine.h"
 #include "hdrlog.h"
 #include "place.h"
+#include "session.h"
 #include "stats.h"
 
 #define MIB (1024. * 1024.)
@@ -44,18 +44,18 @@ static uint64_t warmed_up(const struct side *s)
 	return most < s->messages ? most : s->messages;
 }
 
-static void print_bandwidth_head(const struct engine_report *r, const char *more, FILE *out)
+static void print_bandwidth_head(const struct session *e, const char *more, FILE *out)
 {
-	const char *unit = r->o->gbits ? "Gb/sec" : "MiB/sec";
+	const char *unit = e->o->gbits ? "Gb/sec" : "MiB/sec";
 
 	fprintf(out, " #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]%s\n",
 		unit, unit, more);
 }
 
-static void print_bandwidth(const struct engine_report *r, int rate_width, FILE *out)
+static void print_bandwidth(const struct session *e, int rate_width, FILE *out)
 {
-	const struct side *s = r->s;
-	double unit = r->o->gbits ? 1e9 / 8 : MIB;
+	const struct side *s = &e->side;
+	double unit = e->o->gbits ? 1e9 / 8 : MIB;
 
 	fprintf(out, " %-10" PRIu64 " %-14" PRIu64 " %-18.2f %-19.2f %-*.6f", bytes_per_message(s),
 		s->messages, peak_bytes_per_s(s) / unit, per_s(s, s->bytes) / unit, rate_width,
@@ -93,26 +93,26 @@ static void print_latency(const struct side *s, const struct latrec_hist *h, uin
 }
 
 /* Prints the row of one of many sizes, with the columns of both tables. */
-static void print_row(const struct engine_report *r, FILE *out)
+static void print_row(const struct session *e, FILE *out)
 {
 	static const int widths[LATENCIES] = {14, 12, 18, 14, 15, 23, 0};
 
-	if (!r->o->more)
-		print_bandwidth_head(r, LATENCY_HEAD, out);
-	print_bandwidth(r, 15, out);
-	print_latencies(latrec_service(r->s->rec), widths, out);
+	if (!e->o->more)
+		print_bandwidth_head(e, LATENCY_HEAD, out);
+	print_bandwidth(e, 15, out);
+	print_latencies(latrec_service(e->side.rec), widths, out);
 	fputc('\n', out);
 	fflush(out);
 }
 
-static void print_both(const struct engine_report *r, FILE *out)
+static void print_both(const struct session *e, FILE *out)
 {
-	const struct side *s = r->s;
+	const struct side *s = &e->side;
 	const struct latrec_hist *service = latrec_service(s->rec);
 	const struct latrec_hist *response = latrec_response(s->rec);
 
-	print_bandwidth_head(r, "", out);
-	print_bandwidth(r, 0, out);
+	print_bandwidth_head(e, "", out);
+	print_bandwidth(e, 0, out);
 	fputc('\n', out);
 	print_latency_head("#samples", out);
 	print_latency(s, service, latrec_hist_count(service), "  post to completion of a batch",
@@ -123,19 +123,19 @@ static void print_both(const struct engine_report *r, FILE *out)
 }
 
 /* Prints the row of one size, under one head, as perftest does. */
-static void print_perftest(const struct engine_report *r, FILE *out)
+static void print_perftest(const struct session *e, FILE *out)
 {
-	const struct side *s = r->s;
-	bool lat = r->o->command == ENGINE_LAT;
+	const struct side *s = &e->side;
+	bool lat = e->o->command == ENGINE_LAT;
 
-	if (!r->o->more && lat)
+	if (!e->o->more && lat)
 		print_latency_head("#iterations", out);
-	else if (!r->o->more)
-		print_bandwidth_head(r, "", out);
+	else if (!e->o->more)
+		print_bandwidth_head(e, "", out);
 	if (lat) {
 		print_latency(s, latrec_service(s->rec), s->messages - warmed_up(s), "", out);
 	} else {
-		print_bandwidth(r, 0, out);
+		print_bandwidth(e, 0, out);
 		fputc('\n', out);
 	}
 	fflush(out);
@@ -151,23 +151,23 @@ static void print_histogram(const struct side *s, FILE *out)
 			(double)range.high / 1e3, range.count);
 }
 
-static void print_sent(const struct engine_report *r, FILE *out)
+static void print_sent(const struct session *e, FILE *out)
 {
-	if (r->o->command != ENGINE_TRAFFIC)
-		print_perftest(r, out);
-	else if (r->o->all)
-		print_row(r, out);
+	if (e->o->command != ENGINE_TRAFFIC)
+		print_perftest(e, out);
+	else if (e->o->all)
+		print_row(e, out);
 	else
-		print_both(r, out);
-	if (r->o->histogram)
-		print_histogram(r->s, out);
+		print_both(e, out);
+	if (e->o->histogram)
+		print_histogram(&e->side, out);
 }
 
-static const char *sample_name(const struct engine_report *r)
+static const char *sample_name(const struct session *e)
 {
-	if (r->s->t.pingpong)
+	if (e->side.t.pingpong)
 		return "half of the time between two posts; ";
-	return r->o->command == ENGINE_LAT ? "post to completion; " : "";
+	return e->o->command == ENGINE_LAT ? "post to completion; " : "";
 }
 
 /* Prints the lines that are present only if there is something to report. */
@@ -196,26 +196,27 @@ static void print_rest(const struct side *s, FILE *out)
 		fprintf(out, "wrong payloads: %" PRIu64 "\n", s->mismatches);
 }
 
-void report_table(const struct engine_report *r, FILE *out)
+void report_table(const struct session *e, FILE *out)
 {
-	const struct side *s = r->s;
+	const struct side *s = &e->side;
 	bool last = !s->t.again;
 
-	if (!r->o->more)
-		fprintf(out, "%s %s, %u QP%s, depth %u, batches of %u: %s\n", r->device,
-			traffic_type_names[s->t.type], s->t.qps, s->t.qps > 1 ? "s" : "",
-			s->t.depth, s->t.send_batch, r->o->all ? "all sizes" : s->t.pattern_text);
+	if (!e->o->more)
+		fprintf(out, "%s %s, %u QP%s, depth %u, batches of %u: %s\n",
+			mlx5dvl_ctx_device(s->ctx), traffic_type_names[s->t.type], s->t.qps,
+			s->t.qps > 1 ? "s" : "", s->t.depth, s->t.send_batch,
+			e->o->all ? "all sizes" : s->t.pattern_text);
 	if (s->sends)
-		print_sent(r, out);
-	if (s->sends && r->o->command != ENGINE_BW && (last || !r->o->all))
+		print_sent(e, out);
+	if (s->sends && e->o->command != ENGINE_BW && (last || !e->o->all))
 		fprintf(out,
 			"%spercentiles by nearest rank, at most 0.79 %% above the sample; clock: %s\n",
-			sample_name(r), side_clock_name(s));
+			sample_name(e), side_clock_name(s));
 	print_rest(s, out);
 }
 
 /* Returns the figures of a histogram; with --report-histogram also its text. */
-static json_t *hist_json(const struct engine_report *r, const struct latrec_hist *h)
+static json_t *hist_json(const struct session *e, const struct latrec_hist *h)
 {
 	struct stats f;
 	json_t *o;
@@ -227,23 +228,23 @@ static json_t *hist_json(const struct engine_report *r, const struct latrec_hist
 		(json_int_t)f.v[STATS_P95], "p99", (json_int_t)f.v[STATS_P99], "p999",
 		(json_int_t)latrec_hist_quantile(h, .999), "max", (json_int_t)f.v[STATS_MAX],
 		"stdev", latrec_hist_stddev(h));
-	if (r->o->histogram)
+	if (e->o->histogram)
 		json_object_set_new(o, "histogram", stats_hist_json(h));
 	return o;
 }
 
-static json_t *traffic_json(const struct engine_report *r)
+static json_t *traffic_json(const struct session *e)
 {
-	const struct traffic *t = &r->s->t;
+	const struct traffic *t = &e->side.t;
 
 	return json_pack(
 		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:b s:b s:i s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
 		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
 		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
-		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t, r->s->n_peers), "buf_num",
-		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
-		"check", t->check, "ping_pong", t->pingpong, "rdma_cm", t->cm, "warm_up",
-		(int)t->warm_up, "iterations", (json_int_t)t->iterations, "duration_s",
+		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t, e->side.n_peers),
+		"buf_num", (int)t->buffers, "mr_num", (int)t->regions, "bidirectional",
+		t->bidirectional, "check", t->check, "ping_pong", t->pingpong, "rdma_cm", t->cm,
+		"warm_up", (int)t->warm_up, "iterations", (json_int_t)t->iterations, "duration_s",
 		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
 		"burst_pause_us", (int)t->burst_pause_us, "cq_mod", (int)t->moderation, "cq_events",
 		t->sleeps, "control", control_names[t->control], "control_us", (int)t->control_us,
@@ -302,14 +303,14 @@ static json_t *control_json(const struct control *c)
 }
 
 /* Adds the counters that changed, and those that the rules of the search need. */
-static json_t *counters_json(const struct engine_report *r)
+static json_t *counters_json(const struct session *e)
 {
 	json_t *o = json_object();
 
-	for (uint32_t i = 0; i < r->after->n; i++) {
-		const struct counter *c = &r->after->c[i];
+	for (uint32_t i = 0; i < e->after.n; i++) {
+		const struct counter *c = &e->after.c[i];
 		int has;
-		uint64_t before = counters_get(r->before, c->name, &has);
+		uint64_t before = counters_get(&e->before, c->name, &has);
 		bool wanted = strstr(c->name, "vport_rdma_unicast") ||
 			      strstr(c->name, "prio3_pause_duration");
 
@@ -320,24 +321,25 @@ static json_t *counters_json(const struct engine_report *r)
 	return o;
 }
 
-json_t *report_json(const struct engine_report *r)
+json_t *report_json(const struct session *e)
 {
-	const struct side *s = r->s;
+	const struct side *s = &e->side;
 	json_t *o = json_pack("{s:s s:s s:s s:s s:s s:o s:s}", "command",
-		r->o->program + strlen("rdmabench "), "version", RDMABENCH_VERSION, "role",
-		s->is_server ? "server" : "client", "run", r->run, "device", r->device, "traffic",
-		traffic_json(r), "clock", side_clock_name(s));
+		e->o->program + strlen("rdmabench "), "version", RDMABENCH_VERSION, "role",
+		s->is_server ? "server" : "client", "run", e->run, "device",
+		mlx5dvl_ctx_device(s->ctx), "traffic", traffic_json(e), "clock",
+		side_clock_name(s));
 
 	if (s->sends) {
 		json_object_set_new(o, "sent", sent_json(s));
-		json_object_set_new(o, "latency_ns", hist_json(r, latrec_service(s->rec)));
+		json_object_set_new(o, "latency_ns", hist_json(e, latrec_service(s->rec)));
 		if (s->hw_ts)
 			json_object_set_new(o, "hw_ts", hw_ts_json(&s->hw));
 		if (latrec_response(s->rec))
 			json_object_set_new(o, "response_ns",
-				hist_json(r, latrec_response(s->rec)));
+				hist_json(e, latrec_response(s->rec)));
 	}
-	if (r->o->device.cpus || r->o->device.nodes)
+	if (e->o->device.cpus || e->o->device.nodes)
 		json_object_set_new(o, "place", place_json());
 	if (s->t.control)
 		json_object_set_new(o, "control", control_json(&s->control));
@@ -351,7 +353,7 @@ json_t *report_json(const struct engine_report *r)
 	json_object_set_new(o, "mismatches", json_integer((json_int_t)s->mismatches));
 	json_object_set_new(o, "errors", json_integer((json_int_t)s->errors));
 	json_object_set_new(o, "peers", peers_json(s));
-	json_object_set_new(o, "counters", counters_json(r));
+	json_object_set_new(o, "counters", counters_json(e));
 	json_object_set(o, "events", s->events);
 	json_object_set_new(o, "status", json_integer(report_status(s)));
 	return o;
@@ -371,42 +373,42 @@ int report_write(json_t *o, const char *path, bool append)
 }
 
 /* Writes a histogram that ended at @now_s; with many sizes its tag has the size. */
-static int write_hdr_line(const struct engine_report *r, const char *tag,
-	const struct latrec_hist *h, double now_s, FILE *out)
+static int write_hdr_line(const struct session *e, const char *tag, const struct latrec_hist *h,
+	double now_s, FILE *out)
 {
 	char full[40];
 
-	if (r->o->all)
-		snprintf(full, sizeof(full), "%s-%" PRIu64, tag, bytes_per_message(r->s));
+	if (e->o->all)
+		snprintf(full, sizeof(full), "%s-%" PRIu64, tag, bytes_per_message(&e->side));
 	else
 		snprintf(full, sizeof(full), "%s", tag);
-	return hdrlog_line(full, now_s - elapsed_s(r->s), elapsed_s(r->s), h, out);
+	return hdrlog_line(full, now_s - elapsed_s(&e->side), elapsed_s(&e->side), h, out);
 }
 
-static int write_hdr_log(const struct engine_report *r, FILE *out)
+static int write_hdr_log(const struct session *e, FILE *out)
 {
-	const struct latrec_hist *response = latrec_response(r->s->rec);
+	const struct latrec_hist *response = latrec_response(e->side.rec);
 	double now_s = (double)clock_of(CLOCK_REALTIME) / 1e9;
 	int err;
 
-	if (!r->o->more)
-		hdrlog_head("rdmabench " RDMABENCH_VERSION, now_s - elapsed_s(r->s), out);
-	if (!r->s->sends)
+	if (!e->o->more)
+		hdrlog_head("rdmabench " RDMABENCH_VERSION, now_s - elapsed_s(&e->side), out);
+	if (!e->side.sends)
 		return 0;
-	err = write_hdr_line(r, "latency", latrec_service(r->s->rec), now_s, out);
-	return err || !response ? err : write_hdr_line(r, "response", response, now_s, out);
+	err = write_hdr_line(e, "latency", latrec_service(e->side.rec), now_s, out);
+	return err || !response ? err : write_hdr_line(e, "response", response, now_s, out);
 }
 
-int report_hdr_log(const struct engine_report *r)
+int report_hdr_log(const struct session *e)
 {
-	const char *path = r->o->hdr_log;
+	const char *path = e->o->hdr_log;
 	int status, err;
 	FILE *out;
 
-	status = output_open("rdmabench", path, r->o->more ? "ae" : "we", &out);
+	status = output_open("rdmabench", path, e->o->more ? "ae" : "we", &out);
 	if (status || !out)
 		return status;
-	err = write_hdr_log(r, out);
+	err = write_hdr_log(e, out);
 	if (err)
 		status = output_failed("rdmabench", path, -err);
 	return output_close("rdmabench", path, out, status);

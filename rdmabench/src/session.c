@@ -154,21 +154,15 @@ static bool is_stdout(const char *path)
 
 static int report(struct session *e)
 {
-	struct engine_report r = {.o = e->o,
-		.s = &e->side,
-		.run = e->run,
-		.device = mlx5dvl_ctx_device(e->side.ctx),
-		.before = &e->before,
-		.after = &e->after};
 	int status = report_status(&e->side);
 	json_t *o;
 
 	if (!is_stdout(e->o->json) && !is_stdout(e->o->hdr_log))
-		report_table(&r, stdout);
-	status |= report_hdr_log(&r);
+		report_table(e, stdout);
+	status |= report_hdr_log(e);
 	if (!e->o->json)
 		return status;
-	o = report_json(&r);
+	o = report_json(e);
 	status |= report_write(o, e->o->json, e->o->more);
 	json_decref(o);
 	return status;
