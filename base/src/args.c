@@ -258,21 +258,6 @@ static int read_text(const struct arg *a, const struct arg_row *row, const char 
 	return 0;
 }
 
-/* Stores an integer in a field of any width. */
-static void store(void *field, size_t size, uint64_t n)
-{
-	uint8_t n8 = (uint8_t)n;
-	uint16_t n16 = (uint16_t)n;
-	uint32_t n32 = (uint32_t)n;
-
-	memcpy(field,
-		size == 1 ? (void *)&n8 :
-		size == 2 ? (void *)&n16 :
-		size == 4 ? (void *)&n32 :
-			    &n,
-		size);
-}
-
 /* Reads a value of a kind that becomes an integer. */
 static int read_integer(const struct arg *a, const struct arg_row *row, uint64_t *n_p)
 {
@@ -324,7 +309,7 @@ static int read_value(const struct arg *a, const struct arg_row *row, void *opti
 	default:
 		err = read_integer(a, row, &n);
 		if (!err)
-			store(field, row->field.size, n);
+			field_set(options, row->field, n);
 		return err;
 	}
 }

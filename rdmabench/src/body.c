@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/compiler.h"
-#include "field.h"
+#include "base/field.h"
 #include "text.h"
 #include "wire.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/args.h"
 #include "base/compiler.h"
+#include "base/field.h"
 #include "base/rand.h"
 #include "engine.h"
-#include "field.h"
 #include "mlx5dvl.h"
 
 #define MUTATE_TRIES 1000

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "field.h"
+#include "base/field.h"
 #include "pattern.h"
 
 #define TRAFFIC_QPS_MAX 1024

@@ -27,6 +27,7 @@
 #include <stdio.h>
 
 #include "base/compiler.h"
+#include "base/field.h"
 
 #define ARGS_MAX 80 /* rows of a program */
 #define ARG_LIST_MAX 16
@@ -61,22 +62,15 @@ struct arg {
 	size_t size; /* bytes of why; 0: nothing is written */
 };
 
-struct arg_field {
-	size_t offset, size; /* in the struct of the program's options */
-};
-
-/* The field of a row. */
-#define ARG_AT(type, field)                                                                        \
-	{                                                                                          \
-		offsetof(type, field), sizeof(((type *)NULL)->field)                               \
-	}
+/* The field of a row, in the struct of the program's options. */
+#define ARG_AT(type, name) FIELD(type, name)
 
 struct arg_row {
 	const char *name; /* without dashes */
 	char letter; /* 0: none */
 	const char *value; /* name of the value in --help; NULL: none, or the list of .words */
 	enum arg_kind kind;
-	struct arg_field field;
+	struct field field;
 	const char *help; /* a phrase without a full stop */
 	const char *def; /* default, read like a given value; NULL: the field stays 0 */
 	const char *unset; /* --help prints this text in place of a default */

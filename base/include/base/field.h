@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads and writes members of structs by offset and size, so that tables can describe them. */
-#ifndef RDMABENCH_FIELD_H
-#define RDMABENCH_FIELD_H
+#ifndef BASE_FIELD_H
+#define BASE_FIELD_H
 
 #include <assert.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first bytes are the low ones");
 
-/* The position of a member that is an unsigned integer or a bool. */
+/* The position of a member. The functions are for members that are integers or bools. */
 struct field {
 	size_t offset, size; /* bytes */
 };
