@@ -15,7 +15,9 @@ ARRAY_FOLLOWED = 64  # elements
 
 
 def table(head, rows):
-    """Prints rows under the words of `head`, in columns as wide as their longest cell."""
+    """Prints rows, if there are any, under the words of `head`, in columns as wide as their longest cell."""
+    if not rows:
+        return
     rows = [head.split()] + [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
@@ -185,9 +187,8 @@ class Copyrpc(Layer):
         requests = sum(1 for _ in linked(ctx["queue"]["head"], "queued"))
         print(f"copyrpc context {hex(int(ctx.address))}: {len(endpoints)} endpoints, "
               f"{requests} requests wait for copyrpc_recv(){', broken' if ctx['broken'] else ''}")
-        if endpoints:
-            table("endpoint QPN peer status calls batches open(messages/blocks) ring(used/blocks) credit(spent/most) "
-                  "owed SQ(posted/blocks) waits", [self.endpoint(ep) for ep in endpoints])
+        table("endpoint QPN peer status calls batches open(messages/blocks) ring(used/blocks) credit(spent/most) "
+              "owed SQ(posted/blocks) waits", [self.endpoint(ep) for ep in endpoints])
 
     def root(self, value, tag):
         ctx = value["ctx"].dereference() if tag == "copyrpc_ep" else value
@@ -219,8 +220,7 @@ class Delegrpc(Layer):
             peer = s["peers"][i]
             if peer["next"] or unanswered:
                 rows.append((i, int(peer["generation"]), int(peer["next"]), unanswered, int(peer["burst"])))
-        if rows:
-            table("client generation replies unanswered burst", rows)
+        table("client generation replies unanswered burst", rows)
 
     structs = {"delegrpc_client": client, "delegrpc_server": server}
 
@@ -252,8 +252,7 @@ class Shmipc(Layer):
             peer = s["active"][i].dereference()
             unanswered = sum(int(peer["open"][j]) != 0 for j in range(int(s["depth"])))
             rows.append((int(peer["index"]), unanswered, ring(peer["req"]), ring(peer["resp"])))
-        if rows:
-            table("client unanswered requests(bytes) responses(bytes)", rows)
+        table("client unanswered requests(bytes) responses(bytes)", rows)
 
     structs = {"shmipc_client": client, "shmipc_server": server}
 
@@ -277,8 +276,7 @@ class Flux(Layer):
             held = sum(int(caller["held"][j]) for j in range(int(n["max_inflight"]))) if caller["held"] else 0
             if i != int(n["index"]) and (out["ids_max"] or out["posts_open"] or held):
                 rows.append((i, f"{flying}/{int(n['max_inflight'])}", held, ring(out["req"]["at"]), ring(caller["req"])))
-        if rows:
-            table("peer calls(in-flight/most) unanswered own-calls(bytes) its-calls(bytes)", rows)
+        table("peer calls(in-flight/most) unanswered own-calls(bytes) its-calls(bytes)", rows)
 
     structs = {"flux_node": node}
 
@@ -344,8 +342,7 @@ class Softhca(Layer):
                              hex(int(qp["attr"]["dest_qpn"])), int(qp["rail"]), int(qp["sq_done"]), int(qp["rung"]),
                              int(qp["rq_taken"]), f"{int(qp['retries'])}/{int(qp['rnr_retries'])}",
                              "yes" if qp["wait_until"] else "-"))
-        if rows:
-            table("QPN pid type state peer's-QPN rail SQ-done rung RQ-taken retries/RNR waits", rows)
+        table("QPN pid type state peer's-QPN rail SQ-done rung RQ-taken retries/RNR waits", rows)
 
 
 for command in (Copyrpc, Delegrpc, Shmipc, Flux, Tent, Softhca):
