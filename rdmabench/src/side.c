@@ -29,7 +29,7 @@ void side_event(struct side *s, const char *format, ...)
 	json_array_append_new(s->events, text_json(text));
 }
 
-void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+static void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
 {
 	struct flow *f = mlx5dvl_qp_user(qp);
 	struct side *s = arg;

@@ -169,7 +169,6 @@ bool flow_is_done(const struct flow *f, uint64_t now_ns);
  */
 uint64_t flow_overdue(const struct flow *f);
 void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
-void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
 /* ---- receiving (receive.c) ---- */
 

@@ -213,7 +213,8 @@ enum direction point_direction(const struct space *s, const struct point *p)
 	return (enum direction)value_of(s, p, SPACE_DIRECTION);
 }
 
-bool point_uses(const struct space *s, const struct point *p, unsigned dim)
+/* Returns true if the dimension has an effect. */
+static bool point_uses(const struct space *s, const struct point *p, unsigned dim)
 {
 	unsigned traffic = dim / SPACE_PER_TRAFFIC;
 

@@ -111,8 +111,6 @@ void point_settle(const struct space *s, struct point *p);
 bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
 /* Returns true if the values are numbers. */
 bool space_is_ordered(unsigned dim);
-/* Returns true if the dimension has an effect. */
-bool point_uses(const struct space *s, const struct point *p, unsigned dim);
 /* Draws every dimension independently. Rare parameters have the engine's default in every second
  * point. */
 void point_random(const struct space *s, struct point *p, uint64_t *rand);
