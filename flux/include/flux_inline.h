@@ -366,8 +366,22 @@ FLUX_PRIV_INLINE int flux_priv_reply_starts(struct flux_node *node, struct flux_
 	return 1;
 }
 
-FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
-	uint64_t token)
+/* Adds the id of a post to the queue of open posts. */
+FLUX_PRIV_INLINE void flux_priv_post_add(struct flux_out *o, uint32_t id)
+{
+	o->ids_max--;
+	if (o->posts_open)
+		o->tokens[o->post_last] = id;
+	else
+		o->post_first = id;
+	o->post_last = id;
+	o->posts_open++;
+	o->posts++;
+}
+
+/* Makes a call with this token, or a post, which has none. */
+FLUX_PRIV_INLINE int flux_priv_send(struct flux_node *node, uint32_t to, const void *payload,
+	uint32_t len, int is_post, uint64_t token)
 {
 	struct flux_out *o;
 	int alone = 0;
@@ -384,12 +398,23 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 			return alone;
 	}
 	id = o->ids[o->ids_head++ & o->ids_mask];
-	o->tokens[id] = token;
+	if (is_post) {
+		flux_priv_post_add(o, id);
+		id = FLUX_ONE_WAY;
+	} else {
+		o->tokens[id] = token;
+	}
 	if (alone)
 		flux_priv_put(node, &o->req, to, id, payload, len);
 	else
 		flux_priv_burst_add(node, o->burst, id, payload, len);
 	return 0;
+}
+
+FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
+	uint64_t token)
+{
+	return flux_priv_send(node, to, payload, len, 0, token);
 }
 
 /* Handles at most @max of the responses that have arrived, and returns how many. */

@@ -2,40 +2,9 @@
 /* Posts, see post.h. */
 #include "post.h"
 
-#include <errno.h>
-
-#include "base/compiler.h"
-
 int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t len)
 {
-	struct flux_out *o;
-	int alone = 0;
-	uint32_t id;
-
-	if (len > node->payload_size)
-		return -EMSGSIZE;
-	if (to >= node->nodes)
-		return -EINVAL;
-	o = &node->out[to];
-	if (!o->burst || flux_priv_out_full(o)) {
-		alone = flux_priv_call_begin(node, o);
-		if (alone < 0)
-			return alone;
-	}
-	id = o->ids[o->ids_head++ & o->ids_mask];
-	o->ids_max--;
-	if (o->posts_open)
-		o->tokens[o->post_last] = id;
-	else
-		o->post_first = id;
-	o->post_last = id;
-	o->posts_open++;
-	o->posts++;
-	if (alone)
-		flux_priv_put(node, &o->req, to, FLUX_ONE_WAY, payload, len);
-	else
-		flux_priv_burst_add(node, o->burst, FLUX_ONE_WAY, payload, len);
-	return 0;
+	return flux_priv_send(node, to, payload, len, 1, 0);
 }
 
 uint32_t flux_posts(struct flux_node *node, uint32_t to)
