@@ -28,7 +28,8 @@ static bool differs(uint32_t want, uint32_t have)
  * Checks the header, and leaves its sizes in c->attr. Only server_alive and server_state are read
  * again later.
  */
-static int check_header(struct client *c, const struct delegrpc_attr *want, struct layout *l)
+static int check_header(struct client *c, const struct delegrpc_attr *want,
+	struct delegrpc_layout *l)
 {
 	const struct delegrpc_header *h = c->w.region.addr;
 	const struct delegrpc_attr *have = &c->attr;
@@ -38,9 +39,10 @@ static int check_header(struct client *c, const struct delegrpc_attr *want, stru
 	/* Pairs with the release store in delegrpc_server_create(). */
 	if (!__atomic_load_n(&h->magic, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
-	err = header_check(h, c->w.region.size, &c->attr, l);
+	err = delegrpc_header_check(h, c->w.region.size, l);
 	if (err)
 		return err;
+	c->attr = l->attr;
 	if (wanted.resp_depth)
 		wanted.resp_depth = (uint32_t)pow2_ceil(wanted.resp_depth);
 	if (wanted.ring_depth)
@@ -102,7 +104,7 @@ static void tell_server(void *arg)
 	delegrpc_priv_client_wake_test(&c->hot);
 }
 
-static int take_id(struct client *c, const struct layout *l)
+static int take_id(struct client *c, const struct delegrpc_layout *l)
 {
 	const void *lines = (char *)c->w.region.addr + l->lines;
 	int err = take_id_of(c, lines, false);
@@ -117,7 +119,7 @@ static int take_id(struct client *c, const struct layout *l)
 	return err;
 }
 
-static int alloc_tables(struct client *c, const struct layout *l)
+static int alloc_tables(struct client *c, const struct delegrpc_layout *l)
 {
 	struct delegrpc_client *hot = &c->hot;
 
@@ -206,7 +208,7 @@ static void introduce(struct client *c)
 	waiter_introduce(&c->w, address_of(&c->hot.header->door), c->id, tell_server, c);
 }
 
-static void init_place(struct client *c, const struct layout *l)
+static void init_place(struct client *c, const struct delegrpc_layout *l)
 {
 	struct delegrpc_client *hot = &c->hot;
 	unsigned char *base = c->w.region.addr;
@@ -250,7 +252,7 @@ static void client_free(struct client *c)
 
 static int client_init(struct client *c, const struct delegrpc_attr *want)
 {
-	struct layout l;
+	struct delegrpc_layout l;
 	int err = check_header(c, want, &l);
 
 	if (err)

@@ -17,8 +17,9 @@ static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name'
 /* Lock byte of a client id; byte 0 is SHM_SERVER. */
 #define CLIENT_BYTE(id) (1 + (id))
 
-/* The offsets of the parts of a region, in bytes from its start. */
-struct layout {
+/* The sizes of a region, and the offsets of its parts, in bytes from its start. */
+struct delegrpc_layout {
+	struct delegrpc_attr attr;
 	size_t control, lines, requests, responses, size;
 	uint32_t req_stride, resp_stride;
 	size_t resp_pitch; /* bytes from one client's responses to the next client's */
@@ -30,14 +31,13 @@ int attr_complete(struct delegrpc_attr *attr);
 static_assert(DELEGRPC_SET_GID == SHM_SET_GID, "the same");
 
 /* Computes the layout. The attributes must be complete: see attr_complete(). */
-void layout_of(const struct delegrpc_attr *attr, struct layout *l);
+void layout_of(const struct delegrpc_attr *attr, struct delegrpc_layout *l);
 
 /*
  * Reads the header of a region of @size bytes once and checks it. Returns 0, or -EPROTO if it is
  * not that of a complete region of this version.
  */
-int header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_attr *attr_p,
-	struct layout *l);
+int delegrpc_header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_layout *l);
 
 /* Returns true if all calls that can be in flight fit into the ring, so that it is never full. */
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)

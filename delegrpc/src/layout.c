@@ -32,8 +32,9 @@ int attr_complete(struct delegrpc_attr *attr)
 	return 0;
 }
 
-void layout_of(const struct delegrpc_attr *attr, struct layout *l)
+void layout_of(const struct delegrpc_attr *attr, struct delegrpc_layout *l)
 {
+	l->attr = *attr;
 	/*
 	 * Slots are packed, so that a burst takes few cache lines. Response rings share no cache
 	 * line.
@@ -48,22 +49,21 @@ void layout_of(const struct delegrpc_attr *attr, struct layout *l)
 	l->size = l->responses + attr->max_clients * l->resp_pitch;
 }
 
-int header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_attr *attr_p,
-	struct layout *l)
+int delegrpc_header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_layout *l)
 {
-	struct delegrpc_attr complete;
+	struct delegrpc_attr attr, complete;
 
 	if (h->magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
 		return -EPROTO;
-	*attr_p = (struct delegrpc_attr){.max_clients = h->max_clients,
+	attr = (struct delegrpc_attr){.max_clients = h->max_clients,
 		.ring_depth = h->ring_depth,
 		.resp_depth = h->resp_depth,
 		.req_size = h->req_size,
 		.resp_size = h->resp_size};
-	complete = *attr_p;
+	complete = attr;
 	/* attr_complete() does not change attributes that are complete and in range. */
-	if (attr_complete(&complete) || memcmp(&complete, attr_p, sizeof(complete)) != 0)
+	if (attr_complete(&complete) || memcmp(&complete, &attr, sizeof(complete)) != 0)
 		return -EPROTO;
-	layout_of(attr_p, l);
+	layout_of(&attr, l);
 	return l->size == size ? 0 : -EPROTO;
 }

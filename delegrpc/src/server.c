@@ -84,7 +84,7 @@ static int wake_client(struct server *s, uint32_t client)
 /* ---- life ---- */
 
 /* Fills in everything except the magic; the region's memory is zero. */
-static void init_region(struct server *s, const struct layout *l)
+static void init_region(struct server *s, const struct delegrpc_layout *l)
 {
 	struct delegrpc_header *h = s->header;
 
@@ -99,7 +99,7 @@ static void init_region(struct server *s, const struct layout *l)
 	h->server_address.netns = wakefd_netns();
 }
 
-static void init_hot(struct server *s, const struct layout *l)
+static void init_hot(struct server *s, const struct delegrpc_layout *l)
 {
 	struct delegrpc_server *hot = &s->hot;
 	unsigned char *base = s->w.region.addr;
@@ -136,7 +136,7 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_server **server_p)
 {
 	struct shm_access access;
-	struct layout l;
+	struct delegrpc_layout l;
 	struct server *s = calloc_lines(1, sizeof(*s));
 	int err;
 

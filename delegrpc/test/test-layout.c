@@ -7,7 +7,7 @@ TEST(largest_default_ring)
 {
 	struct delegrpc_attr most = {.max_clients = 4096, .resp_depth = 1 << 15};
 	struct delegrpc_attr fits = {.max_clients = 512, .resp_depth = 1 << 15};
-	struct layout l;
+	struct delegrpc_layout l;
 
 	CHECK_EQ(attr_complete(&most), 0);
 	CHECK_EQ(most.ring_depth, 1 << 24);
