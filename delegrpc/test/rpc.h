@@ -6,9 +6,7 @@
 #include "delegrpc.h"
 
 #define RPC_LAYER delegrpc
-#define RPC_MAX_NAME DELEGRPC_MAX_NAME
-#define RPC_EVENT(kind) DELEGRPC_EVENT_##kind
-#define RPC_POST DELEGRPC_POST
+#define RPC_CONSTANT(name) DELEGRPC_##name
 #include "support/rpclayer.h"
 
 static inline int rpc_recv(struct delegrpc_server *s, struct rpc_req *r)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a region from outside: slots in use, living clients, forged contents, removal. */
 #include "solo.h"
-
-#define LOOK_DEAD DELEGRPC_LOOK_DEAD
-#define LOOK_RUNNING DELEGRPC_LOOK_RUNNING
-#define LOOK_ASLEEP DELEGRPC_LOOK_ASLEEP
 #include "support/looktest.h"
 
 #define DEPTH 16

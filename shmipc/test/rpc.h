@@ -6,9 +6,7 @@
 #include "shmipc.h"
 
 #define RPC_LAYER shmipc
-#define RPC_MAX_NAME SHMIPC_MAX_NAME
-#define RPC_EVENT(kind) SHMIPC_EVENT_##kind
-#define RPC_POST SHMIPC_POST
+#define RPC_CONSTANT(name) SHMIPC_##name
 #define RPC_PUSHES /* the server can push to a client */
 #include "support/rpclayer.h"
 

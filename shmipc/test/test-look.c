@@ -3,10 +3,6 @@
 #include "base/sleep.h"
 #include "common.h"
 #include "layout.h"
-
-#define LOOK_DEAD SHMIPC_LOOK_DEAD
-#define LOOK_RUNNING SHMIPC_LOOK_RUNNING
-#define LOOK_ASLEEP SHMIPC_LOOK_ASLEEP
 #include "support/looktest.h"
 
 static const struct shmipc_attr look_attr = {.max_clients = 8,

@@ -48,7 +48,7 @@ static inline struct rpc_attr grouptest_access(uint32_t mode, uint32_t gid, uint
 /* With @gid if @has_gid is set, otherwise without a gid, which means the server's own group. */
 static inline struct rpc_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
 {
-	return grouptest_access(mode, has_gid ? gid : 0, has_gid ? RPC_SET_GID : 0);
+	return grouptest_access(mode, has_gid ? gid : 0, has_gid ? RPC_CONSTANT(SET_GID) : 0);
 }
 
 static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
@@ -102,7 +102,7 @@ static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
 	RPC(client_get_attr)(c, &got, sizeof(got));
 	CHECK_EQ(got.mode, 0660);
 	CHECK_EQ(got.gid, GROUPTEST_GID);
-	CHECK_EQ(got.set, RPC_SET_GID);
+	CHECK_EQ(got.set, RPC_CONSTANT(SET_GID));
 	CHECK(grouptest_call(c, 7) == 7);
 	RPC(client_disconnect)(c);
 	return 0;
@@ -296,14 +296,14 @@ TEST(other_access_is_refused)
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
 		grouptest_create_is_refused(modes[i], 0, 0, -EINVAL);
-	grouptest_create_is_refused(0, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
-	grouptest_create_is_refused(0600, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0600, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
 	/* There is no such bit. */
-	grouptest_create_is_refused(0660, 2 | RPC_SET_GID, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0660, 2 | RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
 	/* A gid without its bit is refused, not ignored. */
 	grouptest_create_is_refused(0660, 0, GROUPTEST_GID, -EINVAL);
 	users_act(&grouptest_stranger);
-	grouptest_create_is_refused(0660, RPC_SET_GID, GROUPTEST_GID, -EPERM);
+	grouptest_create_is_refused(0660, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EPERM);
 	users_act(&users_root);
 }
 

@@ -39,7 +39,7 @@ static inline void looktest_forged(void (*check)(const struct RPC(look_region) *
 		return;
 	}
 	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);
-	CHECK(l.server <= LOOK_ASLEEP);
+	CHECK(l.server <= RPC_CONSTANT(LOOK_ASLEEP));
 	if (check)
 		check(&l);
 }
@@ -78,10 +78,10 @@ TEST(only_dead_servers_are_removed)
 {
 	pid_t pid = spawn(serve_for_ever);
 
-	CHECK_EQ(look().server, LOOK_RUNNING);
+	CHECK_EQ(look().server, RPC_CONSTANT(LOOK_RUNNING));
 	CHECK_EQ(RPC(remove_dead)(test_name), -EADDRINUSE);
 	test_kill(pid);
-	CHECK_EQ(look().server, LOOK_DEAD);
+	CHECK_EQ(look().server, RPC_CONSTANT(LOOK_DEAD));
 	CHECK_EQ(RPC(remove_dead)(test_name), 0);
 	CHECK(access(test_file(RPC_PREFIX), F_OK) != 0);
 	CHECK_EQ(RPC(remove_dead)(test_name), -ENOENT);

@@ -47,18 +47,18 @@ TEST(sizes_of_other_versions)
 /* A name may have as many bytes as the header states. */
 TEST(names_are_checked)
 {
-	char longest[RPC_MAX_NAME + 2];
+	char longest[RPC_CONSTANT(MAX_NAME) + 2];
 	SERVER *s = NULL;
 	CLIENT *c = NULL;
 
 	memset(longest, 'n', sizeof(longest));
-	longest[RPC_MAX_NAME + 1] = '\0';
+	longest[RPC_CONSTANT(MAX_NAME) + 1] = '\0';
 	CHECK_EQ(RPC(server_create)(longest, NULL, &s), -EINVAL);
 	CHECK_EQ(RPC(client_connect)(longest, NULL, &c), -EINVAL);
 	CHECK_EQ(RPC(server_create)("", NULL, &s), -EINVAL);
 	CHECK_EQ(RPC(server_create)("a/b", NULL, &s), -EINVAL);
 	CHECK(!s && !c);
-	longest[RPC_MAX_NAME] = '\0';
+	longest[RPC_CONSTANT(MAX_NAME)] = '\0';
 	CHECK_EQ(RPC(server_create)(longest, NULL, &s), 0);
 	CHECK_EQ(RPC(client_connect)(longest, NULL, &c), 0);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Names of the layer under test, for cases that delegrpc and shmipc share. The test/rpc.h of a
- * layer includes the layer's header, defines RPC_LAYER and includes this one: RPC(client_poll) is
- * delegrpc_client_poll() if RPC_LAYER is delegrpc. Then test/rpc.h defines two functions, which
- * differ between the layers: rpc_recv(s, &r) receives a request and returns 1, or returns 0;
- * rpc_taken(s) lets the requests that were received be overwritten.
+ * layer includes the layer's header, defines RPC_LAYER and RPC_CONSTANT() and includes this one:
+ * RPC(client_poll) is delegrpc_client_poll() if RPC_LAYER is delegrpc, and RPC_CONSTANT(POST) is
+ * DELEGRPC_POST. Then test/rpc.h defines two functions, which differ between the layers:
+ * rpc_recv(s, &r) receives a request and returns 1, or returns 0; rpc_taken(s) lets the requests
+ * that were received be overwritten.
  */
 #ifndef SUPPORT_RPCLAYER_H
 #define SUPPORT_RPCLAYER_H
@@ -12,6 +13,7 @@
 #define RPC_JOIN(layer, name) layer##_##name
 #define RPC_OF(layer, name) RPC_JOIN(layer, name)
 #define RPC(name) RPC_OF(RPC_LAYER, name)
+#define RPC_EVENT(kind) RPC_CONSTANT(EVENT_##kind)
 
 /* The layer's structs: struct rpc_server is struct delegrpc_server, and so on. */
 #define rpc_server RPC(server)

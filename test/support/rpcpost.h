@@ -86,7 +86,7 @@ static inline uint32_t post_receive(struct post_pair *p, uint32_t max)
 		for (; n < max && rpc_recv(p->s, &r); n++) {
 			CHECK_EQ(post_check(r.payload, p->size, r.len), p->received);
 			p->received++;
-			if (r.id == RPC_POST) {
+			if (r.id == RPC_CONSTANT(POST)) {
 				posts++;
 				CHECK_EQ(RPC(server_reply)(p->s, r.client, r.id, "", 0), -EINVAL);
 			} else {

@@ -125,7 +125,7 @@ static inline void rpcstorm_got(struct rpcstorm_server *v, uint64_t client, uint
 	CHECK(call >= sh->next[life]); /* once, and in order */
 	sh->next[life] = (uint16_t)(call + 1);
 	rpcstorm_push(v, (uint32_t)client & 0xfff, life);
-	if (id == RPC_POST) {
+	if (id == RPC_CONSTANT(POST)) {
 		CHECK(RPC(server_reply)(v->s, client, id, payload, 0) == -EINVAL);
 		return;
 	}
