@@ -7,6 +7,7 @@
 
 #define RPC_LAYER delegrpc
 #define RPC_CONSTANT(name) DELEGRPC_##name
+#define rpc_depth resp_depth
 #include "support/rpclayer.h"
 
 static inline int rpc_recv(struct delegrpc_server *s, struct rpc_req *r)

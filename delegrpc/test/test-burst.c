@@ -383,14 +383,6 @@ TEST(replies_to_the_replaced_are_not_taken)
 	CHECK_EQ(client_stats_of(c).bad_responses, 0);
 }
 
-static struct delegrpc_attr sizes_attr(uint32_t req, uint32_t resp)
-{
-	return (struct delegrpc_attr){.max_clients = 1,
-		.resp_depth = 32,
-		.req_size = req,
-		.resp_size = resp};
-}
-
 TEST(all_sizes)
 {
 	for (uint32_t n = 1; n <= 200; n++) {

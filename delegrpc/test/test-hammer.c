@@ -6,5 +6,3 @@
  */
 #include "rpc.h"
 #include "support/rpchammer.h"
-
-static const struct delegrpc_attr hammer_attr = {.max_clients = FDHAMMER_CLIENTS, .resp_depth = 8};

@@ -3,14 +3,6 @@
 #include "solo.h"
 #include "support/rpclength.h"
 
-static struct delegrpc_attr length_attr(uint32_t size)
-{
-	return (struct delegrpc_attr){.max_clients = 1,
-		.resp_depth = DEPTH,
-		.req_size = size,
-		.resp_size = size};
-}
-
 static void answer_all(struct delegrpc_server *s, uint64_t *n, uint64_t *seed)
 {
 	unsigned char buf[SIZE];

@@ -6,9 +6,8 @@
 
 TEST(connect_looks)
 {
-	struct delegrpc_attr attr = {.max_clients = CLIENTS, .resp_depth = 1, .req_size = 8};
 	/* If all ids are taken, the lock of each is tested at most twice. */
-	SERVER *s = looks_server(&attr, 2 * CLIENTS + 1);
+	SERVER *s = looks_server(2 * CLIENTS + 1);
 	struct delegrpc_client *c;
 	RAW *raw;
 

@@ -7,6 +7,7 @@
 
 #define RPC_LAYER shmipc
 #define RPC_CONSTANT(name) SHMIPC_##name
+#define rpc_depth depth
 #define RPC_PUSHES /* the server can push to a client */
 #include "support/rpclayer.h"
 

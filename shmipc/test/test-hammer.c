@@ -6,8 +6,3 @@
  */
 #include "rpc.h"
 #include "support/rpchammer.h"
-
-static const struct shmipc_attr hammer_attr = {.max_clients = FDHAMMER_CLIENTS,
-	.depth = 8,
-	.req_size = 8,
-	.resp_size = 8};

@@ -3,19 +3,6 @@
 #include "common.h"
 #include "support/rpclength.h"
 
-static struct shmipc_attr length_attr(uint32_t size)
-{
-	return (struct shmipc_attr){.max_clients = 2,
-		.depth = DEPTH,
-		.req_size = size,
-		.resp_size = size};
-}
-
-static const struct shmipc_attr attr = {.max_clients = 2,
-	.depth = 32,
-	.req_size = SIZE,
-	.resp_size = SIZE};
-
 /* Receives into buffers that are long enough or too short. */
 static void answer_all(struct shmipc_server *s, uint64_t *n, uint64_t *seed)
 {
@@ -57,7 +44,7 @@ TEST(hostile_requests_are_dropped)
 {
 	static const uint32_t ids[] = {32, 33, 4095, CELLRING_ID_MASK - 1};
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
-	SERVER *s = server_with(&attr);
+	SERVER *s = length_server(SIZE);
 	CLIENT *c = client_new();
 	unsigned char buf[SIZE] = {0};
 	struct shmipc_req r;
@@ -85,7 +72,7 @@ TEST(hostile_responses_end_the_connection)
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		SERVER *s = server_with(&attr);
+		SERVER *s = length_server(SIZE);
 		CLIENT *c = client_new();
 		struct cellring_message *m = (struct cellring_message *)(void *)c->resp.slot;
 		unsigned char buf[SIZE] = {0};
@@ -101,7 +88,7 @@ TEST(hostile_responses_end_the_connection)
 /* Each request can be answered once, also while others are unanswered. */
 TEST(second_replies_are_refused)
 {
-	SERVER *s = server_with(&attr);
+	SERVER *s = length_server(SIZE);
 	CLIENT *c = client_new();
 	unsigned char buf[SIZE] = {0};
 	struct shmipc_req r[3];
@@ -123,14 +110,11 @@ TEST(second_replies_are_refused)
 /* Unanswered requests of a client are not open for the next client in its place. */
 TEST(open_requests_go_with_their_client)
 {
-	struct shmipc_attr one = attr;
+	SERVER *s = length_server(SIZE);
 	unsigned char buf[SIZE] = {0};
-	SERVER *s;
 	struct shmipc_client *c;
 	struct shmipc_req r;
 
-	one.max_clients = 1;
-	s = server_with(&one);
 	for (uint32_t i = 0; i < 3; i++) {
 		c = client_new();
 		CHECK_EQ(shmipc_client_call(c, buf, 1, 0), 0);

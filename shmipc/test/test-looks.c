@@ -5,12 +5,8 @@
 
 TEST(connect_looks)
 {
-	struct shmipc_attr attr = {.max_clients = CLIENTS,
-		.depth = 1,
-		.req_size = 8,
-		.resp_size = 8};
 	/* If all places are taken, the lock of each is tested once. */
-	SERVER *s = looks_server(&attr, CLIENTS + 1);
+	SERVER *s = looks_server(CLIENTS + 1);
 
 	/* A place that was given back and cleaned by the server is found without a search. */
 	CHECK_EQ(shmipc_server_poll(s), 0);

@@ -553,14 +553,6 @@ TEST(payload_is_no_head)
 	}
 }
 
-static struct shmipc_attr sizes_attr(uint32_t req, uint32_t resp)
-{
-	return (struct shmipc_attr){.max_clients = 1,
-		.depth = 40,
-		.req_size = req,
-		.resp_size = resp};
-}
-
 TEST(all_sizes)
 {
 	static const uint32_t size[] = {1, 7, 8, 16, 24, 56, 57, 120, 121, 4097};

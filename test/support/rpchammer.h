@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hammer (fdhammer.h) of delegrpc and shmipc. A program first includes the layer's test/rpc.h,
- * and defines hammer_attr.
+ * The hammer (fdhammer.h) of delegrpc and shmipc. A program first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCHAMMER_H
 #define SUPPORT_RPCHAMMER_H
@@ -9,13 +8,15 @@
 #include "support/fdhammer.h"
 #include "support/rpclayer.h"
 
-static const struct rpc_attr hammer_attr; /* of the server */
-
 static void *hammer_create(const char *name, int *fd_p)
 {
+	const struct rpc_attr attr = {.max_clients = FDHAMMER_CLIENTS,
+		.rpc_depth = 8,
+		.req_size = 8,
+		.resp_size = 8};
 	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(name, &hammer_attr, &s), 0);
+	CHECK_EQ(RPC(server_create)(name, &attr, &s), 0);
 	*fd_p = RPC(server_fd)(s);
 	return s;
 }

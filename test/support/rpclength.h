@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc and shmipc: each response arrives with its sender's length, and so does each
- * request. A program first includes the layer's test/rpc.h, and defines length_attr() and
- * answer_all().
+ * request. A program first includes the layer's test/rpc.h, and defines answer_all().
  */
 #ifndef SUPPORT_RPCLENGTH_H
 #define SUPPORT_RPCLENGTH_H
@@ -16,17 +15,19 @@
 #define CALLS 2000
 #define DEPTH 32
 
-/* Returns the attributes of a region for DEPTH calls, with requests and responses of this size. */
-static struct rpc_attr length_attr(uint32_t size);
 /*
  * Receives all requests, which are messages *n and so on, checks them and adds their number to *n.
  * Answers message i with message i + 1.
  */
 static void answer_all(struct rpc_server *s, uint64_t *n, uint64_t *seed);
 
+/* Creates a server for one client with DEPTH calls, with requests and responses of this size. */
 static inline struct rpc_server *length_server(uint32_t size)
 {
-	struct rpc_attr attr = length_attr(size);
+	const struct rpc_attr attr = {.max_clients = 1,
+		.rpc_depth = DEPTH,
+		.req_size = size,
+		.resp_size = size};
 
 	return server_with(&attr);
 }

@@ -28,10 +28,14 @@ static uint64_t looks_of_connect(uint32_t i)
  * A connect tests as many locks with 999 other clients as with none, and at most @most locks if
  * there is no place for it.
  */
-static struct rpc_server *looks_server(const struct rpc_attr *attr, uint64_t most)
+static struct rpc_server *looks_server(uint64_t most)
 {
+	const struct rpc_attr attr = {.max_clients = CLIENTS,
+		.rpc_depth = 1,
+		.req_size = 8,
+		.resp_size = 8};
 	const struct rlimit limit = {2 * CLIENTS, 2 * CLIENTS};
-	struct rpc_server *s = server_with(attr);
+	struct rpc_server *s = server_with(&attr);
 	struct rpc_client *c;
 
 	setrlimit(RLIMIT_NOFILE, &limit);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Each byte of requests and responses of all sizes arrives, by delegrpc or shmipc. A program first
- * includes the layer's test/rpc.h, defines sizes_attr(), and calls size_arrives().
+ * includes the layer's test/rpc.h, and calls size_arrives().
  */
 #ifndef SUPPORT_RPCSIZES_H
 #define SUPPORT_RPCSIZES_H
@@ -10,9 +10,6 @@
 
 #define SIZES_ROUNDS 12
 #define SIZES_CALLS 27 /* of a round */
-
-/* Returns the attributes of a region for one client with SIZES_CALLS calls. */
-static struct rpc_attr sizes_attr(uint32_t req, uint32_t resp);
 
 struct sizes {
 	uint32_t req, resp, made, served, got;
@@ -59,7 +56,10 @@ static void serve_sized(struct rpc_server *s, struct sizes *z)
 static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct sizes z = {.req = req, .resp = resp, .buf = malloc(req + resp)};
-	struct rpc_attr attr = sizes_attr(req, resp);
+	const struct rpc_attr attr = {.max_clients = 1,
+		.rpc_depth = 32,
+		.req_size = req,
+		.resp_size = resp};
 	SERVER *s = server_with(&attr);
 	CLIENT *c;
 
