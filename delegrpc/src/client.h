@@ -7,7 +7,6 @@
 
 struct client {
 	struct delegrpc_client hot; /* the first member */
-	struct waiter w;
 	struct delegrpc_attr attr;
 	struct delegrpc_control *control;
 	unsigned char *requests;
@@ -27,6 +26,7 @@ struct client {
 	bool asked; /* waits for room, unless a call or a post was accepted since */
 	uint32_t first_post, last_post; /* ids of the oldest and newest post, if there are any */
 	uint32_t unsent_post; /* id of the first staged post, if there are any */
+	struct waiter w; /* the last member: see client_replace() */
 };
 
 static inline struct client *client_of(struct delegrpc_client *client)

@@ -286,18 +286,7 @@ static void client_replace(struct client *c, const struct client *fresh)
 {
 	free(c->hot.stage);
 	free(c->hot.calls);
-	c->hot = fresh->hot;
-	c->control = fresh->control;
-	c->requests = fresh->requests;
-	c->id = fresh->id;
-	c->watch = fresh->watch;
-	c->watched = fresh->watched;
-	c->admitted = fresh->admitted;
-	c->start = fresh->start;
-	c->tail = fresh->tail;
-	c->last = fresh->last;
-	c->late = c->bad = c->flushes = c->full = c->posted = 0;
-	c->asked = false;
+	memcpy(c, fresh, offsetof(struct client, w));
 }
 
 static bool client_busy(const struct client *c)
