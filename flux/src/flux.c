@@ -258,10 +258,7 @@ static bool responses_ready(const struct flux_node *node)
 	if (!o)
 		return false;
 	do {
-		/* Pairs with the store in flux_leave(). */
-		if (flux_priv_inflight(o) &&
-			(cellring_ready(&o->resp) ||
-				__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
+		if (flux_priv_inflight(o) && (cellring_ready(&o->resp) || has_left(o->peer)))
 			return true;
 		o = o->next;
 	} while (o != node->polled);

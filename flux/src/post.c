@@ -14,11 +14,7 @@ uint32_t flux_posts(struct flux_node *node, uint32_t to)
 	if (to >= node->nodes)
 		return 0;
 	o = &node->out[to];
-	/*
-	 * Pairs with the store in flux_leave(). If this load misses the store, a later wait sees
-	 * it.
-	 */
-	if (__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED))
+	if (has_left(o->peer)) /* if this load misses the store, a later wait sees it */
 		return 0;
 	posts_look(o);
 	posts_ask(node, to);
