@@ -16,7 +16,6 @@ struct client {
 	struct waiter w;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
-	struct shmipc_place *place;
 	uint32_t index;
 };
 
@@ -182,7 +181,7 @@ static void place_take(struct client *c, uint32_t index)
 	uint64_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_RELAXED);
 
 	c->index = index;
-	c->place = place;
+	c->hot.place = place;
 	c->w.word = &place->client_state;
 	c->w.addr = &place->client_addr;
 	waiter_say(&c->w, SLEEP_RUNNING);
@@ -347,12 +346,11 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 		place_leave(c);
 		return err;
 	}
-	hot->req = shmipc_req_start(&c->layout, c->place);
-	hot->resp = shmipc_resp_start(&c->layout, c->place);
-	hot->place = c->place;
+	hot->req = shmipc_req_start(&c->layout, hot->place);
+	hot->resp = shmipc_resp_start(&c->layout, hot->place);
 	cellring_burst_close(&hot->burst);
 	if (hot->loans)
-		hot->loans->place = c->place;
+		hot->loans->place = hot->place;
 	return 0;
 }
 
@@ -380,7 +378,6 @@ static void client_replace(struct client *c, const struct client *fresh)
 	c->hot.push_arg = push_arg;
 	cellring_burst_close(&c->hot.burst); /* it points into `fresh` */
 	c->header = fresh->header;
-	c->place = fresh->place;
 	c->index = fresh->index;
 }
 
@@ -605,7 +602,7 @@ void *shmipc_client_extra(struct shmipc_client *hot)
 {
 	struct client *c = client_of(hot);
 
-	return shmipc_place_extra(&c->layout, c->place);
+	return shmipc_place_extra(&c->layout, hot->place);
 }
 
 uint32_t shmipc_client_index(const struct shmipc_client *hot)

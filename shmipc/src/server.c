@@ -90,7 +90,7 @@ static void ring_clean(struct cellring_cursor ring)
 static void place_clean(struct server *s, uint32_t index)
 {
 	struct shmipc_peer *peer = &s->hot.peers[index];
-	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
+	struct shmipc_place *place = peer->place;
 
 	ring_clean(peer->req);
 	ring_clean(peer->resp);
@@ -141,11 +141,10 @@ static void place_end(struct server *s, uint32_t index)
  */
 static void peer_admit(struct server *s, uint32_t index)
 {
-	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 	struct shmipc_peer *peer = &s->hot.peers[index];
 
 	/* Relaxed: ordered by the bit, which was set after it. */
-	if (__atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != peer->epoch)
+	if (__atomic_load_n(&peer->place->client_epoch, __ATOMIC_RELAXED) != peer->epoch)
 		return;
 	peer->handle = peer_handle(peer);
 	s->stats.connects++;
@@ -195,13 +194,12 @@ COLD void shmipc_priv_server_rescan(struct shmipc_server *hot)
 /* Cleans the place if no living client holds it. */
 static bool place_reclaim(struct server *s, uint32_t index)
 {
-	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	/*
 	 * Relaxed: a living client holds its lock from before it takes the epoch until after it
 	 * has cleared its bit. If this load misses a store, a later check sees it.
 	 */
-	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == peer->epoch;
+	bool taken = __atomic_load_n(&peer->place->client_epoch, __ATOMIC_RELAXED) == peer->epoch;
 
 	if ((!taken && !is_connected(peer)) || place_kept(s, index))
 		return false;
@@ -287,7 +285,7 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 {
 	if (!place_has_bit(s, index))
 		return NULL;
-	return &shmipc_place(&s->layout, s->header, index)->client_addr;
+	return &s->hot.peers[index].place->client_addr;
 }
 
 #include "base/waitserver.h"
@@ -297,7 +295,7 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 /* Returns wakefd_wake()'s result. */
 static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 {
-	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
+	struct shmipc_place *place = peer->place;
 
 	return server_wake(s, peer->index, &place->client_state, &place->client_addr);
 }
@@ -466,7 +464,7 @@ void *shmipc_server_extra(struct shmipc_server *hot, uint64_t client)
 
 	if (index >= hot->max_clients || hot->peers[index].handle != client)
 		return NULL;
-	return shmipc_place_extra(&s->layout, shmipc_place(&s->layout, s->header, index));
+	return shmipc_place_extra(&s->layout, hot->peers[index].place);
 }
 
 void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr *attr_p,
@@ -555,7 +553,7 @@ static void server_publish(struct server *s)
 		s->hot.peers[i].open = s->open + (size_t)i * a->depth;
 		peer_rewind(s, &s->hot.peers[i]);
 		s->hot.peers[i].epoch = 1;
-		shmipc_place(&s->layout, h, i)->server_epoch = 1;
+		s->hot.peers[i].place->server_epoch = 1;
 	}
 	s->hot.changes = &h->changes;
 	/* Release: pairs with the acquire in header_check(). */
