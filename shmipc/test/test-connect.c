@@ -307,10 +307,9 @@ TEST(header_is_as_documented)
 	struct shmipc_server *s = server_with(&msg_attr);
 	struct stat st;
 	uint8_t head[56];
-	char path[96];
+	const char *path = test_file(RPC_PREFIX);
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
 	CHECK_EQ(stat(path, &st), 0);
 	CHECK_EQ(st.st_mode & 07777, 0600);
 	f = fopen(path, "rb");

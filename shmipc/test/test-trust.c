@@ -17,10 +17,10 @@ TEST(links_are_refused)
 {
 	struct shmipc_server *s = NULL;
 	struct shmipc_client *c = NULL;
-	char path[96], target[96];
+	const char *path = test_file(RPC_PREFIX);
+	char target[128];
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
-	snprintf(target, sizeof(target), "/dev/shm/shmipc.%s.target", test_name);
+	snprintf(target, sizeof(target), "%s.target", path);
 	CHECK_EQ(symlink(target, path), 0);
 	CHECK(shmipc_server_create(test_name, NULL, &s) < 0);
 	CHECK(shmipc_client_connect(test_name, NULL, &c) < 0);
@@ -52,9 +52,8 @@ TEST(foreign_files_are_refused)
 	struct shmipc_layout l, zero;
 	struct shmipc_client *c = NULL;
 	struct shmipc_header bad[8];
-	char path[96];
+	const char *path = test_file(RPC_PREFIX);
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		bad[i] = good;
@@ -142,13 +141,10 @@ static void forge_loan(char *cell, uint64_t *seed)
 /* Writes random words to the ranges until it is killed; values with a meaning are more likely. */
 static void scribble(const struct range *ranges, size_t n, uint64_t seed)
 {
-	char path[96];
+	int fd = open(test_file(RPC_PREFIX), O_RDWR);
 	struct stat st;
 	char *map;
-	int fd;
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
-	fd = open(path, O_RDWR);
 	CHECK(fd >= 0 && fstat(fd, &st) == 0);
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	CHECK(map != MAP_FAILED);
