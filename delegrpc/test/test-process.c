@@ -28,6 +28,7 @@ static pid_t spawn(void (*fn)(void))
 	pid_t pid = test_fork();
 
 	if (!pid) {
+		rng ^= (uint64_t)getpid() << 20;
 		fn();
 		_exit(80);
 	}
@@ -120,7 +121,6 @@ static void call_for_ever(void)
 {
 	struct caller a;
 
-	rng ^= (uint64_t)getpid() << 20;
 	for (;;) {
 		connect_caller(&a);
 		for (uint32_t i = pick(2000); i; i--)
@@ -181,8 +181,14 @@ TEST(servers_are_killed)
 
 /* ---- hostile clients ---- */
 
-static void scribble(uint64_t *words, size_t from, size_t n)
+/* Acts as client 1, and overwrites the region from a word on. */
+static void scribble(size_t from)
 {
+	struct raw *raw = raw_open(test_name);
+	uint64_t *words = raw->region.addr;
+	size_t n = raw->region.size / 8 - from;
+
+	shm_lock(&raw->region, 2);
 	for (;;) {
 		uint64_t value = test_rand(&rng);
 
@@ -195,32 +201,20 @@ static void scribble(uint64_t *words, size_t from, size_t n)
 
 static void scribble_everywhere(void)
 {
-	struct raw *raw;
-
-	rng ^= (uint64_t)getpid() << 20;
-	raw = raw_open(test_name);
-	shm_lock(&raw->region, 2);
-	scribble(raw->region.addr, 0, raw->region.size / 8);
+	scribble(0);
 }
 
 /* Overwrites lines, requests and responses, but not the indices, so that the server continues. */
 static void scribble_behind_the_indices(void)
 {
-	struct raw *raw;
-
-	rng ^= (uint64_t)getpid() << 20;
-	raw = raw_open(test_name);
-	shm_lock(&raw->region, 2);
-	scribble(raw->region.addr, 32, raw->region.size / 8 - 32);
+	scribble(32);
 }
 
 /* Reserves and fills slots by the protocol, but with forged requests. */
 static void forge(void)
 {
-	struct raw *raw;
+	struct raw *raw = raw_open(test_name);
 
-	rng ^= (uint64_t)getpid() << 20;
-	raw = raw_open(test_name);
 	for (uint64_t pos, n;;) {
 		if (__atomic_load_n(&raw->control->head, __ATOMIC_RELAXED) -
 				__atomic_load_n(&raw->control->tail, __ATOMIC_ACQUIRE) >
