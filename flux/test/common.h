@@ -57,6 +57,14 @@ static inline void flux_end(struct flux **f)
 
 #define FLUX __attribute__((cleanup(flux_end))) struct flux
 
+static inline struct flux_stats stats_of(const struct flux_node *n)
+{
+	struct flux_stats s;
+
+	flux_node_get_stats(n, &s, sizeof(s));
+	return s;
+}
+
 static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_t token)
 {
 	return flux_call(n, to, &value, sizeof(value), token);

@@ -2,23 +2,15 @@
 /* Tests when messages are published, and when a node checks for sleepers, in one thread. */
 #include "common.h"
 
-static uint64_t flushes(const struct flux_node *n)
-{
-	struct flux_stats s;
-
-	flux_node_get_stats(n, &s, sizeof(s));
-	return s.flushes;
-}
-
 /* Makes @looks polls that find nothing, and checks that none of them flushes. */
 static void look_in_vain(struct flux_node *n, uint32_t looks)
 {
-	uint64_t before = flushes(n);
+	uint64_t before = stats_of(n).flushes;
 	struct seen s = {0};
 
 	while (looks--) {
 		CHECK_EQ(flux_poll(n, on_response, &s), 0);
-		CHECK_EQ(flushes(n), before);
+		CHECK_EQ(stats_of(n).flushes, before);
 	}
 }
 
@@ -31,26 +23,26 @@ TEST(when_sleepers_are_looked_for)
 	uint64_t before;
 
 	CHECK_EQ(call(a, 1, 0, 0), 0);
-	CHECK_EQ(flushes(a), 0);
+	CHECK_EQ(stats_of(a).flushes, 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
-	CHECK_EQ(flushes(a), 1);
+	CHECK_EQ(stats_of(a).flushes, 1);
 	look_in_vain(a, 3 * 8); /* nothing has been published since */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(serve(a), 0);
-	CHECK_EQ(flushes(a), 2);
+	CHECK_EQ(stats_of(a).flushes, 2);
 	/* A wait that finds nothing does not delay the check, however long it spins. */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 0), 0);
-	CHECK_EQ(flushes(a), 3);
+	CHECK_EQ(stats_of(a).flushes, 3);
 	/* A publication restarts the count, because the fence would wait for it. */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
-	CHECK_EQ(flushes(a), 4);
+	CHECK_EQ(stats_of(a).flushes, 4);
 	CHECK_EQ(serve(b), 5);
 	CHECK_EQ(flux_poll(a, on_response, &s), 5);
 	/* From now on each poll finds an answer, after a burst. */
@@ -58,19 +50,19 @@ TEST(when_sleepers_are_looked_for)
 		CHECK_EQ(call(a, 1, 0, 0), 0);
 		CHECK_EQ(serve(b), 1);
 		CHECK_EQ(flux_poll(a, on_response, &s), 1);
-		CHECK_EQ(flushes(a), 4 + 2 * i / 64);
+		CHECK_EQ(stats_of(a).flushes, 4 + 2 * i / 64);
 	}
-	CHECK(flushes(b) > 0);
+	CHECK(stats_of(b).flushes > 0);
 	/* A node that publishes nothing more also checks while other messages keep it busy. */
 	CHECK_EQ(call(a, 2, 0, 0), 0);
-	before = flushes(a);
+	before = stats_of(a).flushes;
 	for (uint32_t i = 0; i < 64; i++) {
 		CHECK_EQ(call(b, 0, 0, 0), 0);
 		flux_flush(b);
 		CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 		take(a);
 	}
-	CHECK_EQ(flushes(a), before + 1);
+	CHECK_EQ(stats_of(a).flushes, before + 1);
 }
 
 /* Returns the number of messages that the node has collected. */
@@ -90,7 +82,6 @@ static void burst_is_published(const char *how)
 {
 	FLUX *f = make(3, 64, 30);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	struct flux_stats stats;
 	struct seen s = {0};
 	uint64_t value;
 	uint32_t n = 0, from;
@@ -113,8 +104,7 @@ static void burst_is_published(const char *how)
 			;
 	while (recv_one(b, &from, &value, &value) == 1)
 		;
-	flux_node_get_stats(b, &stats, sizeof(stats));
-	CHECK_EQ(stats.requests, n);
+	CHECK_EQ(stats_of(b).requests, n);
 }
 
 TEST(every_burst_is_published)
@@ -618,17 +608,13 @@ static void forged(uint64_t *words, const struct flux_cursor *c, uint32_t i)
 		words[k] = CELLRING_HEAD(c->at.lap + (i + k) % 2, 1, 1) | (i & 7);
 }
 
-struct forging {
-	uint32_t taken;
-};
-
 static void on_forged(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
-	struct forging *g = arg;
+	uint32_t *taken = arg;
 
-	CHECK_EQ(token, g->taken);
+	CHECK_EQ(token, *taken);
 	CHECK(payload);
-	g->taken++;
+	++*taken;
 }
 
 /*
@@ -640,8 +626,7 @@ TEST(payload_is_no_head)
 	FLUX *f = make_of(2, 64, 40, FORGED_WORDS * 8, FORGED_WORDS * 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t words[FORGED_WORDS], got[FORGED_WORDS], call, seed = test_seed();
-	struct forging g = {0};
-	uint32_t sent = 0, from;
+	uint32_t sent = 0, taken = 0, from;
 
 	while (sent < 20000) {
 		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % 40), expected = sent;
@@ -661,8 +646,8 @@ TEST(payload_is_no_head)
 				flux_flush(b);
 		}
 		CHECK_EQ(expected, sent);
-		while (flux_poll(a, on_forged, &g))
+		while (flux_poll(a, on_forged, &taken))
 			;
-		CHECK_EQ(g.taken, sent);
+		CHECK_EQ(taken, sent);
 	}
 }

@@ -18,7 +18,6 @@ TEST(node_is_woken_by_calls_and_responses)
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
 			 *c = flux_get_node(f, 2);
 	static struct seen seen;
-	struct flux_stats st;
 
 	CHECK_EQ(flux_arm(a), -EBADF);
 	CHECK(flux_fd(a) >= 0 && flux_fd(b) >= 0 && flux_fd(c) >= 0);
@@ -40,9 +39,8 @@ TEST(node_is_woken_by_calls_and_responses)
 		sleeps(a);
 	}
 	CHECK(fdtest_sleeps(flux_fd(c)));
-	flux_node_get_stats(a, &st, sizeof(st));
-	CHECK_EQ(st.sleeps, 20);
-	CHECK_EQ(st.wakes, 10);
+	CHECK_EQ(stats_of(a).sleeps, 20);
+	CHECK_EQ(stats_of(a).wakes, 10);
 }
 
 /* Arming publishes collected messages: calls and answers. */

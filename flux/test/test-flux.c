@@ -511,14 +511,14 @@ TEST(counters)
 	flux_flush(a);
 	flux_leave(b);
 	poll_all(a, &(struct seen){0});
-	flux_node_get_stats(a, &s, sizeof(s));
+	s = stats_of(a);
 	CHECK_EQ(s.calls, 11);
 	CHECK_EQ(s.responses, 10);
 	CHECK_EQ(s.aborted, 1);
 	CHECK_EQ(s.requests, 0);
 	CHECK_EQ(s.flushes, 11);
 	CHECK_EQ(s.bursts, 11);
-	flux_node_get_stats(b, &s, sizeof(s));
+	s = stats_of(b);
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);
 	CHECK_EQ(s.calls, 0);
@@ -530,7 +530,6 @@ static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker
 static void *sleeper(void *arg)
 {
 	struct flux_node *n = arg;
-	struct flux_stats s;
 	uint32_t served = 0;
 
 	__atomic_store_n(&sleeper_tid, gettid(), __ATOMIC_RELEASE);
@@ -540,8 +539,7 @@ static void *sleeper(void *arg)
 		served += serve(n);
 	}
 	flux_flush(n);
-	flux_node_get_stats(n, &s, sizeof(s));
-	CHECK(s.sleeps >= 500);
+	CHECK(stats_of(n).sleeps >= 500);
 	return NULL;
 }
 
@@ -550,7 +548,6 @@ TEST(sleep_and_wake)
 	FLUX *f = make(2, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
-	struct flux_stats stats;
 	pthread_t t;
 
 	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
@@ -567,9 +564,8 @@ TEST(sleep_and_wake)
 			CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	}
 	pthread_join(t, NULL);
-	flux_node_get_stats(a, &stats, sizeof(stats));
 	CHECK_EQ(s.n, 500);
-	CHECK(stats.wakes >= 500);
+	CHECK(stats_of(a).wakes >= 500);
 }
 
 static int wait_for_ever(void *node)

@@ -122,10 +122,10 @@ TEST(posts_and_calls_keep_the_order)
 		while (p.ended < p.calls)
 			flux_poll(p.a, pair_ended, &p);
 		CHECK_EQ(flux_posts(p.a, 1), 0);
-		flux_node_get_stats(p.a, &st, sizeof(st));
+		st = stats_of(p.a);
 		CHECK(st.calls == p.calls && st.posts == p.made - p.calls &&
 			st.responses == p.calls);
-		flux_node_get_stats(p.b, &st, sizeof(st));
+		st = stats_of(p.b);
 		CHECK(st.requests == p.calls && st.received_posts == p.made - p.calls);
 		CHECK(st.replies == p.calls && !st.posts && !st.calls);
 		flux_destroy(p.f);

@@ -24,7 +24,6 @@ TEST(busy_node_yields)
 {
 	FLUX *f = make(2, 0, 0);
 	uint64_t ns = 4 * NSEC_PER_MSEC;
-	struct flux_stats s;
 
 	for (uint32_t i = 0; i < ns / 100; i++)
 		burst(f);
@@ -36,8 +35,7 @@ TEST(busy_node_yields)
 	}
 	CHECK(fake.yields >= 19 && fake.yields <= 20);
 	CHECK(fake.looks <= ns / 100 / 8 + 1); /* the clock is read at one of eight flushes */
-	flux_node_get_stats(flux_get_node(f, 0), &s, sizeof(s));
-	CHECK_EQ(s.yields, fake.yields);
+	CHECK_EQ(stats_of(flux_get_node(f, 0)).yields, fake.yields);
 }
 
 /* A wait ends when it first reads from the clock that the timeout has passed. */
