@@ -7,7 +7,6 @@
  * be in range and possible to simulate.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +16,10 @@
 #include "control.h"
 #include "machine.h"
 #include "result.h"
+#include "support/fuzz.h"
+#include "support/histtext.h"
 
 #define TEXT_MAX 8192
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 /* ---- machine files ---- */
 
@@ -88,31 +81,6 @@ static void read_machine(const uint8_t *data, size_t size)
 }
 
 /* ---- results ---- */
-
-/* Copies the text and adds the check sum to each line "end". Returns its length. */
-static size_t sign(const uint8_t *text, size_t size, char *to)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-	const uint8_t *end = text + size;
-	char *at = to;
-
-	while (text < end) {
-		const uint8_t *stop = memchr(text, '\n', (size_t)(end - text));
-		size_t len = stop ? (size_t)(stop + 1 - text) : (size_t)(end - text);
-
-		if (len == 4 && !memcmp(text, "end\n", 4)) {
-			at += sprintf(at, "end %016" PRIx64 "\n", hash);
-			hash = 0xcbf29ce484222325ull;
-		} else {
-			for (size_t i = 0; i < len; i++)
-				hash = (hash ^ text[i]) * 0x100000001b3ull;
-			memcpy(at, text, len);
-			at += len;
-		}
-		text += len;
-	}
-	return (size_t)(at - to);
-}
 
 /* Writes the part before the histograms, changed by the input. Returns its length. */
 static size_t put_fixed(uint8_t *to, const uint8_t **data, size_t *size)
@@ -195,7 +163,7 @@ static void read_result(const uint8_t *data, size_t size)
 	must(bytes && (made || !result_init(&r)));
 	made = true;
 	len = put_fixed(bytes, &data, &size);
-	len += sign(data, size, (char *)bytes + len);
+	len += histtext_sign(data, size, (char *)bytes + len);
 	exact = malloc(len); /* so that the sanitizer detects overruns */
 	must(exact);
 	memcpy(exact, bytes, len);

@@ -1,29 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: a histogram's text from another process. If an input ends with "end", the right check
- * sum is appended, because the fuzzer would not find it. If the text is accepted, the export of the
+ * libFuzzer: a histogram's text from another process. Each line "end" gets the right check sum,
+ * because the fuzzer would not find it. If the text is accepted, the export of the
  * histogram must be the same text, and all functions are called with the histogram.
  */
-#include <inttypes.h>
-#include <string.h>
-
 #include "latrec.h"
 #include "support/fuzz.h"
+#include "support/histtext.h"
 
 #define TEXT_MAX 4096
-
-/* Writes the input with the right check sum. Returns its length. */
-static size_t signed_text(const uint8_t *data, size_t size, char text[TEXT_MAX + 32])
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	memcpy(text, data, size);
-	if (size < 4 || memcmp(data + size - 4, "end\n", 4))
-		return size;
-	for (size_t i = 0; i < size - 4; i++)
-		hash = (hash ^ data[i]) * 0x100000001b3ull;
-	return size - 4 + (size_t)sprintf(text + size - 4, "end %016" PRIx64 "\n", hash);
-}
 
 static void export_returns(const struct latrec_hist *h, const char *text, size_t size)
 {
@@ -77,12 +62,12 @@ static void prints(const struct latrec_hist *h)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct latrec_hist *h;
-	char text[TEXT_MAX + 32];
+	char text[6 * TEXT_MAX];
 	FILE *in;
 
 	if (size > TEXT_MAX)
 		return 0;
-	size = signed_text(data, size, text);
+	size = histtext_sign(data, size, text);
 	must(h || !latrec_hist_create(NULL, &h));
 	in = fmemopen(text, size, "r");
 	if (!latrec_hist_import(in, h)) {
