@@ -165,9 +165,8 @@ class Moves(Test, moves.Moves):
         for obj in 64, "text", None:
             with self.assertRaises(TypeError):
                 self.engine.register(obj)
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, rf"Errno {errno.EFAULT}\]"):
             self.engine.write(bytearray(64), self.segment, self.there.addr)  # not registered
-        self.assertEqual(caught.exception.errno, errno.EFAULT)
         for more in {"notify": 1 << 16}, {"priority": 256}:
             with self.assertRaises(OverflowError):
                 self.engine.write(self.memory, self.segment, self.there.addr, **more)
@@ -181,10 +180,8 @@ class Moves(Test, moves.Moves):
         self.assertEqual(len(FromDlpack.exported), 1)
         with self.assertRaises(BufferError):
             buffer.extend(b"1")  # this would move the memory
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, rf"Errno {errno.EEXIST}\].*registered"):
             self.engine.register(buffer)
-        self.assertEqual(caught.exception.errno, errno.EEXIST)
-        self.assertIn("registered", str(caught.exception))
         for memory in registered, other:
             memory.unregister()
             with self.assertRaises(ValueError):
@@ -226,9 +223,8 @@ class Moves(Test, moves.Moves):
         self.assertIsNone(fresh())
         with self.assertRaises(OverflowError):
             self.engine.alloc(-1)
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, rf"Errno {errno.EINVAL}\]"):
             self.engine.alloc(0)
-        self.assertEqual(caught.exception.errno, errno.EINVAL)
 
     def test_asyncio(self):
         async def move(i, n=SIZE // 64):
@@ -325,10 +321,9 @@ class Directories(unittest.TestCase):
     def test_memory_that_comes_later(self):
         with tempfile.TemporaryDirectory() as tmp, tent.Engine(**RAILS) as engine:
             file = pathlib.Path(tmp, "directory")
-            for name in "late", "a name", "":
-                with self.assertRaises(OSError) as raised:
+            for name, number in ("late", errno.ENOENT), ("a name", errno.EINVAL), ("", errno.EINVAL):
+                with self.assertRaisesRegex(OSError, rf"Errno {number}\]"):
                     engine.find(file, name)
-                self.assertEqual(raised.exception.errno, errno.EINVAL if name != "late" else errno.ENOENT)
             lender = Peer(lend_later)
             lender.ask(file)
             with self.assertRaises(FileNotFoundError):
@@ -390,9 +385,8 @@ class LateEnds(Test):
         self.assertFalse(batch.done)
         with self.assertRaises(BlockingIOError):
             batch.result()
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, rf"Errno {errno.EBUSY}\]"):
             self.segment.close()
-        self.assertEqual(caught.exception.errno, errno.EBUSY)
         signal.signal(signal.SIGALRM, self.lender.go_on)
         threading.Thread(target=signal.raise_signal, args=(signal.SIGALRM,)).start()
         self.assertEqual(batch.wait(), SIZE)
@@ -400,9 +394,8 @@ class LateEnds(Test):
         canceled = self.engine.write(self.memory, self.segment, self.there.addr)
         canceled.cancel()
         self.lender.go_on()
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, rf"Errno {errno.ECANCELED}\]"):
             canceled.wait(LIMIT)
-        self.assertEqual(caught.exception.errno, errno.ECANCELED)
 
 
     @unittest.skipUnless(KIND == "tcp", "a stopped peer delays the bytes only of TCP")
@@ -427,16 +420,13 @@ class LateEnds(Test):
 
 class Attributes(unittest.TestCase):
     def test_errors_have_a_reason(self):
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, rf"Errno {errno.EINVAL}\].*scheduler"):
             tent.Engine(**RAILS, config={"scheduler": "best"})
-        self.assertEqual(caught.exception.errno, errno.EINVAL)
-        self.assertIn("scheduler", str(caught.exception))
         with self.assertRaisesRegex(TypeError, "^no attribute 'rails'; give some of config, .*shm_rails"):
             tent.Engine(rails=3)
         with tent.Engine(**RAILS, config={"scheduler": "smart"}) as engine:
-            with self.assertRaises(OSError) as caught:
+            with self.assertRaisesRegex(OSError, rf"Errno {errno.EINVAL}\]"):
                 engine.connect("{}")
-            self.assertEqual(caught.exception.errno, errno.EINVAL)
 
 
 if __name__ == "__main__":
