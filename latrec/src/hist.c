@@ -170,17 +170,24 @@ uint64_t hist_rank(double q, uint64_t count)
 	return rank < count ? rank : count;
 }
 
+uint64_t hist_value(const struct hist *h, const struct hist *before, uint64_t rank)
+{
+	uint64_t seen = 0;
+
+	for (uint64_t at = 0; at < h->places; at++) {
+		seen += hist_at(h, at) - (before ? hist_at(before, at) : 0);
+		if (seen >= rank)
+			return place_value(h, at);
+	}
+	return h->max;
+}
+
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q)
 {
-	const struct hist *f = hist_of(h);
-	uint64_t rank, seen = 0, at = 0;
+	uint64_t rank;
 
 	if (!h->count)
 		return 0;
 	rank = hist_rank(q, h->count);
-	if (rank == 1)
-		return f->min;
-	while (at < f->places && (seen += hist_at(f, at)) < rank)
-		at++;
-	return at < f->places ? place_value(f, at) : f->max;
+	return rank == 1 ? latrec_hist_min(h) : hist_value(hist_of(h), NULL, rank);
 }

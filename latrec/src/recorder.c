@@ -109,16 +109,6 @@ static const struct latrec_hist *compared(const struct latrec *r)
 	return r->intended ? r->response : &r->service;
 }
 
-/* Returns the value of a rank among the samples that are in h and not in `before`. */
-static uint64_t value_since(const struct hist *h, const struct hist *before, uint64_t rank)
-{
-	uint64_t seen = 0, at = 0;
-
-	while (at < h->places && (seen += hist_at(h, at) - hist_at(before, at)) < rank)
-		at++;
-	return at < h->places ? place_value(h, at) : h->max;
-}
-
 /* Returns the open window as it is now. */
 static struct latrec_window open_window(const struct latrec *r)
 {
@@ -130,8 +120,8 @@ static struct latrec_window open_window(const struct latrec *r)
 	if (!w.count)
 		return w;
 	w.mean_ns = (double)(hist_sum(h) - hist_sum(before)) / (double)w.count;
-	w.p99_ns = value_since(hist_of(h), hist_of(before), hist_rank(.99, w.count));
-	w.max_ns = value_since(hist_of(h), hist_of(before), w.count);
+	w.p99_ns = hist_value(hist_of(h), hist_of(before), hist_rank(.99, w.count));
+	w.max_ns = hist_value(hist_of(h), hist_of(before), w.count);
 	return w;
 }
 
