@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/order.h"
+#include "base/rand.h"
 #include "latrec.h"
 
 #define LATENCIES 4096
@@ -185,12 +186,11 @@ static void measure(uint32_t rounds)
 static int setup(void)
 {
 	const struct latrec_attr intended = {.intended = true};
-	uint64_t x = 88172645463325252ull;
+	uint64_t seed = 1;
 
 	for (uint32_t i = 0; i < LATENCIES; i++) {
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
+		uint64_t x = rand_next(&seed);
+
 		latency[i] = (1000 + x % 1000) << (x >> 32) % 4;
 	}
 	now_ns = 1000000;
