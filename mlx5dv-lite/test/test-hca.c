@@ -227,9 +227,7 @@ TEST(counters_of_the_port)
 	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
 	CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, "port_rcv_packets", &before), 0);
 	for (int i = 0; i < 10; i++)
-		CHECK_EQ(mlx5dvl_post_write(duo.a, duo.h.mem, 0, 8, (uintptr_t)duo.h.mem + DST,
-				 duo.h.mr.rkey, 0, 0),
-			0);
+		CHECK_EQ(post(MLX5DVL_WRITE, 8, 0, 0), 0);
 	hca_fence(&duo.h, duo.a);
 	CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, "port_rcv_packets", &after), 0);
 	CHECK(after >= before + 10);

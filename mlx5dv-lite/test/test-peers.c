@@ -27,16 +27,11 @@ struct end {
 	uint8_t *send_slots, *recv_slots;
 };
 
-static uint64_t message_seed(uint32_t seq)
-{
-	return seq * 0x9e3779b97f4a7c15ull + 1;
-}
-
 /* Writes the message with number @seq, which determines its length and each byte. Returns the
  * length. */
 static uint32_t message(uint8_t *p, uint32_t seq)
 {
-	uint64_t seed = message_seed(seq);
+	uint64_t seed = seq * 0x9e3779b97f4a7c15ull + 1;
 	uint32_t len = (uint32_t)(test_rand(&seed) % (SLOT_SIZE + 1));
 
 	for (uint32_t i = 0; i < len; i++)
