@@ -12,14 +12,6 @@ static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 	*(uint64_t *)arg += sent->token;
 }
 
-int hot_poll_recv(struct mlx5dvl_cq *cq, uint64_t *sum);
-int hot_poll_send(struct mlx5dvl_cq *cq, uint64_t *sum);
-uint32_t hot_refill(struct mlx5dvl_srq *srq);
-int hot_post(struct mlx5dvl_qp *qp, const void *p, uint64_t raddr, uint32_t rkey);
-int hot_post_here(struct mlx5dvl_qp *qp, uint64_t word, uint64_t raddr, uint64_t rkey_word);
-int hot_post_by_ref(struct mlx5dvl_qp *qp, const void *p, uint32_t lkey, uint32_t len);
-void hot_ring(struct mlx5dvl_qp *qp);
-
 int hot_poll_recv(struct mlx5dvl_cq *cq, uint64_t *sum)
 {
 	return mlx5dvl_mono_poll(cq, 64, on_recv, sum);
