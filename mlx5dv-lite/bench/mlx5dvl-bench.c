@@ -143,7 +143,7 @@ static void setup(void)
 	b.qp = hca_qp(&b.h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
 	mlx5dvl_qp_get_info(b.qp, &info, sizeof(info));
 	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info, sizeof(info)), 0); /* the QP is its own peer */
-	vendor_open(&b.v, b.h.ctx, 64);
+	vendor_open(&b.v, b.h.ctx, 64, IBV_QPT_RC);
 	vendor_info(&b.v, &info);
 	vendor_connect(&b.v, &info);
 	obj.srq.in = b.v.srq;

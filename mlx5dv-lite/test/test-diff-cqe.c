@@ -199,7 +199,7 @@ static void pair_open(struct pair *p, struct mlx5dvl_ctx *ctx, uint16_t cqe_size
 	struct mlx5dvl_qp_info info[2];
 
 	memset(p, 0, sizeof(*p));
-	vendor_open(&p->v[0], ctx, cqe_size);
+	vendor_open(&p->v[0], ctx, cqe_size, IBV_QPT_RC);
 	p->v[1] = p->v[0];
 	vendor_qp(&p->v[1]);
 	p->mem = aligned_alloc(4096, 2 * AREA);

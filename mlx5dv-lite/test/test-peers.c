@@ -122,12 +122,6 @@ static void stream(struct end *e)
 	CHECK_EQ(sent, 0);
 }
 
-static void finish(struct end *e)
-{
-	mlx5dvl_qp_destroy(e->qp);
-	hca_close(&e->h);
-}
-
 /* The child has died: in the parent only the requests to the child fail. */
 static void peer_dies(struct end *e, pid_t child)
 {
@@ -164,6 +158,7 @@ TEST(a_stream_each_way_until_a_death)
 	}
 	CHECK_EQ(read(fd[0], &done, 1), 1);
 	peer_dies(&end, child);
-	finish(&end);
+	mlx5dvl_qp_destroy(end.qp);
+	hca_close(&end.h);
 	printf("%u messages each way\n", goal);
 }

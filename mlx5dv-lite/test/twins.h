@@ -76,7 +76,7 @@ static inline void open_twins(enum mlx5dvl_qp_type type, uint32_t srq_depth, uin
 	t.vendor_peer_qpn = mlx5dvl_qp_qpn(t.vendor_peer);
 	t.ours = connect_ours(t.our_peer);
 	CHECK_EQ(qp_of(t.ours)->ibv->qp_type, types[type]);
-	vendor_open_as(&t.v, t.h.ctx, 64, types[type]);
+	vendor_open(&t.v, t.h.ctx, 64, types[type]);
 	connect_vendor();
 }
 

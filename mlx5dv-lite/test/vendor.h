@@ -69,7 +69,7 @@ static inline void vendor_qp(struct vendor *v)
 	CHECK_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
 }
 
-static inline void vendor_open_as(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size,
+static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size,
 	enum ibv_qp_type type)
 {
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = VENDOR_SRQ_DEPTH, .max_sge = 1}};
@@ -83,11 +83,6 @@ static inline void vendor_open_as(struct vendor *v, struct mlx5dvl_ctx *ctx, uin
 	v->rcq = vendor_cq(ctx, VENDOR_RCQ_DEPTH, cqe_size);
 	vendor_qp(v);
 	v->psn = 0x123;
-}
-
-static inline void vendor_open(struct vendor *v, struct mlx5dvl_ctx *ctx, uint16_t cqe_size)
-{
-	vendor_open_as(v, ctx, cqe_size, IBV_QPT_RC);
 }
 
 static inline void vendor_close(struct vendor *v)
