@@ -434,7 +434,7 @@ static void keep_first(const struct cmsghdr *c, int *fd_p)
 	}
 }
 
-/* Returns 1, 0 if the datagram was no introduction, or -EAGAIN if there is none. */
+/* Returns 1; 0 if the datagram is no introduction; -EAGAIN if there is no datagram. */
 static int receive_intro(int door, struct wakefd_intro *in)
 {
 	_Alignas(struct cmsghdr) char

@@ -67,8 +67,8 @@ static const struct arg_row rows[] = {
 	{.help = "Others"},
 	{"flag", 'f', NULL, ARG_FLAG, AT(flag), .help = "a flag"},
 	{"pin", 0, NULL, ARG_WORD, AT(pin), .words = yes_no, .def = "yes",
-		.help = "one core for each of the threads, which are as many as the words of this "
-			"sentence"},
+		.help = "one core for each thread; this help is long enough to need a second "
+			"line"},
 	{"mtu", 0, "BYTES", ARG_WORD, AT(mtu), .words = mtus, .min = 1, .help = "MTU"},
 	{"text", 0, "FILE", ARG_TEXT, AT(text), .help = "a file"},
 	{"device", 0, "NAME", ARG_TEXT, AT(device), .none = "auto", .give = "auto or a device",
@@ -332,8 +332,8 @@ TEST(help_is_made_of_the_rows)
 		"  --us US              a time (0 to 10^9)\n",
 		"  --list N,...         numbers (0 to 2; 1,2)\n",
 		"\nOthers\n  -f, --flag           a flag\n",
-		"  --pin no|yes         one core for each of the threads, which are as many as the "
-		"words of\n                       this sentence (yes)\n",
+		"  --pin no|yes         one core for each thread; this help is long enough to need "
+		"a second\n                       line (yes)\n",
 		"  --mtu BYTES          MTU (256, 512 or 1024)\n",
 		"  --device NAME        a device (auto)\n",
 		"  -h, --help           print this text\n  -V, --version        print the version\n"

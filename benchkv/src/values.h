@@ -86,7 +86,7 @@ bool values_take(const struct values *v, uint32_t origin, uint32_t seq, const vo
 
 /* Reads a request of another rank, and its further bytes; all zero if it is not a request. */
 struct kv_req values_request(const struct copyrpc_req *from, struct value_io *io_p);
-/* Replies with the bytes that values_serve() has written. Returns as copyrpc_reply(). */
+/* Replies with the bytes that values_serve() has written. Returns the same as copyrpc_reply(). */
 int values_reply(struct copyrpc_req *from, const struct kv_resp *resp, uint32_t got_len);
 
 #endif

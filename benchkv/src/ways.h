@@ -17,7 +17,7 @@ struct client;
  */
 int ways_send(struct client *c, const struct op *op, const struct kv_req *req);
 
-/* Passes the replies that have arrived to c->take(). Returns their number or -errno. */
+/* Calls c->take() for each reply that has arrived. Returns their number or -errno. */
 int ways_take(struct client *c);
 
 /* Callback of shmipc: passes a reply to c->take(); arg is the client. */

@@ -352,7 +352,7 @@ DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32
 typedef void delegrpc_serve_fn(void *arg, const struct delegrpc_req *req, const void *payload);
 
 /*
- * Polls, passes at most max of the requests that have arrived to fn(arg, ...), gives their slots
+ * Polls, calls fn(arg, ...) for each request that has arrived, at most max times, gives the slots
  * back, publishes the replies and wakes their clients. Returns the number of requests, or an error
  * of delegrpc_server_poll(). Passes no requests while there is an event to take
  * (delegrpc_server_event()). So a program that takes all events before each call learns that a
@@ -484,7 +484,7 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 
 /*
  * Stages a message that has no response (see Posts). Otherwise like delegrpc_client_call(); a
- * response function may call it, too. Returns as delegrpc_client_call(). After -EAGAIN,
+ * response function may call it, too. Returns the same as delegrpc_client_call(). After -EAGAIN,
  * delegrpc_client_wait() and delegrpc_client_arm() also wait for room.
  */
 int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len);
@@ -554,8 +554,8 @@ int delegrpc_client_fd(struct delegrpc_client *client);
 /*
  * Arms the descriptor like delegrpc_server_arm(). Publishes calls and wakes the server first. With
  * calls pending the descriptor is readable after 100 ms at the latest, so that a poll finds a dead
- * server in time. Returns as delegrpc_server_arm(). If the server could not be woken, returns an
- * error of delegrpc_client_poll(), and the client is not armed.
+ * server in time. Returns the same as delegrpc_server_arm(). If the server could not be woken,
+ * returns an error of delegrpc_client_poll(), and the client is not armed.
  *
  * A client that has no pending calls and does not wait for room (see delegrpc_client_wait()) is not
  * woken. A loop that ends after the last response must therefore check delegrpc_client_pending()

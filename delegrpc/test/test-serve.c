@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The serve loop of delegrpc, and blocking calls beside others. */
+/* The serve loop of delegrpc, and blocking calls while other calls are open. */
 #include "rpc.h"
 #include "support/rpcserve.h"
 

@@ -248,7 +248,7 @@ struct flux_req {
 typedef void flux_serve_fn(void *arg, const struct flux_req *req, const void *payload);
 
 /*
- * Passes at most max of the calls that have arrived to fn(arg, ...), publishes the answers and
+ * Calls fn(arg, ...) for each call that has arrived, at most max times, publishes the answers and
  * wakes their callers. Returns the number of calls. A node that also makes calls:
  *
  *	for (;;)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding calls, waking, waiting and leaving. */
+/* Finding the rings with calls, waking, waiting and leaving. */
 #include "network.h"
 #include "post.h"
 

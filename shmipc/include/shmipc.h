@@ -292,9 +292,9 @@ SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
 /*
  * Polls like shmipc_server_poll(), but always reads the rings, and skips each client i for which
- * bit i % 64 of skip[i / 64] is set. Returns as shmipc_server_poll(). skip has max_clients bits,
- * belongs to the caller and is used during the call only. The requests of a skipped client stay in
- * its ring, which is backpressure for that client alone.
+ * bit i % 64 of skip[i / 64] is set. Returns the same as shmipc_server_poll(). skip has max_clients
+ * bits, belongs to the caller and is used during the call only. The requests of a skipped client
+ * stay in its ring, which is backpressure for that client alone.
  */
 SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
@@ -313,7 +313,7 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
  * Takes a request like shmipc_server_recv(), but writes the address of the payload to *payload_p: a
  * request in a loan stays in place until it is answered, and is aligned to 64. Any other request is
  * copied to memory of the server, aligned to 16, where it is valid until the next take, serve or
- * destroy. Returns as shmipc_server_recv().
+ * destroy. Returns the same as shmipc_server_recv().
  */
 SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc_req *req_p,
 	const void **payload_p);
@@ -359,7 +359,7 @@ int shmipc_server_commit(struct shmipc_server *server, uint64_t client, uint32_t
 typedef void shmipc_serve_fn(void *arg, const struct shmipc_req *req, const void *payload);
 
 /*
- * Polls, passes at most max of the requests that have arrived to fn(arg, ...), publishes the
+ * Polls, calls fn(arg, ...) for each request that has arrived, at most max times, publishes the
  * replies and wakes their clients. Returns the number of requests. Passes no requests while there
  * is an event to take (shmipc_server_event()). So a program that takes all events before each call
  * learns that a client came before it gets that client's first request. A server that has nothing
@@ -617,8 +617,8 @@ int shmipc_client_fd(struct shmipc_client *client);
 /*
  * Arms the descriptor like shmipc_server_arm(). Publishes calls and wakes the server first. With
  * calls pending the descriptor is readable after 100 ms at the latest, so that a poll finds a dead
- * server in time. Returns as shmipc_server_arm(). If the server could not be woken, returns an
- * error of shmipc_client_poll(), and the client is not armed.
+ * server in time. Returns the same as shmipc_server_arm(). If the server could not be woken,
+ * returns an error of shmipc_client_poll(), and the client is not armed.
  *
  * A client without pending calls is woken only by pushes, if it takes them. A loop that ends after
  * the last response must therefore check shmipc_client_pending() before it arms.
@@ -717,8 +717,8 @@ typedef void shmipc_look_fn(void *arg, const struct shmipc_look_client *client);
 
 /*
  * Reads the region of this name without connecting: opens the file for reading only, does not map
- * it, takes no lock and no place, and disturbs no process. Passes each client, dead ones included,
- * to fn, unless fn is NULL. Writes at most size bytes to *look_p. Needs read permission and works
+ * it, takes no lock and no place, and disturbs no process. Calls fn for each client, dead ones
+ * included, unless fn is NULL. Writes at most size bytes to *look_p. Needs read permission and works
  * with dead servers. Returns 0, or
  *	-EINVAL, -ENOENT, -ELOOP	as for shmipc_client_connect()
  *	-EACCES		this process may not read the file, or it is not a regular file

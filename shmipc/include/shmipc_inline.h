@@ -12,10 +12,10 @@
  * process writes it: cellring_arrive() checks its count, and the code that takes the message checks
  * its id and its length.
  *
- * Sleep and wake: a sleeper sets its word, fences, checks once more for messages, and sleeps. A
- * publisher fences and then reads the word, after polls that found nothing and otherwise from time
- * to time. One of the two fences is first, so either the publisher sees the word, or the sleeper
- * sees the message.
+ * Sleep and wake: a sleeper sets its word, executes a fence, checks once more for messages, and
+ * sleeps. A publisher executes a fence and then reads the word, after polls that found nothing and
+ * otherwise from time to time. One of the two fences is first, so either the publisher sees the
+ * word, or the sleeper sees the message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H

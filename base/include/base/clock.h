@@ -11,7 +11,6 @@
 #define NSEC_PER_MSEC 1000000ull
 #define NSEC_PER_USEC 1000ull
 
-/* CLOCK_MONOTONIC; takes about 30 ns (vDSO). */
 static inline uint64_t clock_of(clockid_t id)
 {
 	struct timespec ts;
@@ -20,6 +19,7 @@ static inline uint64_t clock_of(clockid_t id)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
+/* CLOCK_MONOTONIC; takes about 30 ns (vDSO). */
 static inline uint64_t clock_ns(void)
 {
 	return clock_of(CLOCK_MONOTONIC);

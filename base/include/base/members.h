@@ -112,7 +112,10 @@ static inline void members_know(struct members *m, uint32_t index, uint32_t pid,
 	of->gid = gid;
 }
 
-/* Takes the next event. Returns false if there is none. After an end the index may be reused. */
+/*
+ * Takes the next event. Returns false if there is none. After MEMBER_LEFT or MEMBER_DIED the index
+ * may be reused.
+ */
 static inline bool members_take(struct members *m, struct member_event *event_p)
 {
 	uint32_t index;
@@ -150,9 +153,9 @@ static inline void members_meet_one(void *arg, const struct wakefd_intro *in)
 }
 
 /*
- * Reads the introductions of clients. Must be called before the server tests the locks of clients,
- * because the descriptor in an unread introduction holds the lock of its client; and when a client
- * reports that the socket's queue is full.
+ * Reads the introductions of clients. Must be called when a client reports that the socket's queue
+ * is full, and before the server tests the locks of clients: the descriptor in an unread
+ * introduction holds its client's lock.
  */
 static inline void members_meet(struct members *m, struct waiter *w)
 {

@@ -40,8 +40,8 @@ static inline int sized_in(void *to, size_t own, const void *from, size_t size)
 	return 0;
 }
 
-/* Calls sized_in() for attributes, which begin with their size. If the size is 0, the struct has
- * the `first` bytes of the first version. The attributes may be NULL: then all fields are 0. */
+/* Calls sized_in() for attributes, which begin with their size. A size of 0 means the first version
+ * of the struct, which has `first` bytes. The attributes may be NULL: then all fields are 0. */
 static inline int sized_in_attr(void *to, size_t own, const void *attr, size_t first)
 {
 	size_t size = attr ? *(const size_t *)attr : 0;

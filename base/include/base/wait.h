@@ -2,15 +2,16 @@
 /*
  * The waiting policy of every polling loop: spin briefly, then yield, then sleep.
  *
- * Usually there are more threads than cores. A loop that finds nothing therefore pauses once per
- * empty poll for about a microsecond, then yields the core for about a hundred microseconds, and
- * only then may sleep: a futex wake across cores costs tens of microseconds; a yield costs less
- * than one microsecond if no other thread is runnable.
+ * Usually there are more threads than cores. A loop that finds nothing therefore first spins for
+ * about a microsecond, with one pause instruction after each empty poll. Then it yields the core
+ * after each empty poll, for about a hundred microseconds, and only then may sleep: a futex wake
+ * across cores costs tens of microseconds; a yield costs less than one microsecond if no other
+ * thread is runnable.
  *
  * Yields are counted, not timed, because peers on the same core may run for about 200 us between
  * two yields. If a program that never waits shares the core, each yield costs a whole time slice,
- * and two hundred yields take a second. A thread that sleeps gets the core back when it is woken,
- * so the loop sleeps once it has yielded for WAIT_CROWDED_NS.
+ * and two hundred yields take a second. A sleeping thread gets the core back as soon as it is
+ * woken, so the loop sleeps once it has yielded for WAIT_CROWDED_NS.
  *
  *	struct wait w = WAIT_INIT;
  *	while (!poll(queue))

@@ -65,7 +65,7 @@ static int client_wake(struct client *c)
 {
 	c->hot.unfenced = 0;
 	c->w.wake_err = 0;
-	/* Pairs with the fence in sleep_prepare_as(), in server_sleep() and server_arm(). */
+	/* Pairs with the fence in sleep_prepare_as(), which server_sleep() and server_arm() use. */
 	sleep_fence();
 	if (unlikely(sleep_is_asleep(c->w.server_word)))
 		wake_sleeping(c);
@@ -76,16 +76,17 @@ static int client_wake(struct client *c)
 
 /*
  * Another client may have reset the sleep word of a server that sleeps on its descriptor, and then
- * failed to wake the server, or died. So a client tries again when it has waited for 100 ms, and
- * every 100 ms from then on. If the other client has died, the word still says that the server is
- * awake. A server that is awake ignores the wake-up.
+ * failed to send the wake-up, or died before that. So a client tries again when it has waited for
+ * 100 ms, and every 100 ms from then on. If the other client failed, it has restored the word, and
+ * the next wake test wakes the server. If it died, the word says that the server is awake although
+ * the server sleeps. So a wake-up is sent in that case, too; a server that is awake ignores it.
  */
 static void look_again(struct client *c, uint64_t now)
 {
 	if (now - c->w.tried_ns < WAITER_SLICE_NS || !client_pending(c))
 		return;
 	c->w.tried_ns = now;
-	/* Relaxed: pairs with the store in sleep_prepare_as(); the wake test fences. */
+	/* Relaxed: pairs with the store in sleep_prepare_as(). client_wake() executes a fence. */
 	if (__atomic_load_n(c->w.server_word, __ATOMIC_RELAXED) != SLEEP_ON_FD)
 		waiter_wake_anyway(&c->w); /* ignore errors: the server may be awake */
 	else if (!c->hot.unfenced)
@@ -187,7 +188,7 @@ static int client_sleep(struct client *c, uint64_t ns)
 		r = waiter_sleep(&c->w, ns);
 		PROBE(WAITER_LAYER, client_awake, &c->hot, r);
 	}
-	waiter_say(&c->w, SLEEP_WAITING); /* it stays so until poll takes the response */
+	waiter_say(&c->w, SLEEP_WAITING); /* until client_poll() takes the response */
 	return r;
 }
 
@@ -290,7 +291,7 @@ struct answer {
 	struct client *c;
 	void *resp;
 	uint32_t id, capacity, len;
-	bool done; /* also before the call is made */
+	bool done; /* the response has arrived, or the call has not been made yet */
 };
 
 void LAYER(client_others)(struct LAYER(client) * client, LAYER(response_fn) * fn, void *arg)

@@ -32,8 +32,8 @@ static void announce_end(struct server *s);
 static void server_free(struct server *s);
 
 /*
- * Wakes a client if it sleeps. Returns wakefd_wake()'s result. The caller must fence before; that
- * fence pairs with the one in sleep_prepare_as().
+ * Wakes a client if it sleeps. Returns wakefd_wake()'s result. The caller must execute a fence
+ * before; it pairs with the one in sleep_prepare_as().
  */
 static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 	const struct wakefd_addr *addr)
@@ -152,7 +152,7 @@ int LAYER(server_fd)(struct LAYER(server) * server)
 	if (all_reach(s))
 		return s->w.wake.fd;
 	__atomic_store_n(&s->w.addr->name, 0, __ATOMIC_RELAXED);
-	wakefd_close_waiting(&s->w.wake); /* the object still receives introductions */
+	wakefd_close_waiting(&s->w.wake); /* the socket of wakefd_door() stays open */
 	return -ENETUNREACH;
 }
 

@@ -10,7 +10,7 @@
  *	else poll(2) on w->fd
  *
  * Between processes the sleeper has a datagram socket with an abstract name, and a waker sends
- * eight bytes to it. There are no connections and no descriptors are passed, so there is no state
+ * eight bytes to it. A wake-up needs no connection and passes no descriptor, so there is no state
  * per peer, and nothing to clean up when a peer dies. The address is in the shared memory (struct
  * wakefd_addr), so every process that maps it can wake the sleeper. A filter on the socket makes
  * the kernel drop datagrams without the right cookie before they are queued, so a process that does
@@ -21,15 +21,17 @@
  *
  * The sleeper empties its descriptor in wakefd_prepare(), before it sets the word: the cause of a
  * wake-up that is consumed there is visible to the second check. The waker that resets
- * SLEEP_ON_FD must send the wake-up, so all wakers together make one system call per sleep. If
- * something else woke the sleeper, it need not reset the word.
+ * SLEEP_ON_FD must send the wake-up, so all wakers together make one system call per sleep. A
+ * sleeper whose poll(2) returns for another reason, such as the timer, need not reset the word:
+ * then the next waker sends a wake-up that is not needed.
  *
  * Abstract names belong to a network namespace. Each side publishes its namespace, and the layers
  * refuse to connect if the two differ: wakefd_reaches().
  *
  * A struct wakefd belongs to one thread at a time, except that other threads call wakefd_post(). It
- * must not move while it is open. Descriptors are closed by exec and in a forked child, because
- * otherwise they would stay in the parent's epoll set for ever.
+ * must not move while it is open. Descriptors are closed by exec and in a forked child. Otherwise a
+ * descriptor would stay in an epoll set of the parent even after the parent has closed it, because
+ * the child would keep it open.
  */
 #ifndef BASE_WAKEFD_H
 #define BASE_WAKEFD_H
@@ -50,7 +52,7 @@ struct wakefd_addr {
 };
 
 struct wakefd {
-	int fd; /* for the user to poll; -1: closed, also for the other descriptors */
+	int fd; /* for the user to poll; -1 here and in the other descriptors: closed */
 	int queue; /* receives the wake-ups: a socket, or fd itself if that is an eventfd */
 	int timer;
 	int sender; /* the socket that wakes others */
@@ -87,7 +89,7 @@ void wakefd_close(struct wakefd *w);
 /* Closes what wakefd_open() has opened. The object still wakes others and receives introductions. */
 void wakefd_close_waiting(struct wakefd *w);
 
-/* Empties w->fd, sets the word and fences. The caller must then check a second time. */
+/* Empties w->fd, sets the word and executes a fence. The caller must then check a second time. */
 void wakefd_prepare(struct wakefd *w, uint32_t *word);
 
 /* Makes w->fd readable after @ns nanoseconds; 0: never. Replaces the previous setting. */
@@ -116,11 +118,16 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
 /* ---- introductions: the kernel identifies a peer ---- */
 
+/*
+ * An introduction is a datagram by which a client tells a server its index. The kernel adds the ids
+ * of the client's process, and a copy of a descriptor of the client, which proves the index.
+ */
+
 /* The sender of an introduction, as the kernel reports it for the receiver's namespaces. */
 struct wakefd_intro {
 	uint32_t index; /* the index that the sender claims */
 	uint32_t pid, uid, gid; /* pid 0: outside of the receiver's pid namespace */
-	int fd; /* a descriptor that the sender has, open until the receiver's function returns */
+	int fd; /* a copy of the sender's descriptor; closed when wakefd_intro_fn returns */
 };
 
 typedef void wakefd_intro_fn(void *arg, const struct wakefd_intro *intro);
@@ -138,12 +145,15 @@ int wakefd_door(struct wakefd *w, struct wakefd_addr *addr);
 int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
 
 /*
- * Passes the introductions that have come to fn, at most WAKEFD_MEET_MAX. Forks wait meanwhile,
- * because a child would inherit the senders' descriptors.
+ * Calls fn for each introduction that has arrived, at most WAKEFD_MEET_MAX times. A fork() of
+ * another thread waits meanwhile, because the child would inherit the copies of descriptors.
  */
 void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg);
 
-/* Like wakefd_wake(), for a sleeping thread of this process, to which @w belongs. */
+/*
+ * Wakes a thread of this process if it sleeps on the word, by futex or eventfd. @w belongs to that
+ * thread, not to the caller. Returns true if the thread was woken.
+ */
 bool wakefd_post(const struct wakefd *w, uint32_t *word);
 
 #endif

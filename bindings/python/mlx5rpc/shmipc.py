@@ -170,10 +170,10 @@ class Server(_Side, side="server"):
             (req[0].client, req[0].id, string_at(data, req[0].len))))
 
     def serve(self, function, most=256):
-        """Polls, passes at most `most` of the requests that have arrived to function(request), which may reply now or
-        later, and publishes the replies. Returns the number of requests. It passes no requests while there is an event that
-        events() has not returned: call events() before each call. If the function raises an exception, the next call
-        continues with the next request."""
+        """Polls, calls function(request) for each request that has arrived, at most `most` times, and publishes the
+        replies. The function may reply now or later. Returns the number of requests. Makes no such calls while there is an
+        event that events() has not returned: call events() before each call. If the function raises an exception, the next
+        call continues with the next request."""
         if not self._served:
             _lib.shmipc_server_serve(self._open, self._on_request, None, most)
         n = 0
