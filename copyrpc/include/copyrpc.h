@@ -438,7 +438,7 @@ int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t
  * not answered immediately; answer the request of a nested call without a further call; do not wait
  * inside a callback, but poll, and retry after -EAGAIN and -ENOBUFS, which are then temporary.
  *
- * Returns as copyrpc_call(), or -EOPNOTSUPP: the context does not have `nested`.
+ * Returns the same as copyrpc_call(), or -EOPNOTSUPP: the context does not have `nested`.
  */
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
@@ -451,7 +451,7 @@ int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, u
  * and keeps its credit, because the peer may be writing the response: if many responses do not
  * arrive, copyrpc_call() returns -EAGAIN or -ENOBUFS.
  *
- * Returns as copyrpc_call(), or -ENOMEM at the endpoint's first call with a time limit.
+ * Returns the same as copyrpc_call(), or -ENOMEM at the endpoint's first call with a time limit.
  */
 int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t timeout_ms);
@@ -482,7 +482,7 @@ int copyrpc_cancel(struct copyrpc_ep *ep, uint64_t token);
  */
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* Does the same as copyrpc_poll(), without the flush. Returns as copyrpc_poll(). */
+/* Does the same as copyrpc_poll(), without the flush. Returns the same as copyrpc_poll(). */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
 /* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the

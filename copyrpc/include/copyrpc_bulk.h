@@ -172,8 +172,8 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
  * the server has no memory. copyrpc_cancel() sets the status of the call to -ECANCELED, but the
  * call ends only when its response arrives, because the server may use the buffers until then.
  *
- * Returns as copyrpc_call(), or an error of copyrpc_bulk_create(). -EMSGSIZE: a length is larger
- * than COPYRPC_LARGE_MAX.
+ * Returns the same as copyrpc_call(), or an error of copyrpc_bulk_create(). -EMSGSIZE: a length is
+ * larger than COPYRPC_LARGE_MAX.
  */
 int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, void *resp,
 	uint32_t resp_max, uint64_t token);

@@ -264,8 +264,8 @@ int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
  * recognises the owner of @old, and fails its own old endpoint, too. Both endpoints count in
  * max_endpoints until @old is destroyed.
  *
- * Returns as copyrpc_connect(). After an error @old is unchanged, and the function may be called
- * again.
+ * Returns the same as copyrpc_connect(). After an error @old is unchanged, and the function may be
+ * called again.
  */
 int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, int timeout_ms,
 	struct copyrpc_ep **ep_p);
@@ -283,8 +283,8 @@ int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd
 
 /*
  * Connects an endpoint over a connected stream socket. The other side must call the same function.
- * Returns as copyrpc_accept(). After an error the only valid actions are to destroy the endpoint
- * and to close the connection.
+ * Returns the same as copyrpc_accept(). After an error the only valid actions are to destroy the
+ * endpoint and to close the connection.
  */
 int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms);
 

@@ -3,10 +3,10 @@
  * Flow control of one direction of one endpoint: pure functions of a few numbers, in blocks.
  * The model in test/model runs this code unchanged.
  *
- * This side writes into the peer's ring of C blocks. in_flight = p - rc blocks have been placed and
- * are not known to be consumed. R blocks of credit have been granted to the peer and not been used
- * up by replies: the peer may still use them for calls, or has used them for requests that this
- * side has not answered. At each step
+ * This side writes into a ring of C blocks in the peer's memory. in_flight = p - rc blocks have
+ * been placed and are not known to be consumed. R blocks of credit have been granted to the peer
+ * and not been used up by replies: the peer may still use them for calls, or has used them for
+ * requests that this side has not answered. At each step
  *
  *	in_flight + 2 R <= C
  *
@@ -15,19 +15,20 @@
  * together 2 a - 1, while 2 R decreases by 2 a. This holds for every order of replies, and however
  * long requests are held, because rc does not advance past a held request.
  *
- * A call is accepted only if R could still rise to its maximum RMAX after it, so that calls cannot
- * use the room for which the peer will need its next credit.
+ * A call is accepted only if R can still rise to its maximum RMAX after the call: calls must leave
+ * the room for the peer's next grant.
  *
  * Progress, if every request is answered eventually: when all requests are answered, a READ of the
- * peer's position sets in_flight to 0, and a call, which with its message of m blocks needs at most
- * 2 m + 1 + 2 RMAX <= C blocks, fits. Credit is returned in a batch without messages when at least
- * T (credit_threshold()) blocks are due and R <= RMAX - T; otherwise R > RMAX - T >= a - 1 for
- * every allowance a, so the peer has enough credit.
+ * peer's position sets in_flight to 0. Then a call with a message of m blocks fits, because it
+ * needs at most 2 m + 1 + 2 RMAX <= C blocks. A batch without messages returns credit when at least
+ * T (credit_threshold()) blocks are owed, that is R <= RMAX - T, and the batch can grant at least T
+ * blocks. If in_flight is 0, it can grant all blocks that are owed. If fewer than T blocks are
+ * owed, R > RMAX - T >= a - 1 for every allowance a, so the peer has enough credit for a call.
  *
  * If handlers of requests make (nested) calls, other calls of both sides could use up the credit,
  * and the handlers would have none. Calls that are not nested therefore leave a reserve: the
- * allowance of one nested call, plus T - 1, because up to T - 1 blocks may be owed without being
- * granted. Let S be the sum of the allowances of the calls that are not nested. Then
+ * allowance a of one nested call, plus T - 1, because up to T - 1 blocks may be owed without being
+ * granted. Let S be the sum of the allowances of the open calls that are not nested. Then
  *
  *	S <= RMAX - a - (T - 1)
  *
@@ -35,14 +36,20 @@
  *
  *	K = R - S >= RMAX - (T - 1) - S >= a
  *
- * This requires that a message has at most a sixteenth of the ring:
+ * If no call is pending, K >= RMAX - (T - 1). This must suffice for a call that is not nested,
+ * whose allowance may be a as well, and for the reserve:
  *
- *	RMAX - (T - 1) >= 2 a + (T - 1)
+ *	RMAX - (T - 1) >= a + a + (T - 1)
  *
- * The two rings of an endpoint may differ in size: C, R and in_flight belong to the ring of this
- * side, and K, S and the size of a response to the ring of the peer. A ring becomes larger at a
- * position where no batch is open (grow.h). Blocks in the former ring then count as if they were in
- * the new one, which leaves less room than there is; the peer gets the additional credit by grants.
+ * This holds because with nested calls a message has at most a sixteenth of the ring
+ * (credit_nested_message_max()).
+ *
+ * The two rings of an endpoint may differ in size: C, R and in_flight belong to the ring that this
+ * side writes, and K, S and the size of a response to the ring that the peer writes. So in the
+ * formulas with S or K, RMAX, T and R are those of the peer's side (kmax is that RMAX). A ring
+ * becomes larger at a position where no batch is open (grow.h). Blocks that are still in the former
+ * ring are then counted against the new one, so the computed room is smaller than the real room.
+ * The peer gets the additional credit by grants.
  */
 #ifndef COPYRPC_CREDIT_H
 #define COPYRPC_CREDIT_H
@@ -63,7 +70,8 @@ struct credit {
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
 
-/* Largest message (without and with nested calls), largest R, least credit for a batch. */
+/* Largest message (without and with nested calls), largest R, least grant of a batch without
+ * messages. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;
@@ -187,13 +195,13 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 	assert(cr->p - cr->rc <= cr->c);
 }
 
-/* True if a batch can grant all credit if everything up to p counts as placed. */
+/* True if a batch can grant all owed credit, if everything up to p counts as placed. */
 static inline bool credit_grants_all(const struct credit *cr, uint64_t p)
 {
 	return (uint32_t)(p - cr->rc) + 2 * cr->rmax <= cr->c;
 }
 
-/* The credit that a batch can grant if everything up to p counts as placed. */
+/* The credit that a batch can grant, if everything up to p counts as placed. */
 static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 {
 	uint32_t in_flight = (uint32_t)(p - cr->rc), taken = in_flight + 2 * credit_out(cr);
@@ -232,8 +240,8 @@ static inline void credit_replied(struct credit *cr, uint32_t a)
 	assert(credit_holds(cr));
 }
 
-/* True if enough credit is owed for a batch of its own, if everything up to p counts as
- * placed. */
+/* True if enough credit is owed, and can be granted, to send a batch without messages for it, if
+ * everything up to p counts as placed. */
 static inline bool credit_due(const struct credit *cr, uint64_t p)
 {
 	return cr->owed >= cr->t && credit_grantable(cr, p) >= cr->t;
@@ -258,8 +266,9 @@ static inline bool credit_read_due(const struct credit *cr, bool stalled)
 	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;
 }
 
-/* Takes the position @pos that the peer has reported. Returns false if @pos is beyond the sent
- * bytes. A position before the known one is valid and changes nothing. */
+/* Takes the consumer position @pos that the peer has reported. Returns false if @pos is above
+ * @sent, the position up to which this side has sent. A position below the known one is valid and
+ * changes nothing. */
 static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sent)
 {
 	if (pos > sent)
@@ -269,7 +278,7 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 	return true;
 }
 
-/* Takes a grant of n blocks by the peer. Returns false if that exceeds RMAX in total. */
+/* Takes a grant of n blocks by the peer. Returns false if K would exceed its maximum KMAX. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
 	if (n > cr->spent)

@@ -104,10 +104,10 @@ struct memory_file {
 	off_t end;
 };
 
-/* Registered memory for large requests (pool.h). */
+/* The registered buffers for large requests (pool.h). */
 struct pool {
 	struct block *spare;
-	uint64_t size, most; /* bytes of all blocks; the limit */
+	uint64_t size, most; /* bytes of all buffers; the limit */
 };
 
 /* The keys and the address for WRITEs from a send ring to the peer's ring. */
@@ -380,7 +380,7 @@ void ctx_look(struct copyrpc_ctx *ctx);
  * same offset. */
 void ctx_note_version(struct copyrpc_ctx *ctx, const char *of, const void *bytes, uint16_t ours);
 
-/* Returns as blob_decode(). */
+/* Returns the same as blob_decode(). */
 int ctx_read_blob(struct copyrpc_ctx *ctx, struct blob *b, const void *bytes, size_t len);
 
 int ep_create_qp(struct copyrpc_ep *ep);
@@ -429,7 +429,7 @@ void news_remove(struct copyrpc_ctx *ctx, struct news *n);
 
 /* Allocates the entries for raw operations. Returns 0 or -ENOMEM. */
 int raw_open(struct copyrpc_ep *ep);
-/* Posts an operation without a doorbell. Returns as copyrpc_read(). */
+/* Posts an operation without a doorbell. Returns the same as copyrpc_read(). */
 int raw_post(struct copyrpc_ep *ep, const struct raw_move *m, uint64_t token,
 	struct raw_owner *owner);
 void raw_ring(struct copyrpc_ep *ep);

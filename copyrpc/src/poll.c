@@ -211,7 +211,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Does the work that is rarely necessary. Returns as copyrpc_poll_recv(). */
+/* Does the work that is rarely necessary. Returns the same as copyrpc_poll_recv(). */
 static COLD int poll_rest(struct copyrpc_ctx *ctx)
 {
 	uint32_t consumed = ctx_consumed(ctx);

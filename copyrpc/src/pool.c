@@ -39,7 +39,7 @@ static void block_destroy(struct copyrpc_ctx *ctx, struct block *b)
 	free(b);
 }
 
-/* Frees spare blocks, the most recently used ones first, until @len bytes can be added. */
+/* Frees spare buffers, the most recently used ones first, until @len bytes can be added. */
 static void make_room(struct copyrpc_ctx *ctx, uint64_t len)
 {
 	struct block *b;
@@ -50,7 +50,8 @@ static void make_room(struct copyrpc_ctx *ctx, uint64_t len)
 	}
 }
 
-/* A spare block of more than twice the length is not used: it would waste too much of the limit. */
+/* A spare buffer of more than twice the length is not used: it would waste too much of the
+ * limit. */
 int pool_get(struct copyrpc_ctx *ctx, uint64_t len, struct block **block_p)
 {
 	struct block **at = &ctx->pool.spare, *b;

@@ -70,7 +70,9 @@ static inline uint64_t place_value(const struct hist *f, uint64_t at)
 	return high < f->max ? high : f->max;
 }
 
-/* Creates a histogram in memory of the caller. Returns as latrec_hist_create(). */
+/*
+ * Initialises a histogram in the caller's memory. Returns 0, or an error of latrec_hist_create().
+ */
 int hist_init(struct hist *f, const struct latrec_hist_attr *attr);
 void hist_free(struct hist *f);
 /* Returns true if two histograms have the same range and precision. */
@@ -79,7 +81,10 @@ bool hist_alike(const struct latrec_hist *a, const struct latrec_hist *b);
 int hist_reserve(struct latrec_hist *h);
 /* Adds n to a place and to nothing else. Returns 0, or -ENOMEM: the count is as before. */
 int hist_add(struct hist *f, uint64_t at, uint64_t n);
-/* Opens the gate, except for new extreme values and values out of the range. */
+/*
+ * Sets hot.from and hot.gate: the inline code then counts values without a call into the library,
+ * except a new smallest or largest value, and values out of the range. See latrec_inline.h.
+ */
 void hist_gate(struct hist *f);
 
 /* ---- copies by another thread ---- */

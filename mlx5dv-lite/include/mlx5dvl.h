@@ -615,7 +615,7 @@ MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *her
 	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token);
 
 /* Posts a request without effect. With MLX5DVL_SIGNALED it completes after all earlier requests.
- * Returns as mlx5dvl_post_write(). */
+ * Returns the same as mlx5dvl_post_write(). */
 MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
 
 /* Operate on the 8 bytes at @raddr, a multiple of 8; *laddr becomes the previous value. The

@@ -14,13 +14,13 @@
  *	mixed	the points of random, and between them those of annealing: one for every five
  *		random ones
  *
- * A point with an anomaly is measured again until the anomaly is certain: with measurements of
- * which at most 10 % are wrong, a search reports a false anomaly with at most the given
- * probability. Then the search finds its conditions (features.c): parameters, and the values that
- * they must have. The anomaly disappears when such a parameter has another value, and stays when
- * all other parameters are drawn at random. Points that fit conditions which were shown to be
- * sufficient are not tried again. If no point without an anomaly is found, the limit does not
- * distinguish points, and the search finds no conditions for that kind of anomaly.
+ * A point with an anomaly is measured again until the anomaly is certain: if at most 10 % of the
+ * measurements are wrong, a search reports a false anomaly with at most the given probability. Then
+ * the search finds its conditions (features.c): parameters, and the values that they must have. The
+ * anomaly disappears when such a parameter has another value, and stays when all other parameters
+ * are drawn at random. Points that fit conditions which were shown to be sufficient are not tried
+ * again. If no point without an anomaly is found, the limit that all points violate (struct rules)
+ * does not distinguish points, and the search looks for no conditions of that kind of anomaly.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -59,11 +59,17 @@ enum explore_purpose { PURPOSE_TRY, PURPOSE_AGAIN, PURPOSE_FEATURE };
 struct explore_ask {
 	enum explore_purpose purpose;
 	uint32_t of; /* PURPOSE_AGAIN: number of the try, PURPOSE_FEATURE: of the anomaly; from 0 */
-	uint32_t part; /* number of the measurement within these, from 0 */
-	const char *what; /* "again", "healthy", "exchange", "drawn" or a parameter; NULL: a try */
+	uint32_t part; /* number of the measurement for this purpose and `of`, from 0 */
+	/*
+	 * Names the point that is measured. "again": the one with the anomaly; "healthy": one that
+	 * is believed to have no anomaly; "exchange": a random one, or a mix of it and of the one
+	 * with the anomaly; "drawn": a random one that fits the conditions; or a parameter, of
+	 * which another value is measured. NULL: a try.
+	 */
+	const char *what;
 	const struct point *point;
 	bool last; /* no more measurements are allowed after this one */
-	uint32_t *others; /* the function adds the number of other measurements that it made */
+	uint32_t *others; /* explore_fn adds the number of measurements that it made besides this */
 };
 
 /* Measures a point. Returns 0; -ECANCELED to end the search; another -errno to skip the point. */
@@ -75,7 +81,7 @@ struct explore_result {
 	uint32_t measurements; /* of all kinds */
 	uint32_t refuted; /* points whose anomaly was not confirmed */
 	uint32_t accepted_worse, rejected; /* worse points accepted; points rejected */
-	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: no point without an anomaly was found */
+	bool blunt[1 - ANOMALY_LATENCY]; /* [-kind]: no point without an anomaly was found */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];

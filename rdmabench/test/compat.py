@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The compatible figures and their merge rule, computed here independently."""
+"""Compares the figures of --compat, and those of merged files, with figures that are computed here independently."""
 import pathlib
 import sys
 import tempfile

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Flow control between two endpoints: all interleavings of calls, replies in any order,
- * detaching, flushes, deliveries, READs and credit batches. The model asserts the invariant, that no
- * unconsumed byte is overwritten, that a reply is never blocked, and that batches without messages
- * do not cause each other. If no step is possible before all calls are answered, this is a
- * deadlock, which Spin reports as an invalid end state.
+ * detaching, flushes, deliveries, READs and credit batches. The model asserts that the invariant of
+ * credit.h holds, that no unconsumed byte is overwritten, that a reply is never blocked, and that
+ * batches without messages do not cause each other. If no step is possible before all calls are
+ * answered, this is a deadlock, which Spin reports as an invalid end state.
  *
  * The guards are macros of model.h, as Spin takes no function calls in them.
  */
