@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes over one adapter and over four of the software HCA, and ib_write_bw of perftest over one, in turns.
+"""Measures in turn: tent's writes over one adapter, tent's writes over four adapters, and perftest's ib_write_bw over one. All
+adapters are those of the software HCA.
 
     adapters.py SOFTHCA-RUN TENTBENCH [--rounds N] [--size N,...] [--mbps N]
 
-One write at a time. Prints GB/s, the median of the rounds, and the medians of the rounds' ratios. With few cores the processes
-limit the rate, and not the adapters: --mbps gives each adapter a slow link, and then the ratio of four to one shows whether the
-rates of the rails add up.
+One write is in flight at a time. Prints the median GB/s of the rounds, and the medians of the rounds' ratios. With few cores
+the processes limit the rate, and not the adapters: --mbps gives each adapter a slow link, and then the ratio of four adapters
+to one shows whether the rates of the rails add up.
 """
 import argparse
 import json

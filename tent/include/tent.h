@@ -473,10 +473,13 @@ int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_sta
  * stream. */
 int tent_stats_print(struct tent *t, FILE *out);
 
-/* Writes Prometheus' text format, for a file or an HTTP response. Returns as tent_stats_print(). */
+/*
+ * Writes Prometheus' text format, for a file or an HTTP response. Returns the same as
+ * tent_stats_print().
+ */
 int tent_stats_prometheus(struct tent *t, FILE *out);
 
-/* Writes one JSON object on one line. Returns as tent_stats_print(). */
+/* Writes one JSON object on one line. Returns the same as tent_stats_print(). */
 int tent_stats_json(struct tent *t, FILE *out);
 
 #pragma GCC visibility pop

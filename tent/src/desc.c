@@ -182,8 +182,8 @@ static int read_bytes(const json_t *object, const char *key, uint8_t *bytes, siz
 }
 
 /*
- * Returns the transport with this kind of rails, or NULL. Writes the transport's own string for the
- * kind.
+ * Returns the transport with this kind of rails, or NULL. Sets *kind_p to the transport's constant
+ * string for the kind, which stays valid.
  */
 static const struct transport *find_kind(const char *name, const char **kind_p)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The description of a segment, as JSON: the address at which the peer's engine listens, its rails,
- * and its memory with a tier per rail, and a key per rail and part. desc_read() checks everything.
+ * and its memory. Each buffer has a tier per rail (0: the rail is near the memory), and a key per
+ * rail and part. desc_read() checks everything.
  */
 #ifndef TENT_DESC_H
 #define TENT_DESC_H
@@ -23,7 +24,7 @@
 struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
 	uint8_t *at; /* address of the memory in this process; NULL: it is not mapped here */
-	uint32_t set; /* number of the set of its tiers, see places.h */
+	uint32_t set; /* number of the set of buffers with the same tiers, see places.h */
 	struct desc_buffer *next; /* in the list of the buffers that the peer has unregistered */
 };
 
@@ -71,7 +72,7 @@ int desc_write(const struct desc *d, char **text_p);
  */
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why);
 void desc_fini(struct desc *d);
-/* As above, with the memory alone, for an importer that knows the rest. See grow.c. */
+/* The same for a description of memory alone, for an importer that knows the rest. See grow.c. */
 int desc_write_memory(const struct desc *d, char **text_p);
 int desc_read_memory(const char *text, const struct desc *known, struct desc *d_p);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements the scheduler's rails with links. The only state of a pair is that of its rail, see
- * the diagram in sched.h:
+ * Implements the scheduler's callbacks. A rail of the scheduler is a pair of rails (struct pair),
+ * and its slices are posted on the pair's link. A pair has no other state than the scheduler's
+ * rail, see the diagram in sched.h:
  *
  *	FENCING     we have sent FENCE to the peer, our end drains
  *	DOWN        there is no link
@@ -36,8 +37,9 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	const struct buffer *b = k->buffer;
 	const struct desc_buffer *r = k->remote;
 	/*
-	 * The program may unmap its own memory at any time, so only a system call can access it, unless
-	 * a transport has pinned it.
+	 * If tent_alloc() has not mapped the local memory, the program may unmap it at any time. So
+	 * only a system call may access it, which uses no mapping of the peer's memory, unless the
+	 * transport pins the memory.
 	 */
 	uint8_t *at = b->fd >= 0 || s->t->transport->mapped ? r->lent.at : NULL;
 
@@ -174,7 +176,7 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
 	const struct transport *tr = s->t->ports[p->local]->transport;
-	/* A GPU that has failed fails with every rail. */
+	/* If a GPU has failed, the request would fail on every rail. */
 	bool refused = (status == -EFAULT && tr->spares) || (status == -EIO && tr->gpus);
 	int kind = refused ? sched_refused(s->sched, r->now, token, status) :
 			     sched_completed(s->sched, r->now, token, status);
@@ -399,7 +401,8 @@ static void start(struct tent_segment *s, uint64_t now)
 {
 	do {
 		s->again = false;
-		tasks_notify(s); /* before tasks_start(), whose slices could fill the ledger */
+		/* Marks are posted before tasks_start(), whose slices could leave no room for them. */
+		tasks_notify(s);
 		stage_start(s);
 		tasks_start(s, now);
 		s->wake = sched_run(s->sched, now);
@@ -422,7 +425,10 @@ bool move_now(struct tent_segment *s, uint32_t id)
 	if (!l || l->posted)
 		return false;
 	place_slice(s, &s->pairs[pair], k, &(struct sched_slice){.length = moved.length}, &m);
-	/* The request is counted in its memory and its segment, so both exist until it ends. */
+	/*
+	 * The task is counted in buffer.uses, lent.moving and tent_segment.open, so the memory on
+	 * both sides and the segment exist until it ends.
+	 */
 	s->movers++;
 	moved.from = clock_ns();
 	err = l->ops->now(l, &m, &s->t->lock);
@@ -546,7 +552,9 @@ static void describe_rails(const struct tent_segment *s, struct sched_rail_attr 
 }
 
 /*
- * The number of CPUs of this process, minus one for a thread that waits, because it copies as well.
+ * Returns how many links' threads can work at the same time: one for each CPU of this process,
+ * except one CPU for the thread that waits for the request, because it copies as well
+ * (move_help()).
  */
 static uint32_t cpus(void)
 {

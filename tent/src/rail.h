@@ -29,7 +29,7 @@ struct rail {
 	uint32_t depth, group;
 	uint64_t stall_min_ns;
 
-	/* The ledger. */
+	/* The ledger, see sched_priv.h. */
 	uint64_t inflight; /* bytes charged: bound and posted */
 	uint64_t posted_bytes;
 	uint32_t posted; /* slices */

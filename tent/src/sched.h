@@ -22,8 +22,8 @@
  * confirmed that nothing more can arrive on the failed rail.
  *
  * A mark is a message without data of a request; notices consist of marks. The caller chooses the
- * rail of a mark. The ledger contains marks and slices, so the deadline of a silent rail applies
- * to marks too, and rail_ops.marked reports the end of each mark exactly once.
+ * rail of a mark. Marks are in the rail's list of posted slices, so the deadline of a silent rail
+ * applies to marks too, and rail_ops.marked reports the end of each mark exactly once.
  *
  * The diagram shows the states of a rail. The engine's pair of rails has no other state. A link
  * exists in all states except DOWN: rail_ops.open makes it and rail_ops.close destroys it.
@@ -237,8 +237,9 @@ void sched_give_up(struct sched *s);
 void sched_cancel(struct sched *s, uint64_t user, int status);
 
 /*
- * Posts a mark on a rail. 0: rail_ops.marked will be called once. -EAGAIN: the rail, or the
- * ledger, has no room now; -ENOTCONN: the rail is not in use, or the post has failed.
+ * Posts a mark on a rail. 0: rail_ops.marked will be called once. -EAGAIN: the rail has no room
+ * now, or slices and marks use all entries (max_slices); -ENOTCONN: the rail is not in use, or the
+ * post has failed.
  */
 int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint32_t position);
 

@@ -202,7 +202,7 @@ bool sched_reachable(const struct sched *s, uint32_t location);
 void list_append(struct sched *s, struct list *l, uint32_t id);
 void list_remove(struct sched *s, struct list *l, uint32_t id);
 
-/* The ledger of a rail counts the bytes that the rail has been given and that have not ended. */
+/* The ledger of a rail counts the bytes of the slices that it was given and that have not ended. */
 void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
 void ledger_release(struct sched *s, uint32_t id);
 

@@ -37,8 +37,8 @@ struct link_move {
 	void *local;
 	uint64_t remote;
 	/*
-	 * The address of the remote memory in this process. NULL: it has none, or @local is the
-	 * program's memory, whose access may fault.
+	 * The address of the remote memory in this process. NULL: it has none, or an access to
+	 * @local may fault, because tent_alloc() has not mapped it.
 	 */
 	void *mapped;
 	uint64_t len;

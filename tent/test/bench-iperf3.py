@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs rails over TCP and iperf3 with as many connections, in turns, on the loopback device. Prints the ratio of the rates.
+"""Runs, in turn, rails over TCP and iperf3 with as many connections on the loopback device. Prints the ratio of the rates.
 
     bench-iperf3.py TENTBENCH [RAILS [SIZE [BATCH [TURNS]]]]
 """

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Pairs of rails that are connected, and errors of segments (rails4.topology). */
+/*
+ * Tests which rails of two engines are connected as pairs, and the errors of imports and
+ * configurations. The adapters are those of rails4.topology.
+ */
 #include "outage.h"
 
 static char dir[] = "/tmp/tent-pairs-XXXXXX";
@@ -45,8 +48,9 @@ static void refused(const struct duo_attr *a, int err, const char *words)
 }
 
 /*
- * In both fabrics the adapters have the same addresses, and the first QPs have the same number. So
- * this case must be the first one.
+ * In both fabrics the adapters have the same addresses, and their first QPs have the same number.
+ * The engine finds that out, because it receives its own QP's address from the peer. So this case
+ * must be the first one: after other cases the numbers would differ.
  */
 TEST_WITH(a_peer_of_another_network, refused,
 	&(struct duo_attr){.target_fabric = "tent-pairs-other"}, -ENETUNREACH, "two networks");
@@ -60,7 +64,7 @@ TEST(names_pair_within_a_subnet)
 		check_pair(i, names[i], names[i]);
 }
 
-/* The near rails of the peer's memory carry its bytes, wherever the memory here is. */
+/* The rails near the peer's memory carry its bytes, wherever the memory of this side is. */
 TEST(memory_of_the_peer_has_its_rails)
 {
 	const struct duo_attr a = {.len = 4 * MIB,
@@ -119,7 +123,7 @@ TEST(a_pair_that_cannot_reach)
 	d.s = duo_import(d.t, d.text);
 }
 
-/* All pairs, of which there are @n, carry bytes. */
+/* Checks that there are @n pairs, and that one write uses all of them. */
 static void all_carry(uint32_t n)
 {
 	struct tent_rail_stats r;
@@ -144,7 +148,7 @@ static void both(const char *rails, const char *target_rails, const char *config
 		.config = config});
 }
 
-/* Rails of both kinds carry one request. */
+/* Rails over TCP and rails of adapters carry one request together. */
 TEST(tcp_beside_adapters)
 {
 	both("mix:2", "mix:2", NULL);
@@ -155,7 +159,7 @@ TEST(tcp_beside_adapters)
 	all_carry(6);
 }
 
-/* A host that has one kind of rails meets a host that has both; the other rails are left out. */
+/* If one host has rails of one kind and the other host has both kinds, only that kind is used. */
 TEST(hosts_with_fewer_kinds)
 {
 	both("mix:2", "tcp:1", NULL);
@@ -181,7 +185,10 @@ TEST(hosts_with_fewer_kinds)
 		"its rails are shared memory");
 }
 
-/* The files name rails of both kinds, and adapters. */
+/*
+ * A rail map may name rails of both kinds. A topology file names adapters only, and all rails over
+ * TCP are used as well.
+ */
 TEST(files_with_tcp_beside_adapters)
 {
 	both("mix:2", "mix:2",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contract of the core: arguments, requests, the ledger, learning, errors. */
+/* The contract of the scheduler: arguments, requests, rails' ledgers, learning, errors. */
 #include <math.h>
 
 #include "fake.h"

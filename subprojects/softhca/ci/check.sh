@@ -29,11 +29,12 @@ expect() {
 export SOFTHCA_STRICT=abort
 expect plain 0 'success: 42' timeout 60 softhca-run "$app"
 
-# A message is lost only if its sender gets an error. This test expects that error.
+# If a message is lost for good, its sender gets an error. This test expects that error.
 expect lost 1 'transport retry counter exceeded' \
 	env SOFTHCA_FAULTS='opcode=write nth=1 count=0 action=no_answer' timeout 60 softhca-run "$app"
 
-# A program that waits for a late message is ended by its time limit, and the job fails with it (timeout's status is 124).
+# A program that waits too long for a late message is ended by timeout, whose status, 124, fails a CI job. This test
+# expects that status.
 expect late 124 emulated \
 	env SOFTHCA_FAULTS='opcode=write action=late delay_ns=3600000000000' timeout 1 softhca-run "$app"
 

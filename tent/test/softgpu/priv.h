@@ -23,9 +23,9 @@ struct memory {
 	uint64_t at; /* the device pointer: mapped without any permission */
 	uint64_t len; /* as requested */
 	uint64_t room; /* whole pages */
-	uint8_t *bytes; /* the same memory, for the software GPU */
+	uint8_t *bytes; /* the same memory, as the software GPU accesses it */
 	int fd;
-	uint64_t number; /* unlike that of any other memory of this host */
+	uint64_t number; /* no other memory of this host has it */
 	struct cu_context *context; /* NULL: from a pool */
 	int device;
 	bool pool, sync_memops;
@@ -48,7 +48,7 @@ struct op {
 	const uint8_t *from;
 	uint64_t len;
 	struct cu_event *event;
-	uint64_t count; /* of the event */
+	uint64_t count; /* the number of the cuEventRecord call that is executed or awaited */
 	cu_callback *call;
 	void *arg;
 };
@@ -98,16 +98,22 @@ int begin(const char *name);
 int finish(int result);
 /* The current context of the calling thread, or NULL. */
 struct cu_context *current(void);
-/* begin(), and the check that there is a current context without an error. */
+/* Calls begin(), and checks that there is a current context without an error. */
 int begin_current(const char *name);
 
 /* The memory that contains this device pointer, or NULL. */
 struct memory *memory_at(uint64_t at);
 /* The registration that contains this memory of the host, or NULL. */
 const struct pinned *pinned_at(uint64_t at, uint64_t len);
-/* Waits until no stream has a copy of these bytes. Called with the lock, which it releases. */
+/*
+ * Waits until no stream executes, or has in its queue, a copy from or to these bytes. The caller
+ * must hold the lock; it is released while the function waits.
+ */
 void drain(const uint8_t *bytes, uint64_t len);
-/* As drain(): waits until the streams of contexts that have failed have dropped all of their work. */
+/*
+ * Waits until the streams of failed contexts have dropped all of their work. The lock is released
+ * meanwhile, as in drain().
+ */
 void drain_failed(void);
 
 #endif

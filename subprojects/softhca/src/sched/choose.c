@@ -18,11 +18,11 @@
 #define CALM_MAX 2u /* how often LOOK_NS may be doubled while the thread does not spin */
 #define DOUBT_LOOK_NS 5000000u /* time between looks after one that found the other mode better */
 #define QUOTA_NS 1000000000u
-#define LOOKS 4 /* a mode changes when looks for the change lead by this number; see choose.h */
+#define LOOKS 4 /* looks for a change must outnumber the others by this number; see choose.h */
 #define TRAP_NS 2400u /* see choose.h */
 #define HANDOVER_NS 230u
 #define HANDOVER_MARGIN 2u /* on other processors, HANDOVER_NS may be this many times larger */
-#define COPIES_BYTES_PER_NS 1u /* one thread copies up to about ten times as much */
+#define COPIES_BYTES_PER_NS 1u /* above this rate a trial is made; one thread copies up to 10 */
 #define COUNT_MAX_NS 40000000u /* a count over a longer time is useless: the program has paused */
 #define GAIN 20u /* after a trial the other mode is kept if it is faster by 1/GAIN */
 #define ASK_MAX 16u /* processes to examine: each takes about 10 us */
@@ -279,8 +279,8 @@ static void look(struct load *l, uint64_t now)
 		l->cores = (uint32_t)CPU_COUNT(&cpus);
 	/*
 	 * The number of running threads is known only for the whole machine, so it is useless if
-	 * this thread may use only some of the cores. Cores that SOFTHCA_CORES sets are for this
-	 * fabric alone.
+	 * this thread may use only some of the cores. It is not used if SOFTHCA_CORES sets the
+	 * number of cores, because only this fabric uses these cores.
 	 */
 	if (!config_get()->cores && CPU_COUNT(&cpus) == sysconf(_SC_NPROCESSORS_ONLN))
 		l->threads = running_threads();

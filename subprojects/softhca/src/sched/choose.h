@@ -25,11 +25,12 @@
  * the mode stays the same. Trials of the slower mode take up to 1/20 of the time at first, and up
  * to 1/80 later.
  *
- * At the time of a look, other threads may be running just for a moment. So the thread stops
- * spinning only when the looks that found no free core outnumber the other looks by a few. It
- * starts spinning likewise. If members have joined or left, one look is enough. A thread that has
- * stopped spinning looks again soon, and later less often. When there is a core again, it still
- * knows which mode was faster.
+ * A look counts the running threads, the cores and the doorbells (struct load). The thread looks
+ * every 5 to 80 ms. At the time of a look, other threads may be running just for a moment. So the
+ * thread stops spinning only when the looks that found no free core outnumber the other looks by a
+ * few. It starts spinning likewise. If members (processes of the fabric) have joined or left, one
+ * look is enough. A thread that has stopped spinning looks again soon, and later less often. When
+ * there is a core again, it still knows which mode was faster.
  *
  * A spinning thread does not see each doorbell: it takes all WQEs that were rung since its last
  * pass as one list. So a program that quickly posts WQEs one by one leads to trials, too.

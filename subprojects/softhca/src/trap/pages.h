@@ -14,7 +14,7 @@
 #define UAR_KIND_REGULAR 0u /* the fixed set of pages of a legacy context */
 #define UAR_KIND_NC 3u /* the same pages, not write-combining */
 #define UAR_KIND_ALLOC 6u /* pages that a legacy context allocates, for thread domains */
-#define UAR_DYNAMIC UAR_NUMBER(9u, 0u) /* UAR_OBJECTS pages that are objects (uverbs/uar.h) */
+#define UAR_DYNAMIC UAR_NUMBER(9u, 0u) /* the first of UAR_OBJECTS pages, see uverbs/uar.h */
 #define BFREGS_OF_PAGE 4u
 #define BFREGS_USED 2u /* the other two registers of a page are for the kernel */
 
@@ -35,8 +35,8 @@ void pages_drop(const struct uctx *u);
 void pages_drop_uar(const struct uctx *u, uint32_t uar);
 
 /*
- * Must be called in a forked child: makes PAGE_INHERITED the owner of all pages, and protects them
- * in every mode.
+ * Must be called in a forked child: makes PAGE_INHERITED the owner of all pages, and makes the
+ * pages read-only, whatever the mode is, so that each store to them traps.
  */
 void pages_inherit(void);
 
