@@ -240,6 +240,12 @@ static inline void turn_both(struct node n[2])
 	turn(&n[1]);
 }
 
+static inline void turns(struct node n[2], int count)
+{
+	while (count--)
+		turn_both(n);
+}
+
 static inline bool idle(const struct node *n)
 {
 	return n->ep && n->done == n->most;

@@ -61,8 +61,7 @@ static void none_left(int side)
 	n[0].most += 5;
 	n[1].most += 5;
 	UNTIL(described(n[0].ep, says));
-	for (int i = 0; i < 3000; i++)
-		turn_both(n);
+	turns(n, 3000);
 	CHECK_EQ(n[0].backs, n[1].backs);
 	CHECK(n[0].ep->ch.away && n[1].ep->ch.away);
 	set_address(side, 1, side ? "192.0.2.200" : "192.0.2.201");

@@ -255,8 +255,7 @@ TEST(destroyed_while_away)
 			turn(&n[k & 1]);
 		if (i & 2)
 			copyrpc_ep_destroy(n[i & 1].ep);
-		for (int k = 0; k < 3; k++)
-			turn_both(n);
+		turns(n, 3);
 	}
 }
 

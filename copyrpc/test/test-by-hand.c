@@ -145,8 +145,7 @@ TEST(cable)
 	CHECK_EQ(HCA(softhca_link_set)("mlx5_0", false), 0);
 	n[0].most += 5;
 	UNTIL(n[0].downs);
-	for (int i = 0; i < 5000; i++)
-		turn_both(n);
+	turns(n, 5000);
 	CHECK_EQ(copyrpc_ep_again_info(n[0].ep, message), -ENETDOWN);
 	CHECK_EQ(n[0].backs + n[1].backs, 0);
 	CHECK_EQ(HCA(softhca_link_set)("mlx5_0", true), 0);

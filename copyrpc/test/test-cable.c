@@ -15,12 +15,6 @@ static void open_two(struct node n[2])
 	open_contexts(n, &returning, false);
 }
 
-static void turns(struct node n[2], int count)
-{
-	while (count--)
-		turn_both(n);
-}
-
 /* The endpoint is lost once and comes back once, however long the cable is out. */
 static void pulled(int side, uint32_t count)
 {

@@ -260,8 +260,7 @@ TEST(time_is_over)
 	up_alone(n);
 	leave(n);
 	SOON(kept(&n[1]));
-	for (int i = 0; i < 1000; i++)
-		turn_both(n);
+	turns(n, 1000);
 	CHECK_EQ(kept(&n[1]), 1);
 	now += returning.reconnect_ms * NSEC_PER_MSEC;
 	SOON(!n[1].ctx->eps);
@@ -281,8 +280,7 @@ TEST(too_many)
 		up_alone(n);
 		leave(n);
 		SOON(proxy.cuts > cuts && kept(&n[1]) == (i < 2 ? i : 2) && !n[0].ctx->eps);
-		for (int k = 0; k < 200; k++)
-			turn_both(n);
+		turns(n, 200);
 	}
 	CHECK_EQ(kept(&n[1]), 2);
 	CHECK(!n[1].ep);
@@ -382,8 +380,7 @@ TEST(late_greeting)
 	g = greeting_of(ep, 2, 7, 1);
 	for (int i = 0; i < 2; i++)
 		fd[i] = stranger_connect((uint16_t)proxy.to);
-	for (int i = 0; i < 50; i++)
-		turn_both(n);
+	turns(n, 50);
 	stranger_say(fd[1], &g, sizeof(g));
 	CHECK_EQ(result_on(n, fd[1]), 0);
 	stranger_say(fd[0], &g, sizeof(g));
