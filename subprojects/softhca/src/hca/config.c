@@ -44,26 +44,6 @@ static bool mode_ok(const char *s)
 	return mode_of(s) >= 0;
 }
 
-static bool flag_ok(const char *s)
-{
-	return !strcmp(s, "0") || !strcmp(s, "1");
-}
-
-static bool strict_ok(const char *s)
-{
-	return flag_ok(s) || !strcmp(s, "abort");
-}
-
-static bool death_ok(const char *s)
-{
-	return !strcmp(s, "at_once") || !strcmp(s, "timers");
-}
-
-static bool uar_ok(const char *s)
-{
-	return !strcmp(s, "dynamic") || !strcmp(s, "legacy");
-}
-
 /* Returns 0 if @s is neither a number of bytes, 1 at least, nor "unlimited". */
 static uint64_t memlock_of(const char *s)
 {
@@ -118,30 +98,39 @@ static bool cores_ok(const char *s)
 	return number_of(s, CORES_MAX) - 1 < CORES_MAX;
 }
 
+static bool is_among(const char *s, const char *const *words)
+{
+	while (*words && strcmp(*words, s))
+		words++;
+	return *words;
+}
+
 int config_check(char *err, size_t errlen)
 {
 	static const struct {
 		const char *name;
-		bool (*ok)(const char *value);
 		const char *give;
+		bool (*ok)(const char *value); /* NULL: the value is one of the words */
+		const char *words[4];
 	} variables[] = {
-		{"SOFTHCA_FABRIC", fabric_name_ok, FABRIC_NAME_GIVE},
-		{"SOFTHCA_MODE", mode_ok, "give auto, trap, poll or step"},
-		{"SOFTHCA_IDLE", idle_ok, "give microseconds, 0 to 10000000, or never"},
-		{"SOFTHCA_CORES", cores_ok, "give a number of cores, 1 to 1024"},
-		{"SOFTHCA_BF", flag_ok, "give 0 or 1"},
-		{"SOFTHCA_STRICT", strict_ok, "give 0, 1 or abort"},
-		{"SOFTHCA_DEATH", death_ok, "give at_once or timers"},
-		{"SOFTHCA_MEMLOCK", memlock_ok, "give a number of bytes, or unlimited"},
-		{"SOFTHCA_UAR", uar_ok, "give dynamic or legacy"},
-		{"SOFTHCA_TRACE", flag_ok, "give 0 or 1"},
-		{"SOFTHCA_PATIENCE", patience_ok, "give milliseconds, 0 to 86400000"},
+		{"SOFTHCA_FABRIC", FABRIC_NAME_GIVE, .ok = fabric_name_ok},
+		{"SOFTHCA_MODE", "give auto, trap, poll or step", .ok = mode_ok},
+		{"SOFTHCA_IDLE", "give microseconds, 0 to 10000000, or never", .ok = idle_ok},
+		{"SOFTHCA_CORES", "give a number of cores, 1 to 1024", .ok = cores_ok},
+		{"SOFTHCA_BF", "give 0 or 1", .words = {"0", "1"}},
+		{"SOFTHCA_STRICT", "give 0, 1 or abort", .words = {"0", "1", "abort"}},
+		{"SOFTHCA_DEATH", "give at_once or timers", .words = {"at_once", "timers"}},
+		{"SOFTHCA_MEMLOCK", "give a number of bytes, or unlimited", .ok = memlock_ok},
+		{"SOFTHCA_UAR", "give dynamic or legacy", .words = {"dynamic", "legacy"}},
+		{"SOFTHCA_TRACE", "give 0 or 1", .words = {"0", "1"}},
+		{"SOFTHCA_PATIENCE", "give milliseconds, 0 to 86400000", .ok = patience_ok},
 	};
 
 	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
 		const char *s = getenv(variables[i].name);
 
-		if (!s || !*s || variables[i].ok(s))
+		if (!s || !*s ||
+			(variables[i].ok ? variables[i].ok(s) : is_among(s, variables[i].words)))
 			continue;
 		snprintf(err, errlen, "%s=%.80s: %s", variables[i].name, s, variables[i].give);
 		return -EINVAL;
