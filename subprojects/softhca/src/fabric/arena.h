@@ -40,7 +40,6 @@
 #define MAX_SRQS 4096
 #define QP_INDEX_BITS 14
 #define MAX_QPS (1 << QP_INDEX_BITS)
-#define QPN_GEN_BITS (24 - QP_INDEX_BITS)
 #define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
 #define FIRST_MR_INDEX 16 /* the provider uses key 0x100 for "no segment" */
 

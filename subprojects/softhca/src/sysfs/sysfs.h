@@ -33,7 +33,6 @@ struct softhca_topology;
 #define SOFTHCA_VENDOR_ID 0x15b3
 #define SOFTHCA_PART_ID 0x101b /* ConnectX-6 */
 #define SOFTHCA_FW_VER "20.31.1014"
-#define SOFTHCA_NPKEYS 1 /* pkey_tbl_len: 0xffff */
 #define SOFTHCA_SM_LID 1 /* IB; RoCE: 0 */
 #define SOFTHCA_PORT_CAPS(ib) ((ib) ? 0x2651e848u : 0x00010000u)
 
