@@ -216,10 +216,13 @@ uint16_t raw_listener(int fd, uint64_t uid, const char *ip, int backlog, uint32_
 	return ntohs(sa.sin_port);
 }
 
-uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *ip, uint16_t port)
+uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *from,
+	const char *ip, uint16_t port)
 {
 	uint32_t id = raw_id(fd, uid, ps);
 
+	if (from)
+		CHECK_EQ(raw_bind(fd, id, from, 0), 0);
 	CHECK_EQ(raw_resolve(fd, id, ip, port), 0);
 	raw_expect(fd, ADDR_RESOLVED, uid);
 	CHECK_EQ(raw_route(fd, id), 0);

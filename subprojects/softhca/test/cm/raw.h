@@ -81,9 +81,9 @@ bool raw_readable(int fd, int ms);
 /* Makes an id of @fd that listens at @ip. @backlog: 0 for the default. Returns its port. */
 uint16_t raw_listener(int fd, uint64_t uid, const char *ip, int backlog, uint32_t *id_p);
 
-/* Makes an id of @fd that is ready to connect. */
-uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *ip,
-	uint16_t port);
+/* Makes an id of @fd that is ready to connect. @from: the address to bind it to, or NULL. */
+uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *from,
+	const char *ip, uint16_t port);
 
 /* Checks that no adapter has a path to @ip, and that a line on standard error ends with @why. */
 void raw_resolve_unknown(int fd, uint32_t id, uint64_t uid, const char *ip, const char *why);

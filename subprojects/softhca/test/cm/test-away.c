@@ -246,19 +246,6 @@ TEST(disconnects_before_established)
 	destroy(listener);
 }
 
-/* Makes an id of the adapter that is ready to connect. */
-static uint32_t ready(enum rdma_ucm_port_space ps)
-{
-	uint32_t id = raw_id(channel, CLIENT, ps);
-
-	CHECK_EQ(raw_bind(channel, id, HERE, 0), 0);
-	CHECK_EQ(raw_resolve(channel, id, THERE, PORT), 0);
-	raw_expect(channel, ADDR_RESOLVED, CLIENT);
-	CHECK_EQ(raw_route(channel, id), 0);
-	raw_expect(channel, ROUTE_RESOLVED, CLIENT);
-	return id;
-}
-
 /* The id is not bound, and the route begins at an address that no adapter has. */
 TEST(source_of_the_route_is_no_adapter)
 {
@@ -277,7 +264,7 @@ static struct mad connect_to(uint32_t *client)
 	struct mad m;
 
 	open_all();
-	*client = ready(RDMA_PS_TCP);
+	*client = raw_ready(channel, CLIENT, RDMA_PS_TCP, HERE, THERE, PORT);
 	CHECK_EQ(raw_connect(channel, *client, &p), 0);
 	m = hear(MAD_REQ);
 	CHECK_EQ(m.service, (uint64_t)RDMA_PS_TCP << 16 | PORT);
@@ -554,7 +541,7 @@ TEST(datagrams)
 	struct mad req, m;
 
 	open_all();
-	client = ready(RDMA_PS_UDP);
+	client = raw_ready(channel, CLIENT, RDMA_PS_UDP, HERE, THERE, PORT);
 	CHECK_EQ(raw_connect(channel, client, &p), 0);
 	req = hear(MAD_SIDR_REQ);
 	CHECK_EQ(req.service, (uint64_t)RDMA_PS_UDP << 16 | PORT);

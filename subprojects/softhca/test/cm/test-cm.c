@@ -38,7 +38,7 @@ static uint64_t sent; /* when the last message was sent */
 static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	uint32_t id = raw_ready(cch, uid, ps, LOOP, port);
+	uint32_t id = raw_ready(cch, uid, ps, NULL, LOOP, port);
 
 	sent = test_now_ns();
 	CHECK_EQ(raw_connect(cch, id, &p), 0);
@@ -78,7 +78,7 @@ static uint32_t ask(uint32_t *client, uint32_t *listener)
 	struct rdma_ucm_conn_param p = raw_param(0x123, "hello");
 	struct rdma_ucm_event_resp e;
 
-	*client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	*client = raw_ready(cch, CLIENT, RDMA_PS_TCP, NULL, LOOP, port);
 	CHECK_EQ(raw_connect(cch, *client, &p), 0);
 	e = raw_expect(sch, CONNECT_REQUEST, SERVER);
 	CHECK_EQ(e.status, 0);
@@ -427,7 +427,7 @@ TEST(datagrams)
 	listener = raw_id(sch, SERVER, RDMA_PS_UDP);
 	CHECK_EQ(raw_bind(sch, listener, "0.0.0.0", 7000), 0);
 	CHECK_EQ(raw_listen(sch, listener, 0), 0);
-	client = raw_ready(cch, CLIENT, RDMA_PS_UDP, LOOP, 7000);
+	client = raw_ready(cch, CLIENT, RDMA_PS_UDP, NULL, LOOP, 7000);
 	CHECK_EQ(raw_qp_attr(cch, client, 1, &a), 0);
 	CHECK_EQ(a.qkey, 0x01234567);
 	p.private_data_len = 181;

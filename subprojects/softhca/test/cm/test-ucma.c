@@ -260,7 +260,7 @@ static void migrate_asked(void)
 	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp, .fd = (uint32_t)ch};
 	int to = raw_open(0), from = raw_open(0);
 	uint16_t port = raw_listener(ch, 1, LOOP, 0, &in.id);
-	uint32_t client = raw_ready(from, 2, RDMA_PS_TCP, LOOP, port);
+	uint32_t client = raw_ready(from, 2, RDMA_PS_TCP, NULL, LOOP, port);
 
 	CHECK_EQ(raw_connect(from, client, &p), 0);
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
@@ -330,7 +330,7 @@ TEST(states)
 	CHECK_EQ(raw_qp_attr(ch, id, 1, &a), -EINVAL);
 	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_NOTIFY, &notify, sizeof(notify), 0), -EINVAL);
 	CHECK_EQ(raw_destroy(ch, id), 0);
-	id = raw_ready(ch, 1, RDMA_PS_TCP, LOOP, 7);
+	id = raw_ready(ch, 1, RDMA_PS_TCP, NULL, LOOP, 7);
 	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), -EINVAL);
 	CHECK_EQ(raw_listen(ch, id, 1), -EINVAL);
 	CHECK_EQ(raw_qp_attr(ch, id, 1, &a), 0);

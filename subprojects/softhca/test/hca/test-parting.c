@@ -15,7 +15,7 @@ static void connect_ids(void)
 	struct rdma_ucm_conn_param reply = raw_param(b.qp->qp_num, NULL);
 	uint16_t port = raw_listener(sch, SERVER, LOOP, 0, &listener);
 
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, NULL, LOOP, port);
 	CHECK_EQ(raw_connect(cch, client, &asked), 0);
 	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
 	CHECK_EQ(raw_accept(sch, child, CHILD, &reply), 0);
