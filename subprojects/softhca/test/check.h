@@ -121,4 +121,11 @@ static inline pid_t test_peer(void (*fn)(int fd), int *fd_p)
 	return pid;
 }
 
+/* Waits until a peer has ended, with status 0, and closes the socket to it. */
+static inline void test_peer_ends(pid_t pid, int fd)
+{
+	CHECK_EQ(test_reap(pid), 0);
+	close(fd);
+}
+
 #endif

@@ -96,8 +96,7 @@ static void store_during_move(bool out, long nr)
 	CHECK(store_faults(tid));
 	CHECK(!ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)SIGSEGV));
 	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 }
 
 TEST_WITH(while_it_enters, store_during_move, false, SYS_mmap);

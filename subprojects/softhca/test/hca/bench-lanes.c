@@ -111,8 +111,7 @@ static double run(const char *mode, int pairs, bool one_fabric)
 	for (int i = 0; i < pairs; i++) {
 		test_get(fd[i], &rate, sizeof(rate));
 		sum += rate;
-		CHECK_EQ(test_reap(pid[i]), 0);
-		close(fd[i]);
+		test_peer_ends(pid[i], fd[i]);
 	}
 	return sum;
 }

@@ -93,8 +93,7 @@ static double measure(bool file)
 	in_file = file;
 	pid = test_peer(sender, &fd);
 	test_get(fd, &ns, sizeof(ns));
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 	return (double)ns / DEPTH / 1e3;
 }
 

@@ -181,8 +181,7 @@ TEST(none_is_lost)
 	}
 	CHECK(!ptrace(PTRACE_DETACH, t.tid, NULL, NULL));
 	test_store(&shared->stop, 1);
-	CHECK_EQ(test_reap(t.pid), 0);
-	close(t.fd);
+	test_peer_ends(t.pid, t.fd);
 	CHECK(stored && trapped);
 }
 
@@ -222,8 +221,7 @@ TEST(killed_anywhere)
 		test_get(fd, &(char){0}, 1);
 	}
 	test_put(fd, "q", 1);
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 }
 
 /* Returns the number after @key in a file of a thread of this process. */
@@ -719,8 +717,7 @@ TEST(auto_follows_members)
 	CHECK_EQ(test_reap(guest), 0);
 	ask(fd, 's');
 	test_put(fd, "q", 1);
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 	close(other);
 }
 

@@ -242,8 +242,7 @@ TEST(slot_of_another_process)
 	rig_open(&keeper, NULL); /* so the fabric stays */
 	for (int i = 0; i < 2; i++) {
 		pid = test_peer(count_alone, &fd);
-		CHECK_EQ(test_reap(pid), 0);
-		close(fd);
+		test_peer_ends(pid, fd);
 	}
 }
 

@@ -97,8 +97,7 @@ static void receive_with(const struct rig_attr *attr, void (*sender)(int fd))
 	rig_open(&r, attr);
 	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	receive_all(fd);
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 }
 
 TEST(no_calls)
@@ -139,8 +138,7 @@ TEST(no_calls_after_resize)
 	}
 	test_get(fd, &(char){0}, 1);
 	rig_close(&r);
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 }
 
 static void receive_closed(int fd)
@@ -160,8 +158,7 @@ TEST(closed_descriptor)
 	rig_open(&r, NULL);
 	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	send_all(fd);
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 }
 
 /* After fork() parent and child have separate memory with the same contents. */
@@ -326,8 +323,7 @@ static void close_ends(pid_t pid, int fd)
 	test_put(fd, &(struct order){0}, sizeof(struct order));
 	close_region();
 	rig_close(&r);
-	CHECK_EQ(test_reap(pid), 0);
-	close(fd);
+	test_peer_ends(pid, fd);
 }
 
 /* Payload needs no call either, if the memory is of a file. */

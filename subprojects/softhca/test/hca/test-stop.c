@@ -261,8 +261,7 @@ static void end(struct process *p, bool taken)
 		CHECK_EQ(drain(r.rcq), 0);
 	}
 	test_put(p->fd, "e", 1);
-	CHECK_EQ(test_reap(p->pid), 0);
-	close(p->fd);
+	test_peer_ends(p->pid, p->fd);
 }
 
 /* Stops a victim after @instructions. Returns true if the message was completed before that. */
