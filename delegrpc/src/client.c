@@ -54,7 +54,7 @@ static bool has_room(struct client *c)
 		c->admitted = true;
 		/* Relaxed: the load in next_generation() comes after the kernel has freed our lock. */
 		__atomic_store_n(&c->hot.line->published, c->hot.generation, __ATOMIC_RELAXED);
-		c->watch = !ring_holds_all(&c->attr);
+		c->watch = !ring_holds_all(&c->layout.attr);
 		if (!c->watch)
 			return true;
 	}
@@ -69,7 +69,7 @@ static bool has_room(struct client *c)
 
 static unsigned char *request_slot(const struct client *c, uint64_t pos)
 {
-	return c->requests + (pos & (c->attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
+	return c->requests + (pos & (c->layout.attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
 }
 
 /* Prefetches the slots after our last ones. They are the next ones if no other client reserves. */
@@ -110,7 +110,7 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 	uint64_t head = (uint64_t)(cellring_limit(c->hot.pending) - 1) << DELEGRPC_REQ_BURST_SHIFT |
 			(uint64_t)c->id << DELEGRPC_REQ_CLIENT_SHIFT;
 	/* Local copies, because the compiler must assume that the stores may change the fields. */
-	uint64_t mask = c->attr.ring_depth - 1, shift = c->ring_shift;
+	uint64_t mask = c->layout.attr.ring_depth - 1, shift = c->ring_shift;
 	size_t stride = c->hot.req_stride;
 	unsigned char *requests = c->requests, *rec = c->hot.stage;
 

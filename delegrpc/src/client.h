@@ -7,7 +7,7 @@
 
 struct client {
 	struct delegrpc_client hot; /* the first member */
-	struct delegrpc_attr attr;
+	struct delegrpc_layout layout;
 	struct delegrpc_control *control;
 	unsigned char *requests;
 	uint32_t ring_shift;

@@ -25,24 +25,22 @@ static bool differs(uint32_t want, uint32_t have)
 }
 
 /*
- * Checks the header, and leaves its sizes in c->attr. Only server_alive and server_state are read
+ * Checks the header, and leaves its sizes in c->layout. Only server_alive and server_state are read
  * again later.
  */
-static int check_header(struct client *c, const struct delegrpc_attr *want,
-	struct delegrpc_layout *l)
+static int check_header(struct client *c, const struct delegrpc_attr *want)
 {
 	const struct delegrpc_header *h = c->w.region.addr;
-	const struct delegrpc_attr *have = &c->attr;
+	const struct delegrpc_attr *have = &c->layout.attr;
 	struct delegrpc_attr wanted = *want;
 	int err;
 
 	/* Pairs with the release store in delegrpc_server_create(). */
 	if (!__atomic_load_n(&h->magic, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
-	err = delegrpc_header_check(h, c->w.region.size, l);
+	err = delegrpc_header_check(h, c->w.region.size, &c->layout);
 	if (err)
 		return err;
-	c->attr = l->attr;
 	if (wanted.resp_depth)
 		wanted.resp_depth = (uint32_t)pow2_ceil(wanted.resp_depth);
 	if (wanted.ring_depth)
@@ -73,7 +71,7 @@ static bool id_is_free(const struct delegrpc_line *line)
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
-	for (uint32_t i = 0; i < c->attr.max_clients; i++) {
+	for (uint32_t i = 0; i < c->layout.attr.max_clients; i++) {
 		int err;
 
 		/* Relaxed: a hint. Pairs with the stores in take_over() and place_leave(). */
@@ -104,9 +102,9 @@ static void tell_server(void *arg)
 	delegrpc_priv_client_wake_test(&c->hot);
 }
 
-static int take_id(struct client *c, const struct delegrpc_layout *l)
+static int take_id(struct client *c)
 {
-	const void *lines = (char *)c->w.region.addr + l->lines;
+	const void *lines = (char *)c->w.region.addr + c->layout.lines;
 	int err = take_id_of(c, lines, false);
 
 	if (err == -EUSERS)
@@ -119,16 +117,17 @@ static int take_id(struct client *c, const struct delegrpc_layout *l)
 	return err;
 }
 
-static int alloc_tables(struct client *c, const struct delegrpc_layout *l)
+static int alloc_tables(struct client *c)
 {
 	struct delegrpc_client *hot = &c->hot;
+	uint32_t n = c->layout.attr.resp_depth;
 
-	hot->stage = calloc_lines(DELEGRPC_BATCH, l->req_stride);
-	hot->calls = calloc(c->attr.resp_depth, sizeof(*hot->calls));
+	hot->stage = calloc_lines(DELEGRPC_BATCH, c->layout.req_stride);
+	hot->calls = calloc(n, sizeof(*hot->calls));
 	if (!hot->stage || !hot->calls)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->attr.resp_depth; i++)
-		hot->calls[i].next = i + 1 < c->attr.resp_depth ? i + 1 : DELEGRPC_ID_NONE;
+	for (uint32_t i = 0; i < n; i++)
+		hot->calls[i].next = i + 1 < n ? i + 1 : DELEGRPC_ID_NONE;
 	return 0;
 }
 
@@ -175,7 +174,7 @@ static void take_over(struct client *c)
 	 */
 	(void)__atomic_load_n(&line->taken, __ATOMIC_ACQUIRE);
 	hot->generation = next_generation(line);
-	for (uint32_t i = 0; i < c->attr.resp_depth; i++) {
+	for (uint32_t i = 0; i < c->layout.attr.resp_depth; i++) {
 		void *slot = hot->responses + i * (size_t)hot->resp_stride;
 
 		/* Relaxed: the server writes nothing for us before it gets a request. */
@@ -208,8 +207,10 @@ static void introduce(struct client *c)
 	waiter_introduce(&c->w, address_of(&c->hot.header->door), c->id, tell_server, c);
 }
 
-static void init_place(struct client *c, const struct delegrpc_layout *l)
+static void init_place(struct client *c)
 {
+	const struct delegrpc_layout *l = &c->layout;
+	const struct delegrpc_attr *attr = &l->attr;
 	struct delegrpc_client *hot = &c->hot;
 	unsigned char *base = c->w.region.addr;
 
@@ -218,17 +219,17 @@ static void init_place(struct client *c, const struct delegrpc_layout *l)
 	c->w.word = &hot->line->state;
 	c->w.addr = address_of(&hot->line->address);
 	hot->idle_left = DELEGRPC_IDLE_POLLS;
-	hot->req_size = c->attr.req_size;
+	hot->req_size = attr->req_size;
 	hot->req_stride = l->req_stride;
-	hot->resp_depth = c->attr.resp_depth;
-	hot->resp_shift = (uint32_t)__builtin_ctz(c->attr.resp_depth);
-	hot->resp_size = c->attr.resp_size;
+	hot->resp_depth = attr->resp_depth;
+	hot->resp_shift = (uint32_t)__builtin_ctz(attr->resp_depth);
+	hot->resp_size = attr->resp_size;
 	hot->resp_stride = l->resp_stride;
 	c->control = (void *)(base + l->control);
 	c->requests = base + l->requests;
-	c->ring_shift = (uint32_t)__builtin_ctz(c->attr.ring_depth);
+	c->ring_shift = (uint32_t)__builtin_ctz(attr->ring_depth);
 	c->watch = true;
-	c->limit = c->attr.ring_depth - (uint64_t)c->attr.max_clients * DELEGRPC_BATCH;
+	c->limit = attr->ring_depth - (uint64_t)attr->max_clients * DELEGRPC_BATCH;
 	c->w.looked_ns = clock_ns();
 }
 
@@ -252,8 +253,7 @@ static void client_free(struct client *c)
 
 static int client_init(struct client *c, const struct delegrpc_attr *want)
 {
-	struct delegrpc_layout l;
-	int err = check_header(c, want, &l);
+	int err = check_header(c, want);
 
 	if (err)
 		return err;
@@ -261,12 +261,12 @@ static int client_init(struct client *c, const struct delegrpc_attr *want)
 	c->w.server_word = &c->hot.header->server_state;
 	c->w.server_addr = address_of(&c->hot.header->server_address);
 	c->watched = c->hot.header->door.name != 0;
-	err = alloc_tables(c, &l);
+	err = alloc_tables(c);
 	if (!err)
-		err = take_id(c, &l);
+		err = take_id(c);
 	if (err)
 		return err;
-	init_place(c, &l);
+	init_place(c);
 	introduce(c);
 	take_over(c);
 	tell_server(c);
@@ -275,11 +275,6 @@ static int client_init(struct client *c, const struct delegrpc_attr *want)
 	if (err)
 		place_leave(c);
 	return err;
-}
-
-static const struct delegrpc_attr *client_sizes(const struct client *c)
-{
-	return &c->attr;
 }
 
 static void client_replace(struct client *c, const struct client *fresh)

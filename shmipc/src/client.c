@@ -361,11 +361,6 @@ static void client_free(struct client *c)
 	free(c);
 }
 
-static const struct shmipc_attr *client_sizes(const struct client *c)
-{
-	return &c->layout.attr;
-}
-
 static void client_replace(struct client *c, const struct client *fresh)
 {
 	shmipc_push_fn *push = c->hot.push;

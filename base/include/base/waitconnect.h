@@ -4,14 +4,13 @@
  * after the end of its server. The layer's source file that connects clients includes this file.
  * Before, it defines WAITER_LAYER, which is its name, and
  *
- *	struct client		with a struct waiter w, and hot
+ *	struct client		with a struct waiter w, hot, and the struct LAYER(layout) layout
  *	client_of(client)	the struct client of a LAYER(client)
  *	PREFIX			of the names of its regions, which begin with a struct LAYER(header)
  *	live_client		the type of its clients, see base/live.h
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
  *				Returns 0, or -errno; then the client has no place
  *	place_leave(c)		gives the client's place back; the lock is dropped after that
- *	client_sizes(c)		returns the address of the sizes of its region
  *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	moves everything but the waiter from the client fresh to c
  *	client_free(c)		frees the client's memory in this process
@@ -91,7 +90,7 @@ void LAYER(client_get_attr)(const struct LAYER(client) * client, struct LAYER(at
 {
 	const struct client *c = container_of(client, struct client, hot);
 
-	attr_out(attr_p, size, client_sizes(c), &c->w.region);
+	attr_out(attr_p, size, &c->layout.attr, &c->w.region);
 }
 
 /*
@@ -132,7 +131,7 @@ int LAYER(client_reconnect)(struct LAYER(client) * client, uint64_t timeout_ns)
 	if (!c->w.err || client_busy(c))
 		return -EBUSY;
 	client_leave(c);
-	attr_out(&want, sizeof(want), client_sizes(c), &c->w.region);
+	attr_out(&want, sizeof(want), &c->layout.attr, &c->w.region);
 	err = connect_within(strchr(c->w.region.path, '.') + 1, &want, timeout_ns, &fresh);
 	if (err)
 		return err;
