@@ -303,8 +303,10 @@ static inline bool call_unhandled(struct node n[2])
 	n[0].most++;
 	copyrpc_flush(n[0].ctx);
 	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq)) {
-		if (mlx5dvl_cq_ready(n[0].ctx->send_cq))
+		if (mlx5dvl_cq_ready(n[0].ctx->send_cq)) {
 			copyrpc_poll_recv(n[0].ctx, on_response, &n[0]);
+			copyrpc_flush(n[0].ctx); /* the send queue may have been full */
+		}
 		if (n[0].ep->ch.away || mlx5dvl_qp_status(n[0].ep->qp))
 			return false;
 		sched_yield();
