@@ -31,12 +31,15 @@
  * the time until the caller polls the completion.
  *
  * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms,
- * or three if it records response times. Memory is allocated by the functions whose names end in
- * _create, by latrec_hist_import(), which frees it before it returns, and when a bucket reaches
- * 2^31 values: its histogram then becomes twice as large.
+ * or three if it records response times. Memory is allocated in three cases:
  *
- * Threads: only one thread at a time, the owner, may use a recorder with its endpoints, or a
- * histogram. Give each thread a recorder and merge the recorders at the end. While the owner
+ *	- The functions whose names end in _create allocate what they create.
+ *	- latrec_hist_import() allocates a histogram, and frees it before it returns.
+ *	- A histogram in which a bucket reaches 2^31 values becomes twice as large; so does a
+ *	  histogram into which it is merged, copied or imported.
+ *
+ * Threads: a recorder with its endpoints, or a histogram, may be used by only one thread at a time,
+ * its owner. Give each thread a recorder and merge the recorders at the end. While the owner
  * records, other threads may call only latrec_snapshot() or latrec_hist_snapshot(). A struct
  * latrec_clock is constant after latrec_clock_init() and can be shared.
  *
@@ -64,7 +67,7 @@ extern "C" {
 
 #define LATREC_PRECISION 128u /* default precision of a histogram */
 #define LATREC_MAX_PRECISION 4096u
-#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* most values after a merge or an import */
+#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* maximum after a merge or an import */
 #define LATREC_MAX_DEPTH (1u << 24)
 #define LATREC_WINDOW_NS 100000000ull /* default length of a window: 100 ms */
 
@@ -76,18 +79,19 @@ struct latrec_ep;
 /* ---- histograms ---- */
 
 struct latrec_hist_attr {
-	size_t size; /* as in struct latrec_attr; precision is the last field of the first version */
+	size_t size; /* as in struct latrec_attr; 0: all fields up to precision */
 	/*
-	 * The range, in the unit of the values; high 0: UINT64_MAX. All values below the range are
-	 * counted together, and so are all values above it. Recording such a value costs a call of
-	 * the library. Count, sum, minimum and maximum include these values. A quantile among the
-	 * values above the range is the maximum.
+	 * The range of values, from low to high; high 0: UINT64_MAX. All values below the range are
+	 * counted together, and so are all values above it. Recording a value out of the range
+	 * costs a call of the library. Count, sum, minimum and maximum include the values out of
+	 * the range. A quantile below the range is returned as the value just below the range, a
+	 * quantile above the range as the maximum.
 	 */
 	uint64_t low, high;
 	/*
 	 * The number of buckets for each power of two: itself a power of two, from 2 to
-	 * LATREC_MAX_PRECISION; 0: LATREC_PRECISION. The relative error of a quantile is at most
-	 * 1/precision, upwards.
+	 * LATREC_MAX_PRECISION; 0: LATREC_PRECISION. A quantile within the range is at most the
+	 * fraction 1/precision too large, and never too small.
 	 */
 	uint32_t precision;
 };
@@ -104,9 +108,9 @@ void latrec_hist_destroy(struct latrec_hist *h);
 
 /*
  * Returns the memory of the histogram in bytes. A bucket has 4 bytes; when any bucket reaches 2^31
- * values, 4 more bytes are allocated for each bucket. If there is no memory for them, the histogram
- * tries again with each further value of that bucket. After 2^31 more values it stops counting the
- * values of that bucket.
+ * values, 4 more bytes are allocated for each bucket. If this allocation fails, the histogram tries
+ * again with each further value of that bucket. After 2^31 more values it stops counting the values
+ * of that bucket.
  */
 size_t latrec_hist_bytes(const struct latrec_hist *h);
 
@@ -114,12 +118,13 @@ size_t latrec_hist_bytes(const struct latrec_hist *h);
 void latrec_hist_clear(struct latrec_hist *h);
 
 /*
- * Copies a histogram while its owner may be recording. The caller owns @to, a histogram with the
- * same range and precision. The copy is the state at one moment between the call and its return:
- * its count is the sum of its buckets, and sum, minimum and maximum are those of the counted
- * values. If values come faster than they can be copied, the owner makes the copy within its next
- * record. The function waits until a record in progress has ended. Returns 0, or -EINVAL: range or
- * precision differ. -ENOMEM: then @to is unspecified; clear it.
+ * Copies a histogram while its owner may be recording. The calling thread must be the owner of @to,
+ * a histogram with the same range and precision. The copy is the state at one moment between the
+ * call and its return: its count is the sum of its buckets, and sum, minimum and maximum are those
+ * of the counted values. If values come faster than they can be copied, the owner makes the copy
+ * within its next record. The function waits until a record in progress has ended. Returns 0.
+ * -EINVAL: range or precision differ. -ENOMEM: see latrec_hist_bytes(); @to is then unspecified:
+ * clear it.
  */
 int latrec_hist_snapshot(struct latrec_hist *h, struct latrec_hist *to);
 
@@ -127,8 +132,8 @@ int latrec_hist_snapshot(struct latrec_hist *h, struct latrec_hist *to);
 LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value);
 
 /*
- * Adds a value @n times. Returns 0, or -EOVERFLOW if there would be more than LATREC_MAX_COUNT
- * values, or -ENOMEM, see latrec_hist_bytes(); then nothing was added.
+ * Adds a value @n times. Returns 0. -EOVERFLOW: there would be more than LATREC_MAX_COUNT values.
+ * -ENOMEM: see latrec_hist_bytes(). After an error nothing was added.
  */
 int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
 
@@ -149,21 +154,22 @@ double latrec_hist_mean(const struct latrec_hist *h);
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
- * Returns the value of rank ceil(q * count), or a value above it by at most the fraction
- * 1/precision; for the first and the last rank the value is exact. If q * count differs from an
- * integer only by rounding, that integer is the rank. A q that is below 0 or not a number counts as
- * 0, a q above 1 counts as 1. Returns 0 if the histogram is empty.
+ * Returns the value of rank ceil(q * count), where rank 1 is the smallest value. The result may be
+ * larger than that value, by at most the fraction 1/precision; for the first and the last rank it
+ * is exact. If q * count differs from an integer only by rounding, that integer is the rank. A q
+ * that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the histogram
+ * is empty.
  */
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
-/* Values that a histogram counts together. */
+/* A bucket: values that a histogram counts together. */
 struct latrec_range {
-	uint64_t low, high; /* the smallest and the largest of these values */
+	uint64_t low, high; /* the smallest and the largest value that belong to it */
 	uint64_t count; /* number of recorded values */
 };
 
 /*
- * Iterates over the buckets that have values, in ascending order:
+ * Finds the next bucket that has values; the order is ascending:
  *
  *	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));)
  *
@@ -183,19 +189,18 @@ uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latre
 int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
- * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
- * the stream after the last line. *h_p, a histogram with the range and the precision of the
- * exported one, is overwritten on success only. Returns 0. -ENODATA: the stream was at its end.
- * -EBADMSG: the text is incomplete or changed, has another range or precision, or is not a
- * histogram; the position of the stream is then unspecified. -EPROTONOSUPPORT: the text is of
- * another version.
- * -ENOMEM, or -errno of the stream.
+ * Reads a histogram that latrec_hist_export() wrote. It must begin at the position of the stream;
+ * afterwards the stream is at the end of its last line. The caller passes @h_p, a histogram with
+ * the range and the precision of the exported one; *h_p is overwritten on success only. Returns 0.
+ * -ENODATA: the stream was at its end. -EBADMSG: the text is incomplete or changed, has another
+ * range or precision, or is not a histogram; the position of the stream is then unspecified.
+ * -EPROTONOSUPPORT: the text is of another version. -ENOMEM, or -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
 
 /*
- * Writes the percentile distribution in the format of HdrHistogram (.hgrm, five ticks per half
- * distance), which its plotting tools read. Values are divided by @unit_ns: 1000 for microseconds.
+ * Writes the percentile distribution in the format that HdrHistogram's plotting tools read (.hgrm,
+ * with five ticks per half distance). Values are divided by @unit_ns: 1000 for microseconds.
  * Returns 0, -EINVAL if @unit_ns is not greater than 0, or -errno of the stream.
  */
 int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *out);
@@ -204,8 +209,8 @@ int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *ou
 
 struct latrec_attr {
 	/*
-	 * sizeof(struct latrec_attr), or 0 for the fields up to window_ns, which every version has.
-	 * A later version may add fields after them.
+	 * sizeof(struct latrec_attr). 0: only the fields up to window_ns, which every version has,
+	 * are read. A later version may add fields at the end.
 	 */
 	size_t size;
 	/* If true, also records response times: operations have their own due times (open loop). */
@@ -216,7 +221,8 @@ struct latrec_attr {
 	 * takes about ten microseconds longer.
 	 */
 	uint64_t window_ns;
-	/* Range and precision of the histograms, as in struct latrec_hist_attr. */
+	/* Range and precision of the histograms, as in struct latrec_hist_attr; read if size is not
+	 * 0. */
 	uint64_t low, high;
 	uint32_t precision;
 };
@@ -225,7 +231,7 @@ struct latrec_attr {
 struct latrec_stats {
 	uint64_t refused; /* posts while the endpoint's FIFO was full */
 	uint64_t unmatched; /* completions without a post */
-	uint64_t backwards; /* completions before their post: the clock was set back */
+	uint64_t backwards; /* completions with an earlier stamp than their post */
 	uint64_t dropped; /* removed by latrec_ep_drop() */
 };
 
@@ -240,13 +246,14 @@ struct latrec_window {
 	uint64_t count;
 	double mean_ns;
 	uint64_t p99_ns; /* nearest rank */
-	uint64_t max_ns; /* at most 1/precision above the largest sample */
+	uint64_t max_ns; /* exceeds the largest sample by at most the fraction 1/precision */
 };
 
 /*
  * Creates a recorder. @attr may be NULL for the defaults. The caller owns *r_p and must destroy it
- * with latrec_destroy(). Returns 0, -ENOMEM, or -EINVAL as latrec_hist_create(). -E2BIG: @attr has
- * fields that this version does not know, and they are not 0: use a newer library, or leave them 0.
+ * with latrec_destroy(). Returns 0. -EINVAL: as from latrec_hist_create(). -E2BIG: a field of @attr
+ * that this version of the library does not know is not 0: use a newer library, or set the field to
+ * 0. -ENOMEM.
  */
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
 
@@ -256,15 +263,15 @@ void latrec_destroy(struct latrec *r);
 /*
  * Records one operation whose stamps the caller has stored. A due time after the post counts as the
  * time of the post; without attr.intended the due time is ignored. Returns 0, or -ERANGE if
- * @done_ns is before @posted_ns; such an operation is not recorded, but counted in
+ * @done_ns is before @posted_ns; the operation is then not recorded, only counted in
  * latrec_stats.backwards.
  */
 LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
 	uint64_t done_ns);
 
-/* Returns the service times, valid until latrec_destroy(). */
+/* Returns the histogram of the service times, valid until latrec_destroy(). */
 const struct latrec_hist *latrec_service(const struct latrec *r);
-/* Returns the response times, or NULL without attr.intended. */
+/* Returns the histogram of the response times, or NULL without attr.intended. */
 const struct latrec_hist *latrec_response(const struct latrec *r);
 /*
  * Writes the counters to *stats_p; @size is sizeof(*stats_p). If the library is older than the
@@ -279,21 +286,22 @@ void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
 /*
- * Copies a recorder while its owner may be recording. The caller owns @to, a recorder with the same
- * histograms. The copy is the state at one moment, see latrec_hist_snapshot(): both histograms and
- * the worst window are those of the same operations. Each counter of struct latrec_stats is read at
- * some time during the call. Returns 0, -ENOMEM, or -EINVAL: only one of the two has response
- * times, or range or precision differ.
+ * Copies a recorder while its owner may be recording. The calling thread must be the owner of @to,
+ * a recorder that was created with the same attributes. The copy is the state at one moment, see
+ * latrec_hist_snapshot(): both histograms and the worst window are those of the same operations.
+ * Each counter of struct latrec_stats is read at some time during the call. Returns 0. -EINVAL:
+ * only one of the two has response times, or range or precision differ. -ENOMEM: see
+ * latrec_hist_bytes(); @to is then unspecified: reset it.
  */
 int latrec_snapshot(struct latrec *r, struct latrec *to);
 
-/* Discards all recorded operations, e.g. after a warm-up, but not the operations in flight. */
+/* Discards the recorded operations and counters, but not the operations in flight. */
 void latrec_reset(struct latrec *r);
 
 /*
  * Adds the samples and counters of another recorder. The worst window becomes the worse of the two.
- * Returns 0, -EINVAL if only one of the two has response times, or -EINVAL, -EOVERFLOW or -ENOMEM
- * as latrec_hist_merge(). After an error nothing has changed.
+ * Returns 0. -EINVAL: only one of the two has response times, or range or precision differ.
+ * -EOVERFLOW, -ENOMEM: as from latrec_hist_merge(). After an error nothing has changed.
  */
 int latrec_merge(struct latrec *to, const struct latrec *from);
 
@@ -308,35 +316,35 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out);
 
 /*
  * Creates the FIFO of one queue whose completions come in the order of its posts, e.g. the send
- * side of a queue pair. @depth is the number of completions that can be outstanding, at most
+ * side of a queue pair. @depth is the maximum number of outstanding posts, at most
  * LATREC_MAX_DEPTH; it is rounded up to a power of two. @r must live longer than the endpoint.
  * Returns 0, -EINVAL if @depth is 0 or too large, or -ENOMEM.
  */
 int latrec_ep_create(struct latrec *r, uint32_t depth, struct latrec_ep **ep_p);
 
-/* Destroys the endpoint and discards its operations in flight. ep may be NULL. */
+/* Destroys the endpoint and discards its operations in flight. @ep may be NULL. */
 void latrec_ep_destroy(struct latrec_ep *ep);
 
 /*
  * Records a post. The caller must call this before it posts the batch, once for each completion
  * that will come. @now_ns is the present time; @due_ns is the time at which the operation should
  * have begun. In a closed loop pass @now_ns twice. A due time after @now_ns counts as @now_ns.
- * Returns 0, or -EAGAIN if depth posts are outstanding; nothing has changed then. After -EAGAIN the
- * caller must not post a signaled batch before it has taken a completion: otherwise later
- * completions would be matched with the wrong stamps.
+ * Returns 0, or -EAGAIN if the FIFO is full; the post is then only counted in latrec_stats.refused.
+ * After -EAGAIN the caller must take a completion and call this function again before it posts the
+ * batch; otherwise later completions would be matched with the wrong stamps.
  */
 LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
 
 /*
- * Takes back the last latrec_ep_post(), because posting failed. Returns 0, or -ENOENT if nothing is
- * outstanding.
+ * Takes back the last latrec_ep_post(), for a caller that then failed to post the batch. Returns 0,
+ * or -ENOENT if nothing is outstanding.
  */
 int latrec_ep_unpost(struct latrec_ep *ep);
 
 /*
  * Records the oldest outstanding post as completed at @now_ns. Returns 0. -ENOENT: nothing is
- * outstanding. -ERANGE: @now_ns is before the post; the post is no longer outstanding and was not
- * recorded. Both errors are counted.
+ * outstanding. -ERANGE: @now_ns is before the post, which is removed without being recorded. Both
+ * errors are counted in struct latrec_stats.
  */
 LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns);
 
@@ -370,7 +378,7 @@ struct latrec_clock {
 	uint64_t base_ticks;
 	uint64_t base_ns; /* CLOCK_MONOTONIC_RAW at base_ticks */
 	uint32_t error_ppm; /* largest error of the rate */
-	uint32_t step_ns; /* smallest observed advance, rounded up; a counter can be coarse */
+	uint32_t step_ns; /* smallest advance of the counter that was observed, rounded up */
 	enum latrec_clock_source source; /* the source that is used */
 	char name[116];
 };
@@ -385,8 +393,8 @@ struct latrec_clock {
 int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size);
 
 /*
- * Returns the nanoseconds of CLOCK_MONOTONIC_RAW; the error is at most clock->error_ppm of the time
- * since latrec_clock_init().
+ * Returns the time of CLOCK_MONOTONIC_RAW in nanoseconds. The error is at most clock->error_ppm
+ * millionths of the time since latrec_clock_init().
  */
 LATREC_INLINE uint64_t latrec_clock_now(const struct latrec_clock *clock);
 

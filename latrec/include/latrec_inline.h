@@ -3,10 +3,13 @@
  * The hot paths of latrec.h. Include latrec.h instead of this header; names that latrec.h does not
  * describe are private to the library, but the layouts of the structs are part of the ABI.
  *
- * One comparison detects all rare cases: `value - from >= gate` in unsigned arithmetic. It is true
- * for a new smallest or largest value; for a value out of the histogram's range; if another thread
- * requests a copy; for a negative latency, which wraps to more than 2^63; and for a completion
- * without a post, because a free FIFO entry has a stamp with which every latency is above 2^63.
+ * One comparison, `value - from >= gate` in unsigned arithmetic, detects all rare cases:
+ *	- a new smallest or largest value
+ *	- a value out of the histogram's range
+ *	- a copy that another thread has requested
+ *	- a negative latency, which wraps to more than 2^63
+ *	- a completion without a post: the stamp of a free FIFO entry makes every latency larger
+ *	  than 2^63
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
@@ -15,7 +18,7 @@
 #define LATREC_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #define LATREC_NO_STAMP (1ull << 63)
-#define LATREC_EXACT ((1ull << 53) - 1) /* a double represents each integer up to it exactly */
+#define LATREC_EXACT ((1ull << 53) - 1) /* integers up to this are exact as a double */
 
 /*
  * The library allocates the structs of this header as parts of larger structs, which have private
@@ -29,9 +32,9 @@
 struct latrec_hist {
 	uint64_t from;
 	uint64_t gate; /* a thread that requests a copy sets it to 0 */
-	uint64_t shift; /* number of low bits of a double that its bucket's number omits */
-	uintptr_t origin; /* address that the counter of bucket 0 would have, if it existed */
-	uint64_t sum_low, sum_high; /* of all values, 128 bits */
+	uint64_t shift; /* a double, shifted right by this, is the number of its bucket */
+	uintptr_t origin; /* the counter of bucket n is at origin + 4 * n */
+	uint64_t sum_low, sum_high; /* the sum of all values, 128 bits */
 	uint64_t count;
 };
 
@@ -87,7 +90,7 @@ LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
 
 	if (LATREC_UNLIKELY(__builtin_add_overflow(h->sum_low, value, &sum)))
 		__atomic_store_n(&h->sum_high, h->sum_high + 1, __ATOMIC_RELEASE);
-	/* Both pair with head_load() in src/copy.c: a thread that sees them sees the bucket, too. */
+	/* Both pair with head_load() in src/copy.c: a thread that sees one sees the bucket, too. */
 	__atomic_store_n(&h->sum_low, sum, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELEASE);
 }
@@ -107,7 +110,7 @@ LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 
 LATREC_PRIV_INLINE bool latrec_hist_outside(const struct latrec_hist *h, uint64_t value)
 {
-	/* Pairs with close_gate() in a thread that requests a copy; it repeats the store. */
+	/* Pairs with close_gate(), whose thread repeats its store until the copy is made. */
 	return LATREC_UNLIKELY(value - h->from >= __atomic_load_n(&h->gate, __ATOMIC_RELAXED));
 }
 
@@ -173,7 +176,7 @@ LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns)
 
 /* ---- clocks ---- */
 
-/* Reads the counter after all loads before it, so that a completion is not stamped too early. */
+/* Reads the counter after all earlier loads: no completion is stamped before it was found. */
 LATREC_PRIV_INLINE uint64_t latrec_counter(void)
 {
 #if defined(__x86_64__)
