@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cellring: a ring of messages between one producer and one consumer, threads or processes,
- * in memory that both map. Messages are published in bursts. Only the producer writes the
+ * cellring: a ring of messages between one producer and one consumer, in memory that both map. Each
+ * of them is a thread, or a process. Messages are published in bursts. Only the producer writes the
  * ring, and there are no shared indexes. flux and shmipc are built on cellring, which is
  * header-only.
  *
@@ -20,38 +20,39 @@
  *			cellring_next(&in);
  *		}
  *
- * Layout. A message is a 64-bit head and its payload, a multiple of 8 bytes. A ring is an array
- * of cells of whole cache lines; a cell holds one burst, one to eight messages side by side. The
- * head of the first message of a burst has five fields: the number of the producer's lap round
+ * Layout. A message is a 64-bit head and its payload, a multiple of 8 bytes. A ring is an array of
+ * cells of whole cache lines; a cell holds one burst, that is one to eight messages side by side.
+ * The head of the first message of a burst has five fields: the number of the producer's lap round
  * the ring (11 bits), the length of the payload that was sent (21), the number of messages in the
- * burst (4), the number of replies that the producer wants in one burst (4), and an id
- * (24). The heads of the other messages have length and id only. A new ring is all zero. The first
+ * burst (4), the number of answers that the producer wants in one burst (4), and an id (24). The
+ * heads of the other messages have only the length and the id. A new ring is all zero. The first
  * lap is 1; after lap 2^11 - 1 the numbers begin again with 1.
  *
- * Order. The producer writes the burst and stores its first head last, with release. The
- * consumer's cursor holds the next cell and its lap. The consumer loads the first head of the cell
- * with acquire. If the lap is the expected one, the whole burst is visible. The first word of a
- * cell is always a head, so payload cannot be mistaken for a lap. In each lap every cell is
- * written, so a cell that is not written yet has the number of the previous lap. Therefore a few
- * bits are enough, and laps are compared for equality only.
+ * Order. The producer writes a burst and stores its first head last, with release. The consumer's
+ * cursor holds the next cell and the lap expected there. The consumer loads the first head of this
+ * cell with acquire. If the head has the expected lap, the whole burst is visible. The first word
+ * of a cell is always a head, so payload cannot be mistaken for a lap. In each lap every cell is
+ * written, so a cell that is not written yet has the number of the previous lap. Therefore laps are
+ * compared for equality only, and a few bits are enough.
  *
- * Space is the user's responsibility: a producer may write a cell only after its messages have
- * been consumed. This always holds if at most n messages are in flight, each message is consumed
- * before it is answered, and there are more than n cells. The order of the answers does not
- * matter, and neither side reads the other side's position.
+ * Space is the user's responsibility: a producer may write a cell only after the messages in the
+ * cell have been consumed. A message is in flight until the producer has taken its answer. The rule
+ * is kept if at most n messages are in flight, each message is consumed before it is answered, and
+ * there are more than n cells. The order of the answers does not matter, and neither side reads the
+ * other side's position.
  *
- * Bursts. struct cellring_burst collects messages in private memory, and then copies them to
- * their cell together. The store buffer of a core is small, and stores to lines that another core
- * holds fill it, together with all private stores that follow. With all stores of a burst in
- * sequence, the transfers of its lines overlap. The consumer polls only the first head. The line of
- * that head is written after the other lines, and the head last, so the consumer does not take away
- * a line that is half written. Two bursts never share a cache line, so the consumer does not wait
- * for the return of a line that it has just read.
+ * Bursts. struct cellring_burst collects messages in private memory, and then copies them to their
+ * cell together. The store buffer of a core is small. A store to a line that another core holds
+ * waits in it, and so do all later stores, also those to private memory. If all stores of a burst
+ * follow each other, the transfers of its lines overlap. The consumer polls only the first head.
+ * The line of that head is written after the other lines, and the head last, so the consumer does
+ * not take away a line that is half written. Two bursts never share a cache line. Otherwise a line
+ * that the consumer has just read would have to be transferred again for the next burst.
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
  * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
- * length any 21-bit number; the user must check them. Only cellring_arrive() moves the member
- * `ready`, after this check, so a cursor never leaves its ring.
+ * length any 21-bit number; the user must check them. A cursor moves only by whole messages of a
+ * burst that has passed this check, or by one cell, so it never leaves its ring.
  *
  * Threads: only one thread at a time may use a cursor or a burst. Before another thread uses it,
  * synchronise the two threads, for example with a mutex.
@@ -65,8 +66,9 @@
 
 /*
  * The trace points (USDT) of the inline functions of flux, shmipc and delegrpc. An object file into
- * which these functions are inlined has them if it is compiled with CELLRING_USDT, which requires
- * <sys/sdt.h>. The trace points of the libraries themselves do not depend on this macro.
+ * which these functions are inlined has the trace points if it is compiled with CELLRING_USDT,
+ * which requires <sys/sdt.h>. The trace points of the libraries themselves do not depend on this
+ * macro.
  */
 #ifdef CELLRING_USDT
 #ifdef __cplusplus
@@ -94,9 +96,9 @@ extern "C" {
 #define CELLRING_LINE 64u
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
 #define CELLRING_FEW 8u /* with fewer messages in flight, each is a burst of its own */
-#define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
+#define CELLRING_STAGED 128u /* maximum bytes of a message in a burst of several */
 #define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
-#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* prefetched bytes of a cell */
+#define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* maximum prefetched bytes of a cell */
 
 #define CELLRING_ID_BITS 24
 #define CELLRING_ID_MASK ((1u << CELLRING_ID_BITS) - 1)
@@ -106,7 +108,7 @@ extern "C" {
 #define CELLRING_LAP_BITS 11
 #define CELLRING_LAP_LAST ((1u << CELLRING_LAP_BITS) - 1)
 #define CELLRING_LAP(head) ((uint32_t)((head) >> 32) & CELLRING_LAP_LAST)
-#define CELLRING_LENGTH_MAX (1u << 20) /* bytes of a payload */
+#define CELLRING_LENGTH_MAX (1u << 20) /* maximum bytes of a payload */
 #define CELLRING_LENGTH_SHIFT (32 + CELLRING_LAP_BITS)
 #define CELLRING_LENGTH(head) ((uint32_t)((head) >> CELLRING_LENGTH_SHIFT))
 #define CELLRING_HEAD(lap, count, together)                                                        \
@@ -124,7 +126,7 @@ struct cellring_message {
 
 /* The dimensions of a ring. */
 struct cellring_plan {
-	uint32_t stride; /* bytes in a message */
+	uint32_t stride; /* bytes in a message, head included */
 	uint32_t most; /* maximum number of messages in a cell */
 	uint32_t cell; /* bytes in a cell */
 	uint32_t cells;
@@ -152,13 +154,14 @@ struct cellring_cursor {
  *
  * cellring_burst_write_full() and cellring_burst_write_part() publish the messages; the burst is
  * then empty and stays open. `head` is precomputed for a full burst and is valid for one lap of the
- * ring: after cellring_burst_stale() has returned true the burst must be opened again.
+ * ring. After a call of either function the user must therefore call cellring_burst_stale(), and
+ * open the burst again if it returns true.
  */
 struct cellring_burst {
 	struct cellring_cursor *to;
 	unsigned char *next; /* end of the collected messages in the stage */
-	unsigned char *own; /* value of next when the lines of the cell are prefetched */
-	unsigned char *full; /* value of next when the burst is full */
+	unsigned char *own; /* value of next at which cellring_burst_add() prefetches the cell */
+	unsigned char *full; /* value of next in a full burst */
 	uint64_t head; /* head of the first message of a full burst, without its id */
 	uint32_t stride;
 	uint32_t limit; /* number of messages in a full burst */
@@ -168,7 +171,10 @@ struct cellring_burst {
 
 /* ---- plans ---- */
 
-/* Returns the size of a burst for @in_flight messages: a quarter of them, at most eight. */
+/*
+ * Returns the size of a burst for @in_flight messages: 1 for fewer than CELLRING_FEW, otherwise a
+ * quarter of them, at most CELLRING_BURST.
+ */
 static inline uint32_t cellring_limit(uint32_t in_flight)
 {
 	return in_flight >= 4 * CELLRING_BURST ? CELLRING_BURST :
@@ -178,9 +184,9 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 
 /*
  * Returns the size of a burst of calls. in_flight: see cellring_limit(). in_a_row: the number of
- * calls that the user makes in succession, without a poll in between. None of these calls is
- * answered before the poll that follows, which publishes them in any case. So up to eight of them
- * are published together.
+ * calls that the user makes in succession, without a poll in between. The user takes none of their
+ * answers before the poll that follows, and this poll publishes the calls in any case. So up to
+ * eight of them are published together, unless in_flight is below CELLRING_FEW.
  */
 static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
 {
@@ -194,7 +200,7 @@ static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row
 /*
  * Returns the plan of a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX.
  * in_flight: maximum number of messages in flight, 1 to 2^24 - 1. messages: the ring has room for
- * this number of messages in full bursts, and for at least in_flight bursts of one message.
+ * this number of messages in full bursts, and always has more than in_flight cells.
  */
 static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
@@ -229,10 +235,11 @@ static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
 /* ---- copies ---- */
 
 /*
- * Copies to and from a message like memcpy(). If the length is a constant, it copies in scalar
- * words: the user has often just written the message word by word, and the store buffer could not
- * forward these words to a wider load. ThreadSanitizer intercepts a call of memcpy(), but not a
- * copy that GCC has expanded, so this function is not inlined in a build with ThreadSanitizer.
+ * Copies to and from a message like memcpy(). If the length is a constant of at most 64, the copy
+ * is made in scalar words: the user has often just written the message word by word, and the store
+ * buffer could not forward these words to a wider load. ThreadSanitizer sees a call of memcpy(),
+ * but not a copy that GCC has expanded, so this function is not inlined in a build with
+ * ThreadSanitizer.
  */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 __attribute__((noipa, unused)) static void cellring_copy(void *to, const void *from, uint32_t len)
@@ -268,8 +275,8 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 	/*
-	 * Two loads, because the store buffer could not forward to one wide load. They are in
-	 * assembler because the compiler would combine them.
+	 * Each word is loaded alone, because the store buffer could not forward both to one wide
+	 * load. The loads are in assembler, because the compiler would combine them.
 	 */
 	__asm__ volatile("movq %2, %%xmm0\n\tmovhps %3, %%xmm0\n\tmovups %%xmm0, %0"
 			 : "=m"(*to), "=m"(to[1])
@@ -282,14 +289,14 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 }
 
 /*
- * Copies the words from index @at until @end (exclusive) of a message or burst. &to[at] is aligned
- * to 16 bytes, so that no pair of words crosses a cache line.
+ * Copies the words from index @at to @end - 1 of a message or burst. The caller ensures that
+ * &to[at] is aligned to 16 bytes; then no pair of words crosses a cache line.
  */
 CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, size_t at, size_t end)
 {
 #pragma GCC unroll 1
 	for (size_t last = end - 1; at < last; at += 2) {
-		__asm__("" : "+r"(at)); /* so that one index is counted, not two addresses */
+		__asm__("" : "+r"(at)); /* one index is incremented, not two addresses */
 		cellring_copy_pair(&to[at], &from[at]);
 	}
 	if (at < end)
@@ -298,10 +305,10 @@ CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, siz
 
 /*
  * Copies @bytes bytes, a multiple of 8, from @stage to @ring, both aligned to 8. The first word,
- * which the reader polls, is stored last, with release, so a reader that sees it sees all bytes. No
- * other stores come in between. The cache line of the first word is written after the other lines,
- * with its stores in succession, because the polling reader takes this line back as soon as it can.
- * The stores are atomic, because a reader may load a word before it is valid.
+ * which the reader polls, is stored last, with release, so a reader that sees it sees all bytes.
+ * There are no other stores between those of the copy. The cache line of the first word is written
+ * after the other lines, because the polling reader takes this line back as soon as it can. The
+ * stores are atomic, because a reader may load a word before it is valid.
  */
 static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 {
@@ -355,9 +362,9 @@ CELLRING_INLINE void cellring_lap_next(struct cellring_cursor *c)
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	/*
-	 * In a caller that passes c->next, prevents the compiler from loading c->next and its
+	 * If the caller passes c->next, this prevents the compiler from loading c->next and its
 	 * neighbour with one wide load. c->next was stored alone, so the store buffer could not
-	 * forward it to such a load. The load would wait until that store, and all stores before
+	 * forward it to a wide load. That load would wait until the store, and all stores before
 	 * it, have left the store buffer.
 	 */
 	__asm__("" : "+r"(next));
@@ -386,10 +393,11 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 }
 
 /*
- * Prefetches all lines of the cell but the first. A consumer that waits for this ring calls it
- * after cellring_look() has returned 0. The producer takes the lines away when it writes the burst.
- * With the prefetch they come back together with the line of the first head instead of one transfer
- * later. Until the producer takes them they are in the cache, so the prefetches cost little.
+ * Prefetches all lines of the cell but the first, at most CELLRING_FETCHED bytes. A consumer that
+ * waits for this ring calls this function each time cellring_look() has returned 0. The producer
+ * takes the lines away when it writes the burst. After a prefetch they come back at the same time
+ * as the line of the first head; otherwise they would come one transfer later. A prefetch of a line
+ * that the producer has not taken away yet costs little.
  */
 CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 {
@@ -404,15 +412,15 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 }
 
 /*
- * Accepts the burst with this head, after all messages of the previous burst have been consumed.
- * Returns the number of its messages; or 0 without any change if that number is 0, or more than a
- * cell can hold.
- * It prefetches
+ * Accepts the burst with this head; all messages of the previous burst must have been consumed.
+ * Returns the number of its messages; or 0, with nothing changed, if the head's number of messages
+ * is 0 or more than a cell can hold. The function prefetches
  *	- the first line of the next burst, which may have arrived, too
  *	- the other lines of a long burst; the lines of a short one are accessed soon anyway
- *	- after a burst of eight, the other lines of the next burst, which has often arrived: a
- *	  consumer that takes all requests before it answers one would otherwise wait for them
- * Of a message longer than CELLRING_FETCHED, only so many bytes are prefetched.
+ *	- after a burst of eight, the other lines of the next burst, which has often arrived, too;
+ *	  a consumer that takes all requests before it answers one would otherwise wait for these
+ *	  lines
+ * Of a burst longer than CELLRING_FETCHED, only the first CELLRING_FETCHED bytes are prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -436,7 +444,7 @@ CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t hea
 	return count;
 }
 
-/* Returns the number of messages that have arrived and are not consumed. */
+/* Returns the number of messages that cellring_arrive() has accepted and that are not consumed. */
 CELLRING_INLINE uint32_t cellring_left(const struct cellring_cursor *c)
 {
 	return (uint32_t)(c->ready - c->slot) / c->stride;
@@ -461,10 +469,11 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 }
 
 /*
- * Copies a payload of len bytes, which the caller has checked, to a buffer of capacity bytes. @room
- * is the number of bytes that the slot has for the payload. If capacity is a small constant, the
- * function copies capacity bytes, inline: the bytes after len do not matter, and their cache line
- * is present.
+ * Copies a payload to a buffer of @capacity bytes. The caller has checked @len, the length of the
+ * payload, and passes in @room the number of bytes that the slot has for it. If @capacity is a
+ * small constant and at most @room, the function copies @capacity bytes, inline: the bytes after
+ * @len do not matter, and their cache line is present. Otherwise it copies @len bytes, at most
+ * @capacity.
  */
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
 	uint32_t room)
@@ -473,7 +482,7 @@ CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, 
 		cellring_copy(to, payload, capacity);
 		return;
 	}
-	/* Prevents warnings that the buffer may be uninitialised, if the user reads all of it. */
+	/* Prevents warnings about an uninitialised buffer in a user that reads all of it. */
 	__asm__("" : : "r"(to) : "memory");
 	if (len < capacity)
 		cellring_copy(to, payload, len);
@@ -505,7 +514,7 @@ CELLRING_INLINE unsigned char *cellring_ahead(const struct cellring_cursor *c)
 
 /* ---- the producer ---- */
 
-/* Moves to the next cell. A producer uses `slot` only. */
+/* Moves to the next cell. A producer uses only the position `slot`. */
 CELLRING_INLINE void cellring_written(struct cellring_cursor *c)
 {
 	unsigned char *next = c->slot + c->cell;
@@ -519,8 +528,8 @@ CELLRING_INLINE void cellring_written(struct cellring_cursor *c)
 
 /*
  * Writes one message into its cell as a burst of its own, and publishes it. len is at most the
- * plan's payload, id is less than 2^24. The cursor moves before the copy, because the compiler must
- * assume that the payload may alias the cursor, and would load the cursor's members again.
+ * plan's payload, id is less than 2^24. The cursor moves before the copy: the compiler must assume
+ * that the copy may overwrite the cursor, and would load the cursor's members again after it.
  */
 CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const void *data,
 	uint32_t len)
@@ -571,9 +580,10 @@ static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 }
 
 /*
- * Adds a message to an open burst. Returns 1 if the burst is full now. The lines of its cell are
- * prefetched when half of the messages have been added. An earlier prefetch would be useless,
- * because the consumer polls the first line and takes it back before the burst is written.
+ * Adds a message to an open burst that is not full. Returns 1 if the burst is full now, otherwise
+ * 0. The lines of its cell are prefetched when half of the messages have been added. An earlier
+ * prefetch would be useless, because the consumer polls the first line and takes it back before the
+ * burst is written.
  */
 CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, const void *data,
 	uint32_t len)
@@ -615,7 +625,7 @@ static inline void cellring_burst_write_part(struct cellring_burst *b)
 	cellring_burst_write(b, CELLRING_HEAD(b->to->lap, count, b->limit), bytes);
 }
 
-/* Returns true if the ring has begun another lap since the burst was opened. */
+/* Returns true if the ring has begun another lap since the burst was opened: open it again. */
 CELLRING_INLINE int cellring_burst_stale(const struct cellring_burst *b)
 {
 	return b->to->lap != b->lap;

@@ -4,16 +4,16 @@
  * cells of two messages, at most DEPTH calls in flight, bursts of one and two, answers in any
  * order.
  *
- * A message counts as answered just before it is read, because responses behave like this: their
- * callback may make a call while it still reads the payload. The spare cell is needed for this
- * case.
+ * The model's consumer answers a message just before it reads the payload. A response is consumed
+ * in the same way: its callback may make the next call and still read the payload afterwards. The
+ * spare cell is needed for this case.
  *
- * The model shows two properties. When the consumer accepts a first head, the burst is complete,
- * and it is the expected burst. A cell is not written before the consumer has taken all its
- * messages.
+ * The model shows two properties. When the consumer accepts the head of the first message of a
+ * burst, the burst is complete, and it is the expected burst. A cell is not written before the
+ * consumer has taken all messages in it.
  *
- * Stores of one process become visible in their order (release), so the ring is modelled by
- * its words in the order in which they are written.
+ * The head is stored with release, so the model writes the words of a burst one after another, each
+ * visible at once.
  *
  * Wrong variants, each of which must fail:
  *	HEAD_FIRST	the first head is stored before the payload
@@ -85,7 +85,7 @@ active proctype producer()
 		:: else
 		fi
 	:: ended < sent ->
-		/* Takes an arbitrary answer that has come. */
+		/* Takes the answer with the lowest number, if one has come. */
 		i = 0;
 		do
 		:: i < CALLS && answered[i] -> answered[i] = false; ended++; break
@@ -111,7 +111,7 @@ active proctype consumer()
 		i = 0;
 		do
 		:: i < n ->
-			/* The message is answered now, or after the next message. */
+			/* The message is answered now, or at any time after this burst. */
 			if
 			:: held == EMPTY -> held = taken
 			:: answered[taken] = true
