@@ -34,13 +34,14 @@
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *
  * fork(): a child must not use a context of its parent; it may execute another program or end. On
- * kernels before 5.12, after copy-on-write the child can own the pages that the device uses, and
- * the parent copies of them. To prevent this, call ibv_fork_init(), or set IBV_FORK_SAFE=1, before
- * the first context is opened, and do not register memory on a page that the child needs. Newer
- * kernels copy pinned pages for the child.
+ * kernels before 5.12, copy-on-write can leave the pages that the device uses to the child, and
+ * give copies of these pages to the parent. To prevent this, call ibv_fork_init(), or set
+ * IBV_FORK_SAFE=1, before the first context is opened, and do not register memory on a page that
+ * the child needs. Newer kernels copy pinned pages for the child.
  *
- * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
- * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
+ * Sizes: a pointer to an attribute struct may be NULL if no field is required; all fields are then
+ * 0. A later version may add fields to the end of an attribute struct. A program that sets such a
+ * field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
  * default. If a program sets a field that an older library does not know, the function returns
  * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. Functions that fill
  * struct mlx5dvl_port or mlx5dvl_qp_info write at most @size bytes. So a program that was compiled
@@ -119,9 +120,9 @@ struct mlx5dvl_ctx_attr {
 	uint8_t port; /* 0: the first active port */
 	unsigned set; /* bits of enum mlx5dvl_ctx_set */
 	int gid_index; /* > 0, or set: use this GID, also on InfiniBand. 0 (and not set), or -1: on
-			  RoCE the first RoCE v2 GID, if possible of IPv4; on InfiniBand the LID, or
-			  GID 0 if the port requires a global route header (then the other end also
-			  needs a GID) */
+			  RoCE the first RoCE v2 GID, if possible of IPv4; on InfiniBand no GID but
+			  the LID, or GID 0 if the port requires a global route header (then the
+			  other end also needs a GID) */
 	uint16_t pkey_index; /* > 0, or set: index of the partition; 0 (and not set): the first
 				partition of which the port is a full member */
 	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() reports errors */
@@ -149,8 +150,8 @@ const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
 #define MLX5DVL_NAME_LEN 64
 
 /*
- * Writes the names of the mlx5 devices, at most @max, in the order of libibverbs. Returns the
- * number of devices; -EMFILE: no descriptors left; or -ENOMEM.
+ * Writes the names of the first @max mlx5 devices, in the order of libibverbs. Returns the number
+ * of names; -EMFILE: no descriptors left; or -ENOMEM.
  */
 int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN]);
 
@@ -160,7 +161,7 @@ struct mlx5dvl_port {
 	uint16_t lid; /* 0 on RoCE */
 	bool ethernet; /* RoCE */
 	bool active;
-	uint8_t gid[16]; /* the GID that the context's QPs use, or the port's first GID */
+	uint8_t gid[16]; /* the GID that the context's QPs use; if none, the port's first GID */
 };
 
 /* Queries the port. @size must be sizeof(*port_p). Returns 0, or -EIO if the device does not
@@ -170,8 +171,8 @@ int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, s
 /*
  * Reads a counter of the context's port, that is a file of the directories hw_counters or counters
  * in /sys/class/infiniband. For example, "out_of_buffer" is the number of messages that found no
- * receive. It counts for all programs that use the port. Returns 0. -ENOENT: the driver has no such
- * counter. -EINVAL: @name is not a valid name.
+ * receive. A counter counts for all programs that use the port. Returns 0. -ENOENT: the driver has
+ * no such counter. -EINVAL: @name is not a valid name.
  */
 int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_t *value_p);
 
@@ -192,9 +193,9 @@ enum mlx5dvl_event {
  * Report the asynchronous events of the device and of the context. The fd is readable when there is
  * an event, and mlx5dvl_ctx_event() consumes the event without blocking. Programs may ignore these
  * events. Several events of the same kind (and of the same QP) that were not consumed may be
- * reported as one event, at the position of the last of them. The fd belongs to the context:
- * neither read nor close it. Returns the fd, or the kind of the event, which is MLX5DVL_EVENT_NONE
- * if there is none.
+ * reported as one event, in the place of the last of them. The fd belongs to the context: neither
+ * read nor close it. mlx5dvl_ctx_fd() returns the fd, mlx5dvl_ctx_event() the kind of the event, or
+ * MLX5DVL_EVENT_NONE if there is none.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
@@ -206,21 +207,21 @@ enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p);
 
 /*
- * The relation of the device's clock, which stamps completions, to the time of day. Unless a PTP
- * client synchronises the two clocks, they drift apart by parts per million. Compare a stamp only
- * with times of the same host.
+ * The relation between the time of day and the device's clock, which stamps completions. Unless a
+ * PTP client synchronises the two clocks, they drift apart by parts per million. Compare a stamp
+ * only with times of the same host.
  */
 struct mlx5dvl_clock {
 	uint64_t ns, stamp; /* CLOCK_REALTIME in nanoseconds, and the stamp at that time */
-	uint64_t frac, mask;
+	uint64_t frac, mask; /* this line and the next: for mlx5dvl_clock_ns() */
 	uint32_t mult, shift;
 	uint64_t valid_ns; /* call mlx5dvl_ctx_clock() again within this time */
 };
 
 /*
  * Reads the relation of the device's clock to the time of day, without a system call. Returns 0.
- * -EOPNOTSUPP: the device or its driver does not offer it. -EAGAIN: the driver is updating it; try
- * again.
+ * -EOPNOTSUPP: the device or its driver does not offer the relation. -EAGAIN: the driver is
+ * updating it; try again.
  */
 int mlx5dvl_ctx_clock(struct mlx5dvl_ctx *ctx, struct mlx5dvl_clock *clock_p);
 
@@ -247,18 +248,18 @@ struct mlx5dvl_mr {
 /*
  * Registers [addr, addr+len) with @access (flags of enum mlx5dvl_access). The caller owns the
  * memory and must keep it mapped until mlx5dvl_mr_dereg(). Returns 0. -EINVAL: @access lacks
- * LOCAL_WRITE although another flag needs it, or @len is 0. -EFAULT: the memory is not mapped.
- * -ENOMEM: the locked-memory limit (ulimit -l) or device resources.
+ * LOCAL_WRITE although another flag needs it, or has an unknown flag, or @len is 0. -EFAULT: the
+ * memory is not mapped. -ENOMEM: the locked-memory limit (ulimit -l) or device resources.
  */
 int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p);
 
 /*
- * Registers a part of a dma-buf, such as memory of a GPU, like mlx5dvl_mr_reg(): @len bytes that
- * begin at @offset. Requests use the addresses from @iova on for these bytes; @iova and @offset
- * must be equal modulo 4096. The caller may close @fd afterwards. -EBADF, -EINVAL: @fd is not a
- * dma-buf, or is too short. -EOPNOTSUPP: the adapter, its driver or the kernel does not support
- * dma-bufs.
+ * Registers @len bytes of a dma-buf (memory of a GPU, for example), beginning at @offset, as
+ * mlx5dvl_mr_reg() registers memory. Requests use the addresses from @iova on for these bytes;
+ * @iova and @offset must be equal modulo 4096. The caller may close @fd afterwards. -EBADF,
+ * -EINVAL: @fd is not a dma-buf, or is too short. -EOPNOTSUPP: the adapter, its driver or the
+ * kernel does not support dma-bufs.
  */
 int mlx5dvl_mr_reg_dmabuf(struct mlx5dvl_ctx *ctx, int fd, uint64_t offset, size_t len,
 	uint64_t iova, unsigned access, struct mlx5dvl_mr *mr_p);
@@ -296,8 +297,8 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
 
 /*
  * hot. Posts all consumed receives again if fewer than two thirds are posted. Call this function
- * after mlx5dvl_mono_poll(): if the CQ is not deeper than the SRQ, the CQ's consumer index must be
- * published first. Returns the number of receives that it posted.
+ * after mlx5dvl_mono_poll(), which tells the device the CQ's consumer index: if the device got the
+ * receives before the index, the CQ could overrun. Returns the number of receives that were posted.
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
@@ -312,7 +313,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 
 struct mlx5dvl_cq_attr {
 	size_t size; /* of this struct, see Sizes; 0: the fields up to and including events */
-	uint32_t depth; /* 0: the depth of the SRQ for a receive CQ, 4096 for a send CQ; rounded up
+	uint32_t depth; /* 0: for a receive CQ the depth of the SRQ, for a send CQ 4096; rounded up
 			   to a power of two, at least 64 */
 	struct mlx5dvl_srq *srq; /* not NULL: a receive CQ, for QPs that receive only from this SRQ;
 				    NULL: a send CQ */
@@ -366,10 +367,10 @@ struct mlx5dvl_recv {
 typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
 
 /*
- * hot. Consumes up to @max completions of a receive CQ and calls fn(arg, qp, recv) for each, in
- * the device's order. Errors go to on_error of the context. The function is inlined: if the
- * compiler sees the body of @fn, no call remains. Completions of destroyed QPs are dropped.
- * Returns the number of consumed completions, errors included.
+ * hot. Consumes up to @max completions of a receive CQ and calls fn(arg, qp, recv) for each, in the
+ * device's order. Errors go to on_error of the context. The function is inlined: if the compiler
+ * sees the body of @fn, no call remains. Completions of destroyed QPs are dropped. Returns the
+ * number of consumed completions; errors and dropped completions are included.
  */
 MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_recv_fn *fn,
 	void *arg);
@@ -381,8 +382,8 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
  *
  * mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed completions.
  * mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of these two functions
- * before mlx5dvl_srq_refill(). Before that the CQ cannot overrun, because it has a CQE for each
- * receive.
+ * before mlx5dvl_srq_refill(). Until the refill the CQ cannot overrun, because it has a CQE for
+ * each receive.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
@@ -417,10 +418,10 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 	void *arg);
 
 /*
- * Sleep instead of polling, for a CQ created with attr.events. To lose no completion: arm the
- * CQ; check it with mlx5dvl_cq_ready() (or poll once more); if there is no completion, wait until
- * the fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the CQ. The fd is
- * non-blocking. An armed CQ causes one event, for the first completion that was not consumed before
+ * Sleep instead of polling, for a CQ created with attr.events. To lose no completion: arm the CQ;
+ * check it with mlx5dvl_cq_ready() (or poll once more); if there is no completion, wait until the
+ * fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the CQ. The fd is
+ * non-blocking. Arming a CQ causes one event: for the first completion that was not consumed before
  * the CQ was armed.
  *
  * mlx5dvl_cq_fd() returns the fd, which belongs to the CQ. -EINVAL: the CQ was created without
@@ -449,7 +450,7 @@ enum mlx5dvl_qp_type {
 	MLX5DVL_UD, /* unreliable datagrams: SEND, with mlx5dvl_post_list() and an address */
 };
 
-/* Bytes before a datagram's payload in the receive's memory; mlx5dvl_recv.len includes them. */
+/* Bytes before a datagram's payload in the receive's memory, included in mlx5dvl_recv.len. */
 #define MLX5DVL_GRH_BYTES 40
 
 /* Bits of `set`, for fields in which 0 is a valid value: if the bit is set, 0 means 0; otherwise 0
@@ -474,8 +475,8 @@ struct mlx5dvl_qp_attr {
 	uint8_t timeout; /* a request is repeated after 4.096 us * 2^timeout; at most 31; 0: 14 (67
 			    ms); 0 and set: never */
 	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 and set: none */
-	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
-			      set: none */
+	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 0 (and not set) or 7: for
+			      ever; 0 and set: none */
 	uint8_t min_rnr_timer; /* InfiniBand's code of the time that a peer must wait if this QP has
 				  no receive: 1 to 31; 0: 12 (0.64 ms); 0 and set: 655 ms */
 	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
@@ -509,8 +510,8 @@ int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr
  * The device may still hold a receive of the SRQ for an RC QP. The library therefore stops the QP
  * first, and frees it when the device has reported that the QP is drained. Until then the QP's send
  * queue still occupies room in the send CQ. The functions that create or destroy a QP, and
- * mlx5dvl_ctx_retired(), check for these reports. If the device makes no report, they free the QP
- * after a second; the SRQ may then have one receive less.
+ * mlx5dvl_ctx_retired(), check for these reports. If the device makes no report, these functions
+ * free the QP after a second; the SRQ may then have one receive less.
  *
  * mlx5dvl_ctx_retired() returns the number of destroyed QPs that are not freed yet.
  */
@@ -518,7 +519,8 @@ void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
 /* The data that the peer needs to connect. Send it to the peer by any means, in any encoding. If
- * the program's struct lacks a field, or the program does not send it, the peer must pass 0. */
+ * the program's struct lacks a field, or the program does not send a field, the peer must pass 0
+ * for that field. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
@@ -530,8 +532,8 @@ struct mlx5dvl_qp_info {
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
-/* Writes the data that the peer needs to connect. @size must be sizeof(*info_p). Fields that the
- * library, if it is older than the program, does not know become 0. */
+/* Writes the data that the peer needs to connect. @size must be sizeof(*info_p). If the library is
+ * older than the program, the fields that the library does not know become 0. */
 void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p, size_t size);
 
 /*
@@ -565,8 +567,8 @@ MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp);
 
 enum mlx5dvl_flags {
 	MLX5DVL_SIGNALED = 1 << 0, /* mlx5dvl_send_poll() reports the completion */
-	MLX5DVL_SOLICITED = 1 << 1, /* the completion is solicited: it also wakes a receiver that
-				       waits for solicited completions only */
+	MLX5DVL_SOLICITED = 1 << 1, /* the receiver's completion is solicited: it also wakes a
+				       program that waits for solicited completions only */
 	MLX5DVL_FENCE = 1 << 2, /* start after earlier READs and atomics have completed */
 	MLX5DVL_BY_REF = 1 << 3, /* do not copy payload into the request: the device reads it
 				    from laddr, which must not change until completion */
@@ -601,11 +603,11 @@ MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *ladd
 /*
  * Post a WRITE with immediate whose payload the caller has already written into the request. The
  * payload has @len bytes, 1 to MLX5DVL_INLINE_MAX, and begins at @here, the result of
- * mlx5dvl_sq_here(). Up to the end of the request's last block the caller may write more bytes,
- * which are not sent: in all (36 + @len, rounded up to 64) - 36 bytes. The caller must have checked
- * that mlx5dvl_sq_fits() is true for @len; then the function cannot fail. @rkey_word: the result of
- * mlx5dvl_rkey_word() for the remote key, which the caller can compute once. The other parameters
- * are those of mlx5dvl_post_write_imm().
+ * mlx5dvl_sq_here(). The caller may write up to the end of the request's last block, that is (36 +
+ * @len, rounded up to a multiple of 64) - 36 bytes; bytes after the payload are not sent. The
+ * caller must have checked that mlx5dvl_sq_fits() is true for @len; then the function cannot fail.
+ * @rkey_word: the result of mlx5dvl_rkey_word() for the remote key; it stays valid as long as the
+ * key. The other parameters are those of mlx5dvl_post_write_imm().
  *
  * mlx5dvl_rkey_word() returns the word, mlx5dvl_sq_here() the address for the payload.
  */
@@ -618,8 +620,9 @@ MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *her
  * Returns the same as mlx5dvl_post_write(). */
 MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
 
-/* Operate on the 8 bytes at @raddr, a multiple of 8; *laddr becomes the previous value. The
- * operation is atomic with respect to requests through the same device, not to the CPU. Returns as
+/* Modify the 8 bytes of the peer's memory at @raddr, a multiple of 8: add @add, or, if they equal
+ * @compare, replace them by @swap. *laddr becomes the previous value. The operation is atomic with
+ * respect to requests through the same device, but not to the CPU. Return the same as
  * mlx5dvl_post_write(). */
 MLX5DVL_INLINE int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token);
@@ -634,8 +637,8 @@ struct mlx5dvl_ah;
 /*
  * Creates the address of @peer for datagrams of @qp, with the Q_Key of @peer and the service level
  * and traffic class of @qp. @size must be sizeof(*peer). Returns 0. -E2BIG: see Sizes. -EINVAL: @qp
- * is not UD, or a field of @peer is out of range (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or
- * more. -ENOMEM, or an error of the driver.
+ * is not UD, or a field of @peer is out of range (see mlx5dvl_qp_connect()), or the Q_Key of @peer
+ * is 2^31 or more. -ENOMEM, or an error of the driver.
  */
 int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size,
 	struct mlx5dvl_ah **ah_p);
@@ -667,8 +670,8 @@ struct mlx5dvl_list {
 
 /*
  * Posts one request with several data segments, or a datagram. The function is not inlined. Returns
- * 0. -EAGAIN, -ENOTCONN: as the functions above. -EINVAL: an opcode or a number of segments that is
- * not allowed, an address with a connected QP, or no address with UD.
+ * 0. -EAGAIN, -ENOTCONN: as from mlx5dvl_post_write(). -EINVAL: an opcode or a number of segments
+ * that is not allowed, an address with a connected QP, or no address with UD.
  */
 int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
@@ -681,9 +684,9 @@ MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 /*
  * hot. Returns true if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here()
  * may post it. If the result is false, call mlx5dvl_sq_update(), which takes account of all
- * completions, and try again. If the result is still false, the ring may be full, or the request
- * does not fit before the ring's end. In the second case the other functions can post the WRITE,
- * because they fill the ring's end with NOPs.
+ * completions that were consumed, and try again. If the result is still false, either the ring is
+ * full, or the request does not fit before the ring's end. In the second case the other functions
+ * can post the WRITE, because they fill the ring's end with NOPs.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
 void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);
@@ -693,9 +696,10 @@ void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);
 MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
 
 /*
- * Announces all requests posted since the last mlx5dvl_ring() to the device, with one doorbell. A
- * single request is written along with the doorbell (BlueFlame) if the device supports it;
- * otherwise the device fetches the requests from memory. Does nothing if there is no new request.
+ * Announces all requests posted since the last mlx5dvl_ring() to the device, with one doorbell. If
+ * only one request is new and the device supports BlueFlame, the request is written along with the
+ * doorbell; otherwise the device fetches the requests from memory. Does nothing if there is no new
+ * request.
  */
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
 

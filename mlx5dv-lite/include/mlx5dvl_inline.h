@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Conversion to and from big endian. <endian.h> does not define its own under strict C11. */
+/* Conversion to and from big endian. Under strict C11 <endian.h> defines no such macros. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define MLX5DVL_BE16_(x) __builtin_bswap16(x)
 #define MLX5DVL_BE32_(x) __builtin_bswap32(x)
@@ -51,9 +51,9 @@ typedef uint32_t __attribute__((may_alias)) mlx5dvl_half_;
 /* ---- device barriers, one function per use --------------------------------------- */
 
 /*
- * The instructions of the barriers: between stores to memory, around a doorbell (which is
- * write-combining memory), and after loads from memory. On x86, stores to memory stay in order, and
- * so do loads; a store does not pass an earlier load.
+ * The instructions of the barriers between stores to memory, around a doorbell (a doorbell register
+ * is write-combining memory), and after loads from memory. On x86, stores to memory stay in order,
+ * and so do loads; a store does not pass an earlier load.
  */
 #if defined(__x86_64__)
 #define MLX5DVL_STORES_ ""
@@ -168,8 +168,9 @@ struct mlx5dvl_slot {
  *
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and stopped
  * (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only transitions.
- * Unless the queue is open, limit is 0 and stop is pi, so that a post needs a single comparison.
- * stop may be lower than possible: mlx5dvl_sq_update() raises it when a request does not fit.
+ * Unless the queue is open, limit is 0 and stop is pi, so one comparison tells a post both whether
+ * the queue is open and whether the request fits. stop may be lower than possible:
+ * mlx5dvl_sq_update() raises it when a request does not fit.
  */
 struct mlx5dvl_qp {
 	uint8_t *sq;
@@ -247,7 +248,7 @@ struct mlx5dvl_cq {
 	uint32_t ci; /* completions consumed, modulo 2^32 */
 	uint32_t usual; /* op_own of a new CQE of the usual kind in this lap: in a send CQ success,
 			  in a receive CQ MLX5DVL_RECV_WRITE_IMM */
-	uint8_t *next; /* the CQE of completion ci, as &cqes[ci % depth] */
+	uint8_t *next; /* the CQE of completion ci, that is CQE ci % depth */
 	uint8_t *end; /* end of the last CQE */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
 	struct mlx5dvl_qp_table *table;
@@ -330,7 +331,8 @@ MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq)
 	__atomic_store_n(cq->record, MLX5DVL_BE32_(cq->ci & 0xffffff), __ATOMIC_RELAXED);
 }
 
-/* Appends a consumed receive to the list. The device uses the receive after it is posted. */
+/* Appends a consumed receive to the list. The device does not use the receive before it is posted
+ * again. */
 MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endian)
 {
 	uint16_t *next = (uint16_t *)(void *)(srq->wqes + ((size_t)srq->tail << srq->shift) + 2);
@@ -349,8 +351,8 @@ MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5
 	uint16_t i = cqe->wqe_counter;
 
 	mlx5dvl_cq_advance_(cq);
-	/* Called before the handler, so that the compiler need not save `i` across it. The device
-	 * uses the receive and its memory only after a refill. */
+	/* Called before the handler, so that the compiler need not save `i` while the handler runs.
+	 * The device uses the receive and its memory only after a refill. */
 	mlx5dvl_srq_put_(srq, i);
 	if (MLX5DVL_LIKELY_(qp != NULL)) {
 		struct mlx5dvl_recv recv = {
@@ -574,8 +576,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp 
 /*
  * Writes the control segment and the library's own record of the request at @at. The caller must
  * have checked that there is room. The members of the queue are updated last: the compiler must
- * assume that queue memory aliases any object, so after a later store to queue memory it would load
- * the members again in mlx5dvl_ring().
+ * assume that queue memory aliases any object, so after a later store to queue memory
+ * mlx5dvl_ring() would load the members again.
  */
 MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_place_ at,
 	uint32_t ds, uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
