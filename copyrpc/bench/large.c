@@ -115,8 +115,8 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	r->ended++;
 }
 
-/* Returns whole pages, as ib_write_bw uses. Memory from malloc() begins in the middle of a cache
- * line, and then the software HCA copies each page in two pieces. */
+/* Returns whole pages, which ib_write_bw uses, too. Memory from malloc() begins in the middle of a
+ * cache line, and then the software HCA copies each page in two pieces. */
 static uint8_t *buffer(size_t len, uint8_t value)
 {
 	size_t size = align_up(len, PAGE);

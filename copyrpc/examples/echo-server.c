@@ -71,8 +71,9 @@ int main(int argc, char **argv)
 	printf("%d\n", copyrpc_tcp_port(listener));
 	fflush(stdout);
 	ep = next_client(ctx, listener);
-	/* A client that ends says goodbye. An endpoint that only receives does not detect that its
-	 * client was killed, so it also waits for a response. */
+	/* A client that ends says goodbye, but a client that is killed does not. The library
+	 * detects the death of a client only while something is pending, so the server makes a
+	 * call. */
 	check(copyrpc_call(ep, NULL, 0, 0, 0), "call");
 	while (!ended)
 		if (!serve(ctx, &ended))

@@ -33,7 +33,7 @@ def steady():
     server = start("serve")
     client = start("call", server.stdout.readline().strip())
     wait_for(client, "connected")
-    for _ in range(2):  # while the cable is out, the connection may come back and be lost again
+    for _ in range(2):  # for each pull of the cable, the client may report more than one loss and return
         cable("down")
         wait_for(client, "lost")
         cable("up")

@@ -6,8 +6,8 @@
  *	copyrpc-steady call PORT [HOST]	makes calls until the end of its standard input
  *
  * Both print when the connection is lost and when it is back. The server answers with the number of
- * requests that it has executed, so the client sees if one was lost or executed twice. Try it on
- * the software HCA:
+ * requests that it has executed, so the client sees whether a request was lost or executed twice.
+ * Try it on the software HCA:
  *
  *	softhca-run copyrpc-steady serve		# in three shells
  *	softhca-run copyrpc-steady call PORT		# until Ctrl-D

@@ -2,11 +2,11 @@
 /*
  * copyrpc - many small RPCs in few RDMA WRITEs
  *
- * A call or a reply is copied into a ring. A flush sends all messages that an endpoint has
- * collected since the last flush as a single RDMA WRITE with immediate to the same position of the
- * peer's ring. So the number of work requests, doorbells and completions depends on the number of
- * flushes, not on the number of messages. Each batch begins with 32 bytes of flow control data. A
- * reply always has room, because its space was granted before the request was sent.
+ * A call or a reply is copied into a ring. A flush takes all messages that an endpoint has
+ * collected since the last flush, and sends them as a single RDMA WRITE with immediate to the same
+ * position in the peer's ring. So the number of work requests, doorbells and completions depends on
+ * the number of flushes, not on the number of messages. Each batch begins with 32 bytes of flow
+ * control data. A reply always has room, because its space was granted before the request was sent.
  *
  *	struct copyrpc_ctx_attr attr = { .max_endpoints = 8 };
  *	copyrpc_ctx_create(&attr, &ctx);
@@ -18,7 +18,7 @@
  *	while (!done)
  *		copyrpc_poll(ctx, on_response, &done);   // on_response gets the token
  *
- *	copyrpc_poll(ctx, on_response, NULL);            // server: the same object does both
+ *	copyrpc_poll(ctx, on_response, NULL);            // server; a context may be both
  *	while (copyrpc_recv(ctx, &req) == 1)
  *		copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
  *
@@ -42,21 +42,23 @@
  * makes a ring larger maps and registers memory, which takes up to some hundred microseconds. Polls
  * read the clock through the vDSO, at intervals from ten microseconds to some milliseconds.
  *
- * An endpoint that is destroyed or has failed says goodbye to its peer, also when its context is
- * destroyed: the peer's endpoint fails with -ECONNRESET in the next poll, after it has received
- * everything that was sent before, even if it has no calls pending. No function waits for the
- * goodbye. If the goodbye is lost, or the process was killed, the peer detects the end as follows.
+ * An endpoint that is destroyed, alone or with its context, or has failed, says goodbye to its
+ * peer. The peer's endpoint first receives everything that was sent before the goodbye, and then
+ * fails with -ECONNRESET in its next poll, even if it has no calls pending. No function waits for
+ * the goodbye. If the goodbye is lost, or the process was killed, the peer detects the end as
+ * follows.
  *
- * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
- * peer has not consumed all messages (replies, for example), and nothing else arrives, the library
- * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
- * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending
- * calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time
- * only delays the calls. If the time-outs in struct copyrpc_path are shorter than probe_ms (by
- * default, with COPYRPC_ANSWER_NS, they are longer), the HCA gives up earlier, and the calls end
- * with -ECONNRESET. If one of the two HCAs stops completing requests, the other side's calls end
- * with -ECONNRESET. A peer that is stopped while it has receives left is not detected, because its
- * HCA answers: use a time limit for calls (copyrpc_call_timed()).
+ * The death of a peer is detected only while something is pending. If nothing arrives while calls
+ * are unanswered, or while the peer has not consumed all messages (replies, for example), the
+ * library probes the peer: it READs the peer's memory within 0.2 s (if polls are rarer, in the
+ * second poll after 0.1 s). A probe that gets no answer for probe_ms, 5 s by default, ends all
+ * pending calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for
+ * less than probe_ms only delays the calls. If the time-outs in struct copyrpc_path are shorter
+ * than probe_ms (by default, with COPYRPC_ANSWER_NS, they are longer), the HCA gives up earlier,
+ * and the calls end with -ECONNRESET. If one of the two HCAs stops completing requests, the other
+ * side's calls end with -ECONNRESET. A peer whose process is stopped (by a debugger, for example)
+ * while it has receives left is not detected, because its HCA answers: use a time limit for calls
+ * (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
@@ -84,11 +86,11 @@
  * progress. Afterwards the device refuses the peer's messages. The library stops a queue pair in
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
- *	a poll: the peer said goodbye (-ECONNRESET), or broke the protocol (-EPROTO); a probe got no
- *		answer for probe_ms (-ETIMEDOUT); the device reported that the other side stopped
- *		the queue pair (-ECONNRESET), or that the device or a queue of the context has
- *		failed (-EIO, for all endpoints)
- *	a flush: the queue pair accepts no request (-ECONNRESET)
+ *	a poll, if the peer said goodbye (-ECONNRESET) or broke the protocol (-EPROTO), if a probe
+ *		got no answer for probe_ms (-ETIMEDOUT), or if the device reported that the other
+ *		side stopped the queue pair (-ECONNRESET), or that the device or a queue of the
+ *		context has failed (-EIO, for all endpoints)
+ *	a flush, if the queue pair accepts no request (-ECONNRESET)
  *
  * After a completion with an error no command is needed: the device has stopped the queue pair by
  * itself. The library does not wait until the device has finished with a queue pair. A later
@@ -145,10 +147,10 @@ struct copyrpc_req;
 /* Bits of `set`, for fields in which 0 is a valid value: if the bit is set, 0 means 0; otherwise 0
  * means the default. */
 enum {
-	COPYRPC_SET_GID_INDEX = 1, /* struct copyrpc_ctx_attr */
+	COPYRPC_SET_GID_INDEX = 1, /* this and the next two: struct copyrpc_ctx_attr */
 	COPYRPC_SET_PKEY_INDEX = 2,
 	COPYRPC_SET_VECTOR = 4,
-	COPYRPC_SET_TIMEOUT = 1, /* struct copyrpc_path */
+	COPYRPC_SET_TIMEOUT = 1, /* this and the next three: struct copyrpc_path */
 	COPYRPC_SET_RETRY_CNT = 2,
 	COPYRPC_SET_RNR_RETRY = 4,
 	COPYRPC_SET_MIN_RNR_TIMER = 8,
@@ -166,8 +168,8 @@ struct copyrpc_path {
 	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
 	uint8_t timeout; /* exponent, at most 31; 0: COPYRPC_TIMEOUT; 0 and set: wait for ever */
 	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 and set: none */
-	uint8_t rnr_retry; /* retries when the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
-			      set: none */
+	uint8_t rnr_retry; /* retries when the peer has no receive: 1 to 6; 0 (and not set) or 7:
+			      for ever; 0 and set: none */
 	uint8_t min_rnr_timer; /* time that a peer must wait when this side has no receive: 1 to 31;
 				  0: 12 (0.64 ms); 0 and set: 655 ms */
 	unsigned set;
@@ -198,11 +200,13 @@ struct copyrpc_ctx_attr {
 	bool nested; /* handlers of requests may make calls, see copyrpc_call_nested() */
 	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
 					    default; copied */
-	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000;
-			      over 7,000 only with reconnect_ms, or with a longer path.timeout (for
-			      60 s: 21), because the HCA gives up after COPYRPC_ANSWER_NS */
-	uint64_t reconnect_ms; /* a lost connection returns within this time, or its endpoint fails;
-				  0: the endpoint fails immediately. See copyrpc_tcp.h */
+	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000; a
+			      value over 7,000 has an effect only with reconnect_ms, or with a
+			      longer path.timeout (for 60 s: 21), because the HCA gives up after
+			      COPYRPC_ANSWER_NS */
+	uint64_t reconnect_ms; /* the time that an endpoint has to get another connection after a
+				  loss, before it fails; 0: it fails immediately. See
+				  copyrpc_tcp.h */
 	uint32_t vector; /* > 0, or set: completion vector, that is, the interrupt that wakes a
 			    program that sleeps on copyrpc_ctx_fd(); 0: the contexts of a process
 			    take the device's vectors in turn */
@@ -214,8 +218,8 @@ struct copyrpc_ctx_attr {
 
 /*
  * Opens the device and creates the objects that all endpoints share: a protection domain, a shared
- * receive queue, a receive and a send completion queue. The caller owns *ctx_p and must destroy it
- * with copyrpc_ctx_destroy().
+ * receive queue, a receive and a send completion queue. @attr may be NULL. The caller owns *ctx_p
+ * and must destroy it with copyrpc_ctx_destroy().
  *
  * -ENODEV: no such device, or it is not an mlx5 device. -ENETDOWN: no port that may be used is
  * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
@@ -224,9 +228,9 @@ struct copyrpc_ctx_attr {
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
  * that the device does not have, event_count > 1 without a period, or a depth, or a period of
  * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
- * too few free descriptors; a context needs seven, and uses an eighth for its endpoints if one is
- * free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or there
- * is no memory. Otherwise an error of the driver.
+ * too few free descriptors; a context needs seven, and its endpoints use an eighth if it is free.
+ * -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or there is no
+ * memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -260,10 +264,10 @@ struct copyrpc_ep_attr {
  * requests and calls; with rings of 8 KiB, this is about 20 KiB, and the send queue takes as much
  * again.
  *
- * -E2BIG: as copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
- * exist. (A destroyed endpoint counts until the next poll, even if requests of it are still held,
- * and until the HCA has released its queue pair, which takes microseconds, or a second if the HCA
- * does not report the release.) -EIO: the device has failed. -ENOMEM, or an error of the driver.
+ * -E2BIG: as from copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
+ * exist. (A destroyed endpoint counts until there was a poll, even if requests of it are still
+ * held, and the HCA has released its queue pair. The release takes microseconds, or a second if the
+ * HCA does not report it.) -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -302,12 +306,11 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 
 /*
- * Connects to the endpoint that wrote the blob, which may be in the same process. Both sides may
- * make calls after both have connected. The first call needs no handshake if the peer connects
- * soon: the HCA repeats messages that arrive before that. If the peer connects later than
- * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET), or, while calls are
- * pending, after probe_ms (-ETIMEDOUT). If this can happen, let the peer report that it has
- * connected.
+ * Connects to the endpoint that wrote the blob; both endpoints may be in the same process. After
+ * the return this side may make calls: if the peer has not connected yet, the HCA repeats the
+ * messages until then. If the peer does not connect in time, the endpoint fails: if calls are
+ * pending, after probe_ms (-ETIMEDOUT); otherwise COPYRPC_ANSWER_NS after the first flush
+ * (-ECONNRESET). If this can happen, let the peer report that it has connected.
  *
  * -EINVAL: not a blob, or a wrong @len, or one side is addressed by GID and the other is not (if
  * one port requires a global route header, set gid_index on the other side too). -EPROTONOSUPPORT:
@@ -328,7 +331,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * endpoint then comes back as copyrpc_tcp.h describes, except that the two programs exchange the
  * messages:
  *
- *	// at DOWN with -EAGAIN, and in the cases below: after each poll until it returns 0
+ *	// at DOWN with -EAGAIN, and for each "send mine" below; if not 0: again after a poll
  *	if (!copyrpc_ep_again_info(ep, mine))
  *		...                                      // send the bytes to the peer
  *	// when bytes of the peer have arrived
@@ -341,19 +344,19 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * channel can lose messages, a side whose endpoint is not connected sends its message again from
  * time to time. The messages contain keys of the ring, as the blob does.
  *
- * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint
- * has lost its connection or copyrpc_ep_again() has returned -EAGAIN. -EAGAIN: the device has not
- * finished with the former queue pair. -EISCONN: the endpoint has never lost its connection.
- * -ENETDOWN: the port is not active; call again later. -EMFILE, -ENOSPC: there is no room for a
- * queue pair now. After these and other errors of the driver, call again later.
+ * copyrpc_ep_again_info() writes the message of the present attempt. An attempt begins when the
+ * endpoint has lost its connection, or when copyrpc_ep_again() has returned -EAGAIN. -EAGAIN: the
+ * device has not finished with the former queue pair. -EISCONN: the endpoint has never lost its
+ * connection. -ENETDOWN: the port is not active; call again later. -EMFILE, -ENOSPC: there is no
+ * room for a queue pair now. After these and other errors of the driver, call again later.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
- * attempt of this side, or is not connected by it. -ENOENT: a message for another endpoint, for
- * example of a process before it was restarted. -EINVAL: not such a message. -EPROTO: the message
- * contradicts the connection; the endpoint has failed. Another error of copyrpc_ep_connect(): the
- * attempt has failed, for example because the port has no address; begin the next one as after
- * DOWN.
+ * attempt of this side, or is not connected yet by this attempt. -ENOENT: a message for another
+ * endpoint, for example of a process before it was restarted. -EINVAL: not such a message. -EPROTO:
+ * the message contradicts the connection; the endpoint has failed. Another error of
+ * copyrpc_ep_connect(): the attempt has failed, for example because the port has no address; begin
+ * the next one as after DOWN.
  *
  * Both: -EOPNOTSUPP: one of the two sides does not have these attributes. Otherwise the endpoint is
  * not connected yet or has failed, and its status is returned.
@@ -380,7 +383,7 @@ int copyrpc_ep_status(const struct copyrpc_ep *ep);
  *	mlx5_0 QP 0x118 to QP 0x119 of LID 1 (rank 3): Connection reset by peer: no answer
  *	(WRITE_IMM, syndrome 0x15, vendor 0x81)
  *
- * As snprintf(): writes at most @size bytes including the final zero. Returns the length of the
+ * Writes at most @size bytes including the final zero, like snprintf(). Returns the length of the
  * whole text.
  */
 int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
@@ -391,8 +394,8 @@ int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
  *
  *	the peer has version 4 of the connection blob, this library has version 5
  *
- * Writes an empty text if there was none. As snprintf(): writes at most @size bytes including the
- * final zero. Returns the length of the whole text.
+ * Writes an empty text if there was none. Writes at most @size bytes including the final zero, like
+ * snprintf(). Returns the length of the whole text.
  */
 int copyrpc_ctx_versions(const struct copyrpc_ctx *ctx, char *buf, size_t size);
 
@@ -403,14 +406,15 @@ struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
 /* --------------------------------------------------------------------- calls */
 
 /*
- * Reports the end of a call, exactly once for each copyrpc_call() that returned 0. Either @status
- * is 0, and @data and @len are the response, which is valid only inside the callback; or @status is
- * negative (copyrpc_ep_status() lists the values) and @data is NULL.
+ * Reports the end of a call, exactly once for each copyrpc_call() that returned 0, unless the
+ * context is destroyed before. Either @status is 0, and @data and @len are the response, which is
+ * valid only inside the callback; or @status is negative (copyrpc_ep_status() lists the values) and
+ * @data is NULL.
  *
  * The callback may use every function except copyrpc_poll*() and copyrpc_ctx_destroy(); it may
  * call, reply, receive, detach, destroy endpoints and flush. A flush inside the callback sends the
- * collected messages immediately. The batch that contains the response is not released: its
- * messages stay unchanged until the next flush outside a callback.
+ * collected messages immediately. Such a flush does not release the batch that contains the
+ * response: the messages of this batch stay unchanged until the next flush outside a callback.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len);
@@ -431,7 +435,7 @@ int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t
 	uint64_t token);
 
 /*
- * Makes a nested call: a call by the handler of a request, which replies to the request only after
+ * Makes a nested call: the handler of a request makes a call, and replies to the request only after
  * the call has ended. Both contexts must have the attribute `nested`. copyrpc_call() then always
  * leaves enough credit for one nested call, so that two sides that call each other cannot use up
  * the credit that their handlers need. The program must keep these rules: detach a request that is
@@ -473,9 +477,10 @@ int copyrpc_cancel(struct copyrpc_ep *ep, uint64_t token);
 
 /*
  * Does one round of work: handles the messages that have arrived (responses go to @fn, requests
- * into the queue of copyrpc_recv()), refills the receive queue, handles send completions, ends the
- * calls of failed and destroyed endpoints and canceled calls, and then flushes. The cost depends on
- * the number of endpoints that have something to do. @fn may be NULL if no call was ever made.
+ * into the queue of copyrpc_recv()), refills the receive queue, handles send completions, ends
+ * canceled calls, calls whose time limit is over, and calls of failed and destroyed endpoints, and
+ * then flushes. The cost depends on the number of endpoints that have something to do. @fn may be
+ * NULL if no call was ever made.
  *
  * Returns the number of handled responses and requests, plus the number of calls that ended with an
  * error. The function never fails; each error is that of an endpoint, see copyrpc_ep_status().
@@ -485,8 +490,8 @@ int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 /* Does the same as copyrpc_poll(), without the flush. Returns the same as copyrpc_poll(). */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the
- * ring's end). Returns the number of batches sent. */
+/* Sends the collected messages: at most one batch per endpoint; at the ring's end, two batches with
+ * a 32-byte marker between them. Returns the number of batches sent. */
 int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
@@ -521,8 +526,8 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
 /*
  * Returns the descriptor of a context, which becomes readable when there is something to poll for,
  * so that a program can sleep in poll(2) or epoll, together with its other descriptors. To lose no
- * wake-up: empty copyrpc_recv(), copyrpc_raw_recv() and copyrpc_event_recv() (of copyrpc_tcp.h),
- * arm, and sleep only if copyrpc_ctx_arm() returned 0.
+ * wake-up: call copyrpc_recv(), copyrpc_raw_recv() and copyrpc_event_recv() (of copyrpc_tcp.h)
+ * until they return 0, then copyrpc_ctx_arm(), and sleep only if copyrpc_ctx_arm() returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -548,9 +553,9 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
  * as work: the caller knows when to flush them. The context stays armed until a poll reads its
  * event; polls without an event do not disarm it.
  *
- * A loop that polls only a bounded number of times before it sleeps must arm each time. A context
- * whose last call has ended, and whose peers send nothing, has no next event: a loop that ends
- * after the last response must check before it arms whether that response has arrived.
+ * Arm before every sleep. A context whose last call has ended, and whose peers send nothing, has no
+ * next event: a loop that ends after the last response must check, before it sleeps, whether that
+ * response has arrived.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
@@ -577,8 +582,10 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
 /*
- * Return the payload, in place, valid until copyrpc_reply() or copyrpc_req_detach(); its length;
- * the largest length of the reply in bytes, which is the caller's resp_max; the endpoint of the
+ * Read a request that copyrpc_recv() has returned. copyrpc_req_data() returns the payload, which
+ * stays in the ring; the pointer is valid until copyrpc_reply() or copyrpc_req_detach().
+ * copyrpc_req_len() returns the length of the payload, copyrpc_req_allowance() the largest length
+ * of the reply in bytes, that is the caller's resp_max, and copyrpc_req_ep() the endpoint of the
  * request.
  */
 const void *copyrpc_req_data(const struct copyrpc_req *req);
@@ -633,9 +640,10 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr);
  * memory before that.
  *
  * -EAGAIN: the send queue is full, or sq_depth operations were not yet returned by
- * copyrpc_raw_recv(): poll and take completions, then retry. -EINVAL: a wrong @len. -ENOMEM: only
- * at the endpoint's first operation. -ENOTCONN: not yet connected. Otherwise the endpoint has
- * failed, and its status is returned. A wrong rkey or range breaks the connection (-EACCES).
+ * copyrpc_raw_recv(): poll and take completions, then retry. -EINVAL: a wrong @len. -ENOMEM: no
+ * memory; only at the endpoint's first operation. -ENOTCONN: not yet connected. Otherwise the
+ * endpoint has failed, and its status is returned. A wrong rkey or range breaks the connection
+ * (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
 	uint32_t len, uint64_t token);
@@ -645,7 +653,7 @@ int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint6
 struct copyrpc_raw_done {
 	struct copyrpc_ep *ep;
 	uint64_t token;
-	int status; /* 0, or as copyrpc_ep_status() */
+	int status; /* 0, or a status of copyrpc_ep_status() */
 };
 
 /* Takes the next completed raw operation, in order of completion. Returns 1 with *done_p, or 0 if
@@ -673,14 +681,14 @@ struct copyrpc_stats {
 	uint64_t credit_only; /* batches without a message: to give credit back, or for larger
 				 rings */
 	uint64_t reads; /* of the peer's consumer position */
-	uint64_t ring_stalls, credit_stalls; /* calls refused with -EAGAIN for lack of room, with
+	uint64_t ring_stalls, credit_stalls; /* calls refused: with -EAGAIN for lack of room; with
 						-ENOBUFS */
 	uint64_t sq_stalls; /* flushes postponed because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
 	uint64_t port_downs; /* reports that the port went down: contexts only */
 	uint64_t
-		returns; /* of endpoints that were connected again (copyrpc_ctx_attr.reconnect_ms) */
-	uint64_t resent; /* batches that were sent again after that; `bytes` and `wqes` include
+		returns; /* times that an endpoint was connected again after a loss (reconnect_ms) */
+	uint64_t resent; /* batches that were sent again after a return; `bytes` and `wqes` include
 			    them */
 	uint64_t grown; /* times that the send ring became larger */
 	uint64_t moved; /* bytes of READs and WRITEs between memory of both sides: raw operations,

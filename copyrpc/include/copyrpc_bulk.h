@@ -15,8 +15,8 @@
  *	copyrpc_bulk_pull(ep, &remote, 0, mine, 0, remote.len, on_pulled, req);
  *	...                                              // on_pulled, inside a poll: copyrpc_reply()
  *
- * Large calls: they work like ordinary ones, but the library pulls the request into memory of the
- * server, and pushes the response into memory of the caller.
+ * Large calls: a large call works like an ordinary one, but the library pulls the request into
+ * memory of the server, and pushes the response into memory of the caller.
  *
  *	copyrpc_large_accept(ctx, &(struct copyrpc_large_attr){.message_max = 64 << 20}); // server
  *	while (copyrpc_recv(ctx, &req))                  // small and large ones
@@ -51,9 +51,9 @@ struct copyrpc_bulk;
 /*
  * Registers @len bytes, for operations of this side and, with COPYRPC_REMOTE_READ and
  * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the registration. Other
- * bulks within this memory that need no further access share it, and so do large calls from or to
- * this memory. The memory belongs to the caller and must stay mapped until copyrpc_bulk_free() and
- * the end of the pulls, pushes and large calls that use it.
+ * bulks within this memory that need no further access share the registration, and so do large
+ * calls from or to this memory. The memory belongs to the caller and must stay mapped until
+ * copyrpc_bulk_free() and the end of the pulls, pushes and large calls that use it.
  *
  * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped.
  * -ENOMEM: the limit of locked memory is too low, or there is no memory. Otherwise an error of the
@@ -63,11 +63,10 @@ int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int acc
 	struct copyrpc_bulk **bulk_p);
 
 /*
- * Frees a bulk. The memory is deregistered when no bulk that shares the registration exists any
- * more, and the last pull, push or large call of this side that uses it has ended. Afterwards its
- * descriptors are invalid: an access of a peer breaks the connection (-EACCES), so free the bulk
- * only when the peers have finished. NULL is allowed. The destruction of the context frees its
- * bulks.
+ * Frees a bulk. The memory is deregistered when no other bulk shares the registration any more, and
+ * all pulls, pushes and large calls of this side that use it have ended. Afterwards its descriptors
+ * are invalid: an access of a peer breaks the connection (-EACCES), so free the bulk only when the
+ * peers have finished. NULL is allowed. The destruction of the context frees its bulks.
  */
 void copyrpc_bulk_free(struct copyrpc_bulk *bulk);
 
@@ -103,8 +102,9 @@ int copyrpc_bulk_import(const struct copyrpc_ep *ep, const void *desc, size_t si
 
 /*
  * Reports the end of a pull or push, exactly once, inside a poll. @status is 0 if all bytes have
- * arrived in the local memory, or in the peer's; else @status is that of copyrpc_ep_status(). The
- * callback may do what a copyrpc_response_fn may do. It is not called if the context is destroyed.
+ * arrived in the memory to which they were moved, local or the peer's; else @status is that of
+ * copyrpc_ep_status(). The callback may do what a copyrpc_response_fn may do. It is not called if
+ * the context is destroyed.
  */
 typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
 
@@ -123,9 +123,9 @@ typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
  * known to have arrived are moved again.
  *
  * -EINVAL: a range is empty or not within its memory, or the bulk belongs to another context.
- * -EACCES: the descriptor does not permit it. -ENOMEM: no memory. -ENOTCONN: not yet connected.
- * Otherwise the endpoint has failed, and its status is returned. There is no limit for the number
- * of transfers.
+ * -EACCES: the descriptor does not permit the transfer. -ENOMEM: no memory. -ENOTCONN: not yet
+ * connected. Otherwise the endpoint has failed, and its status is returned. There is no limit for
+ * the number of transfers.
  */
 int copyrpc_bulk_pull(struct copyrpc_ep *ep, const struct copyrpc_remote *from, uint64_t from_off,
 	struct copyrpc_bulk *to, uint64_t to_off, uint64_t len, copyrpc_bulk_fn *fn, void *arg);
@@ -154,23 +154,25 @@ struct copyrpc_large_attr {
  * memory_max, but not lower it.
  *
  * -EINVAL: message_max is too large, or memory_max is too small for one such message. -E2BIG: as
- * copyrpc_ctx_create().
+ * from copyrpc_ctx_create().
  */
 int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_attr *attr);
 
 /*
  * Makes a call whose request and response may be large. The response is written to the @resp_max
  * bytes at @resp; the callback gets @resp and the length. Both buffers belong to the caller, who
- * must not change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for
- * @resp with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time
- * of the call, which takes a system call. A buffer of up to 960 bytes is not registered: its bytes
- * are copied. Room, credit and the callback are as for copyrpc_call(), and if the endpoint returns
- * after a lost connection (reconnect_ms), the call is executed once. The server receives the
- * request when all its bytes have arrived: later calls whose bytes arrive earlier overtake it.
+ * must not change @data, nor use @resp, until the callback. A buffer that is not within a bulk with
+ * the access that the server needs (COPYRPC_REMOTE_READ for @data, COPYRPC_REMOTE_WRITE for @resp)
+ * is registered for the time of the call, which takes a system call. A buffer of up to 960 bytes is
+ * not registered: its bytes are copied. Room, credit and the callback are as for copyrpc_call(). If
+ * the endpoint returns after a lost connection (reconnect_ms), the call is still executed only
+ * once. The server receives the request when all its bytes have arrived: later calls whose bytes
+ * arrive earlier overtake it.
  *
- * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
- * the server has no memory. copyrpc_cancel() sets the status of the call to -ECANCELED, but the
- * call ends only when its response arrives, because the server may use the buffers until then.
+ * The call ends with -EMSGSIZE if a length is larger than the server's message_max, and with
+ * -ENOMEM if the server has no memory. copyrpc_cancel() sets the status of the call to -ECANCELED,
+ * but the call ends only when its response arrives, because the server may use the buffers until
+ * then.
  *
  * Returns the same as copyrpc_call(), or an error of copyrpc_bulk_create(). -EMSGSIZE: a length is
  * larger than COPYRPC_LARGE_MAX.
@@ -180,12 +182,12 @@ int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, vo
 
 /*
  * Returns the memory of a large request that copyrpc_recv() has returned, NULL for other requests.
- * It holds the request's payload, and has at least copyrpc_req_allowance() bytes, into which the
- * program may write. It is not in the ring, so the peer cannot change it, and copyrpc_req_detach()
- * has nothing to do. If the @data of copyrpc_reply() is this address, the response is not copied;
- * other data is copied to this memory. A response of up to 960 bytes is sent in the message, a
- * longer one is pushed to the caller. If this side has no memory for the push, copyrpc_reply()
- * returns -ENOMEM, the request is released, and the call ends with -ENOMEM.
+ * This memory holds the request's payload, and has at least copyrpc_req_allowance() bytes, into
+ * which the program may write. It is not in the ring, so the peer cannot change it, and
+ * copyrpc_req_detach() has nothing to do. If the @data of copyrpc_reply() is this address, the
+ * response is not copied; other data is copied to this memory. A response of up to 960 bytes is
+ * sent in the message, a longer one is pushed to the caller. If this side has no memory for the
+ * push, copyrpc_reply() returns -ENOMEM, the request is released, and the call ends with -ENOMEM.
  */
 void *copyrpc_req_memory(const struct copyrpc_req *req);
 

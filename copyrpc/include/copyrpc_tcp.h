@@ -22,12 +22,12 @@
  *	copyrpc_accept(ctx, NULL, listener, 5000, &ep);                  // server
  *
  *	copyrpc_connect(ctx, NULL, "server", 4711, 5000, &ep);           // client
- *	...                                                              // copyrpc_ep_status() != 0:
+ *	...                                                              // after a failure:
  *	copyrpc_reconnect(ep, "server", 4711, 5000, &ep);
  *
- * Time limits are in milliseconds and hold for the whole function or dial; -1: none. The resolution
- * of a host's name is not limited; an address in numbers needs none. The functions that wait do not
- * poll the endpoints of the context, so these make no progress meanwhile; the context's other
+ * Time limits are in milliseconds and hold for the whole function or dial; -1: none. They do not
+ * hold for the resolution of a host's name; a numeric address needs no resolution. While a function
+ * waits, it does not poll, so the endpoints of the context make no progress; the context's other
  * listeners and dials do.
  *
  * The other side is not trusted. Its messages are checked, and an endpoint is created for it only
@@ -47,15 +47,15 @@
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
  *	 8  2  version: 2                        8  4  0, or the errno that ended the attempt
  *	10  2  length: 128                      12  4  zero
- *	12  4  bits: 1 `single`, 2 the endpoint can come back, 4 it comes back
+ *	12  4  bits: 1: `single`; 2: the endpoint can come back; 4: it is coming back
  *	16  8  number of the endpoint's owner, the same after a reconnect
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
  * A program that has opened the TCP connection itself may use it after the result. The TCP
  * connection may be lost when one side has received the result, and the other side has not. If the
- * endpoint can come back (see below), it is not lost: the sides connect again, and each program
- * then gets its event, or the endpoint.
+ * endpoint can come back (see below), the endpoint is not lost: the sides connect again, and each
+ * program then gets its event, or the endpoint.
  *
  * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
  * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another
@@ -64,20 +64,25 @@
  * copyrpc_ep_status() is 0; calls and replies are accepted while there is room, and sent later;
  * requests that are held stay in the ring; time limits of calls continue to run. Raw operations in
  * progress end with the status of the loss, because they cannot be repeated (they may have been
- * executed); others return -EAGAIN. The side that has dialed opens another TCP connection to the
- * same address, in its polls. The listening side must also poll, and must still listen there with
- * copyrpc_listen(). Because only the side that has dialed can connect, it probes the peer every 0.1
- * s even without calls. While a probe has got no answer for 0.2 s, it asks over TCP, once a second,
- * whether the peer has the endpoint, and so detects at once that the peer's process was restarted.
- * If the peer says goodbye, or does not have the endpoint any more (it was destroyed, has failed,
- * or its process was restarted), or the time is over, the endpoint fails as usual. The listening
- * side detects only when the time is over that its peer was restarted. If the address of a port is
- * deleted or replaced, its endpoints return with the present address, as soon as the device reports
- * the change; while the port has none, attempts fail and are repeated, and copyrpc_ep_describe()
- * says why. If the address of the listening host has changed, the side that has dialed sets it with
- * copyrpc_redial(). While the port of a side is not active, nothing is connected: the endpoint
- * returns when the device reports that the port is active. copyrpc/docs/reconnect.md describes the
- * protocol. After a greeting with the bit 4, each side also sends:
+ * executed); further ones return -EAGAIN.
+ *
+ * Only the side that has dialed can connect. In its polls it opens another TCP connection to the
+ * same address. The listening side must also poll, and must still listen at that address with
+ * copyrpc_listen(). The side that has dialed probes the peer every 0.1 s even without calls. If a
+ * probe has got no answer for 0.2 s, this side asks over TCP, once a second, whether the peer has
+ * the endpoint, and in this way detects a restart of the peer's process. The listening side detects
+ * a restart of its peer only when reconnect_ms is over. The endpoint fails as usual if reconnect_ms
+ * is over, if the peer says goodbye, or if the peer does not have the endpoint any more (it was
+ * destroyed, has failed, or its process was restarted).
+ *
+ * If the address of a port is deleted or replaced, its endpoints return with the present address,
+ * as soon as the device reports the change; while the port has no address, attempts fail and are
+ * repeated, and copyrpc_ep_describe() says why. If the address of the listening host has changed,
+ * the side that has dialed sets it with copyrpc_redial(). While the port of a side is not active,
+ * nothing is connected: the endpoint returns when the device reports that the port is active.
+ *
+ * copyrpc/docs/reconnect.md describes the protocol. After a greeting with the bit 4, each side also
+ * sends:
  *
  *	 0  8  "CPRPCPOS"
  *	 8  8  number of the owner of the other side's endpoint
@@ -112,8 +117,8 @@ struct copyrpc_listen_attr {
 	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to and including
 			patience_ms */
 	const struct copyrpc_ep_attr *ep; /* of the endpoints; may be NULL; copied */
-	uint32_t max_guests; /* connections in progress; if there is one more, the oldest is closed;
-				0: 64 */
+	uint32_t max_guests; /* maximum number of connections in progress; if there is one more, the
+				oldest is closed; 0: 64 */
 	uint32_t patience_ms; /* a connection that takes longer is closed; 0: 5000 */
 };
 
@@ -122,13 +127,13 @@ struct copyrpc_listen_attr {
  * context: polls take the connections and create and connect an endpoint for each, and
  * copyrpc_event_recv() returns COPYRPC_UP with @token. The socket still belongs to the caller, who
  * must call copyrpc_unlisten() before closing it. With reconnect_ms no other context may listen at
- * the same address: it would refuse the endpoints of this context that come back, and the peers
- * that ask for them.
+ * the same address: the other context would refuse the endpoints of this context that come back,
+ * and peers that ask whether this context has their endpoint.
  *
  * -EBUSY: the context listens on this socket already, or copyrpc_accept() was called for it.
- * -E2BIG: as copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that does not
- * listen, a wrong ring size or path, or an endpoint `by_hand`. -EMFILE: no free descriptor; a
- * context with listeners or dials needs one more. -ENOMEM.
+ * -E2BIG: as from copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that
+ * does not listen, a wrong ring size or path, or an endpoint `by_hand`. -EMFILE: no free
+ * descriptor; a context with listeners or dials needs one more. -ENOMEM.
  */
 int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *attr, int listener,
 	uint64_t token);
@@ -154,17 +159,18 @@ struct copyrpc_dial_attr {
  * another endpoint.
  *
  * If two contexts dial each other with `single`, one connection results, even if they do so at the
- * same time. The context with the larger number decides: it keeps the connection whose greeting it
- * has received first, and refuses the other one until the first has failed or is destroyed. A dial
- * that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection that
- * was kept, whose own event came before. The refusing side probes the kept connection: if the
- * dialing side does not have its end any more, a later attempt succeeds: at once if that end has
- * said goodbye, else after the time that copyrpc.h states for the death of a peer (5 s by default).
- * While both connections are being made, both sides need one more endpoint: max_endpoints should be
- * somewhat larger than the number of peers.
+ * same time. The context with the larger random number (in its greeting) decides: it keeps the
+ * connection whose greeting it has received first, and refuses the other one until the first has
+ * failed or is destroyed. A dial that was refused ends with COPYRPC_UP, status -EISCONN and the
+ * endpoint of the kept connection; the event of the kept connection itself came before. If the
+ * dialing side does not have its end of the kept connection any more, the refusing side detects
+ * this, and a later attempt succeeds: at once if that end has said goodbye, otherwise after the
+ * time that copyrpc.h states for the death of a peer (5 s by default). While both connections are
+ * being made, both sides need one more endpoint: max_endpoints should be somewhat larger than the
+ * number of peers.
  *
  * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size or path, or `by_hand`. -E2BIG, -EMFILE,
- * -ENOMEM: as copyrpc_listen().
+ * -ENOMEM: as from copyrpc_listen().
  */
 int copyrpc_dial(struct copyrpc_ctx *ctx, const struct copyrpc_dial_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, uint64_t token);
@@ -175,8 +181,9 @@ int copyrpc_dial_cancel(struct copyrpc_ctx *ctx, uint64_t token);
 
 enum copyrpc_event_kind {
 	COPYRPC_UP = 1, /* both sides may make calls */
-	COPYRPC_DOWN, /* an endpoint that was UP has failed; status as copyrpc_ep_status(): destroy
-			 it. -EAGAIN: it has lost its connection and is being connected again */
+	COPYRPC_DOWN, /* an endpoint that was UP has failed, with a status of copyrpc_ep_status():
+			 destroy it. Status -EAGAIN: it has lost its connection and is being
+			 connected again */
 	COPYRPC_GONE, /* a dial has ended without an endpoint */
 	COPYRPC_BACK, /* an endpoint that was DOWN with -EAGAIN is connected again */
 };
@@ -186,7 +193,7 @@ enum copyrpc_event_kind {
  *
  *	-ECANCELED	copyrpc_dial_cancel() was called
  *	-ETIMEDOUT	the time is over
- *	-ECONNREFUSED	no process listened until then, or the other side refused
+ *	-ECONNREFUSED	no process listened before the time was over, or the other side refused
  *	-EPROTO		the other side is not copyrpc
  *	-EPROTONOSUPPORT	the other side has another version: copyrpc_ctx_versions()
  *	-ECONNRESET	the other side has closed the connection, or has no room
@@ -207,8 +214,8 @@ struct copyrpc_event {
  * request of an endpoint may arrive shortly before its UP. An endpoint that the program destroys
  * has no further events. Endpoints of copyrpc_listen() and copyrpc_dial() have events. Endpoints
  * with the attribute `by_hand` have the events DOWN and BACK, with their event_token. All other
- * endpoints have none. Several losses and returns before the program takes the events are reported
- * as one.
+ * endpoints have none. If an endpoint has several losses and returns before the program takes the
+ * events, they are reported as one.
  */
 int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
 
@@ -234,12 +241,12 @@ int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port);
  * -EAGAIN: a connection has not sent its greeting and result within half a second, and other
  * endpoints of the context need a poll (a message, a completion, a time limit): poll, and call
  * again soon, because the connection is kept. If the function returns -ETIMEDOUT, it closes the
- * connections that are not complete; otherwise it keeps them. Polls complete them, and the next
- * copyrpc_accept() with this listener returns them. A connection that is kept does not make the
- * listener readable, so a program that waits for several things uses copyrpc_listen() instead.
- * copyrpc_unlisten() closes the connections that are kept. A program need not call it before it
- * closes the listener; without it, these connections last until the number of the descriptor is
- * used for another listener, or the context is destroyed.
+ * connections that are not complete; otherwise it keeps them: polls complete them, and the next
+ * copyrpc_accept() with this listener returns one of them. A connection that is kept does not make
+ * the listener readable, so a program that waits for several things uses copyrpc_listen() instead.
+ * copyrpc_unlisten() closes the connections that are kept. A program need not call
+ * copyrpc_unlisten() before it closes the listener; without the call, these connections last until
+ * the number of the descriptor is used for another listener, or the context is destroyed.
  *
  * -EBUSY: copyrpc_listen() was called for that listener. -ETIMEDOUT: no connection was completed in
  * time. -ECONNRESET: the connection was closed. -EPROTO: the other side did not send a greeting of
@@ -261,8 +268,8 @@ int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 /*
  * Replaces an endpoint, whether or not it has failed: connects a new endpoint with the attributes
  * of @old, and destroys @old (its pending calls end at the next poll). The accepting side
- * recognises the owner of @old, and fails its own old endpoint, too. Both endpoints count in
- * max_endpoints until @old is destroyed.
+ * recognises the owner of @old by its number, and fails its own old endpoint, too. Both endpoints
+ * count in max_endpoints until @old is destroyed.
  *
  * Returns the same as copyrpc_connect(). After an error @old is unchanged, and the function may be
  * called again.

@@ -32,9 +32,9 @@ static int status_of(uint32_t error)
 	}
 }
 
-/* A message occupies at least a block, so the fields can always be read. If the message is shorter
- * than the fields, the subtraction below wraps around, and the result is larger than any valid
- * length. */
+/* A message occupies at least a block, so take_response() can always read the fields of struct
+ * wire_large_response. If the message is shorter than these fields, the subtraction in
+ * take_response() wraps around, and the result is larger than any valid length. */
 static_assert(sizeof(struct wire_header) + sizeof(struct wire_large_response) <= WIRE_BLOCK, "");
 
 /* Sets *len_p to the length of the response, whose bytes are in the message, or already in the

@@ -50,8 +50,9 @@ static void part_done(struct raw_owner *owner, int status)
 	queue(t);
 }
 
-/* If messages of small calls have arrived since the last part, posts the next parts one at a time:
- * more messages may follow, and then wait for one part at most. */
+/* If messages of small calls have arrived since the last part, sets the number of parts that are
+ * posted one at a time: more messages may follow, and each of them then waits for one part at
+ * most. */
 static void look_beside(struct copyrpc_ep *ep)
 {
 	uint64_t small = ep->ch.stats.requests + ep->ch.stats.responses - ep->large;
@@ -123,8 +124,8 @@ int transfer_start(struct transfer *t)
 }
 
 /* Posts the batches of the endpoint and the next parts, and returns their number. After a lost
- * connection everything from the first lost part on is posted again. The transfers of an endpoint
- * that has failed end. */
+ * connection everything from the first lost part on is posted again. If the endpoint has failed,
+ * posts nothing. */
 static int proceed(struct transfer *t)
 {
 	int n;

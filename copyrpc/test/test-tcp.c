@@ -15,7 +15,7 @@
 
 #define LONG_MS 60000 /* a guard: no correct run waits so long */
 #define SHORT_MS 30
-#define HOUR_MS 3600000 /* a test that waits until this limit fails */
+#define HOUR_MS 3600000 /* a test fails if it waits until this limit */
 
 /* A connecting side in a thread. */
 struct caller {
@@ -166,8 +166,8 @@ TEST(nobody_is_waited_for_too_long)
 	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "no host.invalid", 1, SHORT_MS, &ep),
 		-EADDRNOTAVAIL);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), -ECONNRESET);
-	/* No endpoint is left, because there is room for one again after a poll. (The last endpoint
-	 * was connected already.) */
+	/* None of the failed calls has kept an endpoint: after a poll there is room for one. (The
+	 * poll is necessary because the last endpoint was connected already.) */
 	copyrpc_poll(r.ctx, NULL, NULL);
 	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);
@@ -239,7 +239,7 @@ TEST(greetings_are_checked)
 	CHECK(!strcmp(line,
 		"the peer has version 4 of the connection blob, this library has version 5"));
 	memcpy(bytes, right, sizeof(bytes));
-	memset(bytes + 120, 0, 8); /* no number of a context */
+	memset(bytes + 120, 0, 8); /* the number of the peer's context is missing */
 	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EPROTO);
 	for (size_t len = 0; len < sizeof(right); len += 9)
 		CHECK_EQ(greet(&r, right, len, NULL), -ECONNRESET);
