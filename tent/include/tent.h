@@ -3,19 +3,20 @@
  * tent: moves large amounts of memory between processes over several rails in parallel.
  *
  * A rail is an adapter port (RDMA), a thread that copies between two processes of one host, a group
- * of TCP connections, or a queue in which GPUs copy. A request, a read or a write between memory of
- * this process and of a peer, is cut into slices. A scheduler measures the rates of the rails and
- * chooses a rail for each slice. It moves the slices of a failed rail to other rails, and uses the
- * rail again when it works again.
+ * of TCP connections, or a queue in which GPUs copy. A request is a read or a write between memory
+ * of this process and memory of a peer. It is cut into slices. A scheduler measures the rates of the
+ * rails and chooses a rail for each slice. When a rail fails, the scheduler moves its slices to
+ * other rails. When the rail works again, the scheduler uses it again.
  *
- * The side whose memory is used registers the memory, exports a description of it, and must bring
- * that text to the other side by its own means:
+ * The side that lends memory registers the memory and exports a description of it. The program must
+ * bring this text to the other side by its own means:
  *
  *	tent_create(&(struct tent_attr){.address = "10.0.0.1"}, NULL, &t);
  *	tent_register(t, memory, length, "cpu:0", NULL);
  *	tent_export(t, &text);                                  // send it to the peer
  *
- * The other side imports the text and moves data, without further calls by the peer's program:
+ * The other side imports the text and moves data. The lender's program need not call any function
+ * for that:
  *
  *	tent_create(NULL, &why, &t);
  *	tent_register(t, mine, length, NULL, &why);
@@ -29,7 +30,8 @@
  * Threads: every function may be called from any thread at any time, except that a segment,
  * a batch or the engine must not be used while, or after, another thread destroys it. The
  * engine has a thread of its own, which sleeps while there is nothing to do. tent_submit() and
- * tent_wait() also do some of the engine's work in the calling thread. There are no callbacks.
+ * tent_wait() also do some of the engine's work in the calling thread. The only callbacks are those
+ * of struct tent_directory, in the thread that calls tent_publish() or tent_find().
  *
  * Units: lengths and offsets are bytes. Times are milliseconds if the name ends in _ms. Bandwidth
  * is in units of 10^9 bits per second.
@@ -38,19 +40,21 @@
  * destroy it with the function that the comment names. The caller keeps the ownership of registered
  * memory, which must stay mapped until tent_unregister().
  *
- * Errors: functions return 0 or -errno, and write output arguments on success only. struct
- * tent_why explains in one line an error in a configuration, a segment or a registration.
+ * Errors: functions that return int return 0 or -errno, unless their comment says otherwise, and
+ * write output arguments on success only. struct tent_why explains in one line an error in a
+ * configuration, a segment or a registration.
  *
- * Sizes: structs that later versions may extend are passed with their size, as @size or in the
- * first field. The functions read or write only the fields that the caller and the library both
- * know. For a caller of an older version, the fields that it does not have are 0. A caller of a
- * newer version gets -E2BIG if a field that the library does not have is not 0.
+ * Sizes: structs that later versions may extend are passed with their size, in the argument @size or
+ * in the first field. The functions read or write only the fields that the caller and the library
+ * both know. Fields that an older caller does not have count as 0. A newer caller gets -E2BIG if it
+ * sets a field that the library does not have.
  *
- * Exactly once: a request ends with status 0 only when all of its bytes are in place, and none of
- * its bytes is written after its end. The exception is a peer that cannot confirm that a rail is
- * closed, because the peer does not answer for 5 seconds (-ETIMEDOUT) or the connection to it is
- * lost (-ECONNRESET): packets that are still in the network may then change the peer's memory.
- * Slices that failed are written again, with the same bytes.
+ * Exactly once: a request ends with status 0 only when all of its bytes are in place. After the end
+ * of a request none of its bytes is written. There is one exception: if a rail fails and the peer
+ * cannot confirm that its end is closed, packets that are still in the network may change the peer's
+ * memory later. The request then ends with -ETIMEDOUT (the peer has not answered for 5 seconds) or
+ * -ECONNRESET (the connection to the peer is lost). Before the end of a request a slice may be
+ * written twice, with the same bytes.
  *
  * Trust: the holder of an exported description may read and write the memory that it describes, and
  * what the engine registers later. The library checks all data from peers and files. Rails over TCP
@@ -74,7 +78,7 @@ extern "C" {
 
 #define TENT_MAX_RAILS 32
 #define TENT_NAME_LEN 64 /* the size of a name, with its terminating 0 */
-#define TENT_NOTE_MAX 64 /* bytes of a notice */
+#define TENT_NOTE_MAX 64 /* the maximum length of a note, in bytes */
 
 struct tent;
 struct tent_segment;
@@ -95,33 +99,35 @@ struct tent_attr {
 	const char *address; /* where peers reach this engine by TCP: a host name or address of
 				this host. NULL: 127.0.0.1, peers on this host only */
 	uint16_t port; /* the TCP port at that address; 0: any free port */
-	uint32_t shm_rails; /* 0: the rails are the adapters of this host. 1 to TENT_MAX_RAILS:
-			       the number of copying threads, for peers on this host. The
-			       configuration must not have a topology file then */
-	uint64_t max_registration; /* bytes of the largest memory region; longer memory is
-				      registered in parts. 0: the limit of the devices */
-	uint32_t max_tasks; /* most requests that have not ended, 1 to 65,536; 0: 1024 */
+	uint32_t shm_rails; /* 1 to TENT_MAX_RAILS: the number of copying threads, for peers on
+			       this host; there must be no other rails and no topology file. If
+			       shm_rails, tcp_rails and gpu_rails are 0, the rails are the
+			       adapters of this host */
+	uint64_t max_registration; /* bytes of the largest memory region, 4096 or more; longer
+				      memory is registered in parts. 0: the limit of the devices */
+	uint32_t max_tasks; /* limit of requests that have not ended, 1 to 65,536; 0: 1024 */
 	int rail_wait_ms; /* how long a request waits while no rail that it may use is up.
 			     0: 5000; -1: it does not wait */
 	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
-			       free ports of the address. shm_rails must be 0. Unless `adapters`
-			       is set, the adapters are not used, and the configuration must not
-			       have a topology file */
+			       free ports of the address. Adapters may be used in addition, see
+			       `adapters`; there must be no rails of other kinds, and without
+			       `adapters` no topology file */
 	uint32_t gpu_rails; /* 1 to TENT_MAX_RAILS: the number of queues in which GPUs copy, for
-			      peers on this host. There must be no other rails then, and no
-			      topology file */
-	uint32_t adapters; /* not 0: use the adapters of this host in addition to tcp_rails. 0:
-			      use the adapters only if there are no other rails */
+			       peers on this host; there must be no other rails and no topology
+			       file */
+	uint32_t adapters; /* not 0: use the adapters of this host in addition to tcp_rails; at
+			      most TENT_MAX_RAILS rails in all. 0: use the adapters only if there
+			      are no other rails */
 };
 
 /*
  * Opens the rails and listens for peers. @attr and @why may be NULL. The caller must destroy the
  * engine with tent_destroy(). Errors:
  *
- *	-EINVAL		a bad attribute, configuration or topology file, or these leave no rail
+ *	-EINVAL		a bad attribute, configuration or topology file
  *	-E2BIG		a field of a later version is not 0
- *	-ENODEV		there is no adapter, or the topology names a missing one; or gpu_rails is set
- *			and there is no driver of a GPU
+ *	-ENODEV		there is no adapter, or the topology names a missing one; with gpu_rails: there
+ *			is no driver of a GPU
  *	-ENETDOWN	no adapter has an active port
  *	-EADDRNOTAVAIL, -EADDRINUSE, ...	the address cannot be used
  *	-ENOMEM, or another error of a device or the system
@@ -130,27 +136,32 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 
 /*
  * Destroys the engine and all of its segments, batches and registrations, whatever their
- * state. Requests of peers that use its memory fail. With copying threads or GPUs, waits at most 5
- * seconds until no peer uses the memory, like tent_unregister(). NULL is allowed.
+ * state. Requests of peers that use the engine's memory fail. With copying threads or GPUs, waits at
+ * most 5 seconds until no peer uses the memory, like tent_unregister(). NULL is allowed.
  */
 void tent_destroy(struct tent *t);
 
 /* ---- memory -------------------------------------------------------------------- */
 
 /*
- * Registers [addr, addr + len) for use by this engine and, once exported, by peers. @location: the
- * NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or does not matter.
+ * Registers [addr, addr + len) for use by this engine, and by the peers that import its description.
+ * @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or does
+ * not matter.
+ *
  * Memory of a GPU is recognized by its address if @location is NULL or "*"; "cuda:N" requires
- * memory of GPU number N of this process. Memory of GPUs must be of one device, and must not be
- * freed before tent_unregister(). Adapters access memory of a GPU directly where they and the
- * driver can (dma-buf). Otherwise the engines stage it, see tent(7), and @why contains the reason,
- * although the function returns 0. Errors:
+ * memory of GPU number N of this process. The range must be memory of one device, and must not be
+ * freed before tent_unregister(). Adapters access memory of a GPU directly if they and the driver
+ * support that (dma-buf). If they do not, the engines stage the memory, see tent(7). The function
+ * then returns 0 all the same, and @why contains the reason.
+ *
+ * Errors:
  *
  *	-EINVAL	the length is 0, the range wraps, the topology does not have the location, or the
  *		memory is not of the GPU in @location
  *	-EEXIST	a part of the range is registered already
- *	-EFAULT	the range is not mapped, not writable, or not memory of the GPU; over adapters, with
- *		Linux 6.5 and later, also a shared mapping of a file on a disk (not of tmpfs)
+ *	-EFAULT	a part of the range is not mapped, not writable or, in memory of a GPU, not
+ *		allocated; over adapters, with Linux 6.5 and later, also a shared mapping of a file
+ *		on a disk (not of tmpfs)
  *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
  *	-ENOSPC	too many parts, raise max_registration
@@ -159,8 +170,8 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
 
 /*
- * Allocates @len bytes, which are 0, and registers them like tent_register(). If the memory of both
- * sides is from tent_alloc(), copying threads copy without system calls, in much less time.
+ * Allocates @len zero bytes, and registers them like tent_register(). If the memory of both sides is
+ * from tent_alloc(), copying threads copy without system calls, in much less time.
  * tent_unregister() and tent_destroy() free the memory; the program must not unmap or protect it.
  * Errors as those of tent_register(), and
  *
@@ -174,15 +185,15 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
  * the memory any more. The engine sends its peers a message; they start no more transfers on the
  * memory, and confirm when their transfers under way have ended. The function waits for the
  * confirmations, at most 5 seconds. Requests of peers that were still waiting end with -EACCES, and
- * new ones with -EFAULT; the rails stay in use. If a peer has not confirmed, the adapters refuse
- * its later accesses. Errors:
+ * new ones with -EFAULT; the rails stay in use. If a peer has not confirmed in that time, the
+ * adapters refuse its later accesses. Errors:
  *
  *	-ENOENT		no registration begins at @addr
  *	-EBUSY		a request of this engine that has not ended uses the memory
- *	-ENOMEM		the registration has not ended
+ *	-ENOMEM		no memory; the registration stays
  *	-ETIMEDOUT	copying threads and GPUs only: a peer has not confirmed. The registration has ended
  *			and the peer is disconnected, but the peer may read and write the memory
- *			until its engine notices that
+ *			until its engine notices the end of the connection
  */
 int tent_unregister(struct tent *t, void *addr);
 
@@ -197,19 +208,19 @@ int tent_export(struct tent *t, char **text_p);
 
 /*
  * Connects to the engine that exported @text, pairs the rails, and tests each pair with a message
- * without data. Blocks until that is done, at most some seconds. The caller must release the
- * segment with tent_release(). Errors:
+ * without data. Blocks until all pairs have been tested, at most some seconds. The caller must
+ * release the segment with tent_release(). Errors:
  *
- *	-EINVAL		not a description, or one that contradicts itself or the rail map
+ *	-EINVAL		@text is not a description, or it contradicts itself or the rail map
  *	-EPROTONOSUPPORT	a description of another version
  *	-ENETUNREACH	a rail has no partner, or does not reach its partner; @why names it
  *	-EHOSTUNREACH, -ECONNREFUSED, -ETIMEDOUT, ...	the peer's address cannot be reached
  *	-EACCES		the peer did not export this description
- *	-EUSERS		4,096 peers, the most that an engine accepts, have imported the exporter's
+ *	-EUSERS		4,096 peers, the maximum of an engine, have already imported the exporter's
  *			segments; one of them must call tent_release(). The place of a peer that
  *			dies is free immediately, or within 20 seconds if its host is gone
- *	-EREMOTE	copying threads or GPUs of another host, or rails of another transport than this
- *			engine's
+ *	-EREMOTE	the peer has copying threads or GPUs and is on another host, or its rails are of
+ *			another transport than this engine's
  *	-ENOMEM
  */
 int tent_import(struct tent *t, const char *text, struct tent_why *why,
@@ -223,15 +234,16 @@ uint64_t tent_version(struct tent *t);
 
 /*
  * Waits until requests may use the memory that the peer had registered when its tent_version()
- * returned @version; at most @timeout_ms, -1: without a limit. The engine learns by itself of
+ * returned @version. Waits at most @timeout_ms; -1: without a limit. The engine learns by itself of
  * memory that the peer registers, or unregisters, after the import. The peer's program must send
- * the version, with the addresses, by its own means. -ETIMEDOUT: the time is over. -ECONNRESET: the
- * peer is gone.
+ * the version, with the addresses, by its own means. Returns 0; -ETIMEDOUT: the time is over;
+ * -ECONNRESET: the peer is gone.
  */
 int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms);
 
 /*
- * Disconnects from the peer and frees the segment. -EBUSY: a request that has not ended uses it.
+ * Disconnects from the peer and frees the segment. -EBUSY: a request that has not ended uses the
+ * segment.
  * NULL is allowed.
  */
 int tent_release(struct tent_segment *s);
@@ -252,9 +264,9 @@ struct tent_directory {
 	 */
 	int (*put)(void *arg, const char *name, const char *text);
 	/*
-	 * Writes the last description of @name, which the library frees with free(3). 0, -ENOENT:
-	 * there is no description of @name, or another -errno. NULL: the directory is only for
-	 * tent_publish().
+	 * Writes a copy of the last description of @name; the library frees the copy with free(3).
+	 * 0; -ENOENT: there is no description of @name; or another -errno. NULL: the directory is
+	 * only for tent_publish().
 	 */
 	int (*get)(void *arg, const char *name, char **text_p);
 	void *arg; /* passed to both functions */
@@ -309,8 +321,9 @@ struct tent_request {
 	uint64_t remote; /* address in the peer's process, within one of its registrations */
 	uint64_t len; /* 1 to 2^50 */
 	uint16_t notify; /* not 0: the peer's tent_notice() returns this value when all bytes are
-			    in place (of a read: when all have been read): exactly once if the
-			    request ends with status 0, at most once if it ends with an error */
+			    in place (a read: when all bytes have been read). This happens exactly
+			    once if the request ends with status 0, at most once if it ends with
+			    an error */
 	uint8_t priority; /* 0: the most urgent class; less than `priorities` of the
 			     configuration (default 1). tent(7) describes how the classes share
 			     the rails */
@@ -319,14 +332,14 @@ struct tent_request {
 			 CUDA's default stream as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. If
 			 `local` is memory of a GPU, the default stream is that of the GPU's
 			 primary context */
-	const void *note; /* bytes that the peer's tent_note_take() returns, as with notify; the
-			     submission copies them */
-	size_t note_len; /* their number, 0 to TENT_NOTE_MAX */
+	const void *note; /* bytes that the peer's tent_note_take() returns, at the same time and
+			     as often as `notify`; tent_submit() copies them */
+	size_t note_len; /* the number of these bytes, 0 to TENT_NOTE_MAX */
 };
 
 enum tent_state {
 	TENT_WAITING, /* no slice has been given to a rail */
-	TENT_PENDING,
+	TENT_PENDING, /* under way */
 	TENT_COMPLETED,
 	TENT_CANCELED,
 	TENT_FAILED,
@@ -336,14 +349,14 @@ enum tent_state {
  * The state of a request, or of a batch. The errors of a request follow. After an error the
  * contents of its destination are undefined.
  *
- *	-ENETUNREACH	no rail was up for rail_wait_ms
+ *	-ENETUNREACH	during rail_wait_ms no rail that the request may use was up
  *	-ECONNRESET	the peer is gone
  *	-ECANCELED	tent_cancel() was called
  *	-EACCES		the peer's memory is not registered any more
  *	-EMSGSIZE	modes smart and baseline: more than 4,096 slices, because the registrations
  *			have many parts; raise max_registration
- *	-EFAULT		not over adapters: memory of this side or the peer's was unmapped. Other
- *			requests continue, and the rails stay in use
+ *	-EFAULT		rails other than adapters: memory of this side or of the peer was unmapped.
+ *			Other requests continue, and the rails stay in use
  *	-EIO		a GPU has failed, or work in `stream` has failed
  *	another		the last error of a rail, or an error of the driver of a GPU
  */
@@ -359,12 +372,12 @@ struct tent_status {
  *
  *	-EINVAL		an invalid operation, length, priority, size or stream, a segment of another
  *			engine, or no request
- *	-E2BIG		more than max_tasks requests, submit several batches; or a field of a later
- *			version is not 0
+ *	-E2BIG		@n is above max_tasks, submit several batches; or a field of a later version is
+ *			not 0
  *	-EFAULT		memory that is not registered, here or at the peer
  *	-EOPNOTSUPP	gpu_rails: the driver does not let this process open the peer's memory
  *	-EAGAIN		too many requests have not ended, wait for some
- *	-ENETUNREACH	no rail has been up for rail_wait_ms
+ *	-ENETUNREACH	during the last rail_wait_ms no rail that the request may use was up
  *	-ECONNRESET	the peer is gone
  *	-ENOMEM
  */
@@ -375,28 +388,29 @@ int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
 int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p, size_t size);
 
 /*
- * Writes one status of the whole batch: TENT_PENDING until all requests have ended, then the worst
- * state of a request.
+ * Writes one status of the whole batch. Its bytes are those of all requests. Its state is
+ * TENT_PENDING until all requests have ended. Then state and error are those of the first request
+ * that has failed, else of the first that was canceled, else TENT_COMPLETED and 0.
  */
 void tent_batch_status(struct tent_batch *b, struct tent_status *status_p, size_t size);
 
 /*
- * Waits until all requests have ended, at most @timeout_ms; -1: without a limit. Returns 0 if all
- * are completed, -ETIMEDOUT if some have not ended, else the first error of the batch, see
- * struct tent_status.
+ * Waits until all requests have ended, at most @timeout_ms; -1: without a limit. Returns -ETIMEDOUT
+ * if some have not ended, else the error that tent_batch_status() writes: 0 if all are completed.
+ * This error may also be -ETIMEDOUT; the state of the batch then is not TENT_PENDING.
  */
 int tent_wait(struct tent_batch *b, int timeout_ms);
 
 /*
- * Returns a descriptor that becomes readable (poll(2), epoll) when all requests have ended, or
- * -EMFILE, -ENFILE, -ENOMEM. The batch owns the descriptor.
+ * Returns a descriptor, which the batch owns. The descriptor becomes readable (poll(2), epoll) when
+ * all requests have ended. Errors: -EMFILE, -ENFILE, -ENOMEM.
  */
 int tent_batch_fd(struct tent_batch *b);
 
 /*
- * Cancels the requests that are still running: drops their slices that have not been given to a
- * rail, and ends each request with -ECANCELED as soon as its slices under way have ended. Does not
- * wait for that.
+ * Cancels the requests that have not ended: drops their slices that have not been given to a rail,
+ * and ends each request with -ECANCELED as soon as its slices under way have ended. Returns without
+ * waiting for these slices.
  */
 void tent_cancel(struct tent_batch *b);
 
@@ -406,38 +420,38 @@ int tent_batch_free(struct tent_batch *b);
 /* ---- notices ------------------------------------------------------------------- */
 
 struct tent_note {
-	uint64_t peer; /* the number of the import that the request used, from 1 */
+	uint64_t peer; /* identifies the peer: the number of its import, among the imports of this
+			  engine's descriptions, from 1 */
 	uint16_t notify;
-	uint8_t len; /* of bytes */
-	uint8_t bytes[TENT_NOTE_MAX];
+	uint8_t len; /* number of bytes of the note */
+	uint8_t bytes[TENT_NOTE_MAX]; /* the note */
 };
 
 /*
- * Takes a notice: the values `notify` and `note` of a peer's request that has ended, see struct
- * tent_request. The notices of one peer come in the order in which the bytes of its requests were
- * in place. While 4,096 notices have not been taken, further requests with a notice wait at the
+ * Takes a notice: the values `notify` and `note` of a peer's request whose bytes are in place, see
+ * struct tent_request. The notices of one peer come in the order in which the bytes of its requests
+ * were in place. While 4,096 notices have not been taken, further requests with a notice wait at the
  * peers. -EAGAIN: there is no notice.
  */
 int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 
-/* Takes a notice like tent_note_take(), with the value `notify` only. Returns as
- * tent_note_take(). */
+/* Takes a notice like tent_note_take(), but writes only the value `notify`. Returns the same. */
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /*
- * Returns a descriptor that is readable while there is a notice. The engine owns the descriptor. If
- * a peer has died, its notice never comes. The program must detect the death of a peer by its own
+ * Returns a descriptor that is readable while there is a notice. The engine owns the descriptor. No
+ * notice comes from a peer that has died. The program must detect the death of a peer by its own
  * means, such as the connection over which it has sent the description.
  */
 int tent_notice_fd(struct tent *t);
 
 /* ---- statistics ---------------------------------------------------------------- */
 
-/* The cause of the last outage of a rail. It is known at most about 100 ms after the outage. */
+/* The cause of the last outage of a rail. It is known about 100 ms after the outage, or earlier. */
 enum tent_fault {
 	TENT_FAULT_NONE, /* there was no outage */
-	TENT_FAULT_UNKNOWN, /* not known yet; or the subnet has no other rails to test the two
-			       ends with, or neither end reached them */
+	TENT_FAULT_UNKNOWN, /* not known yet; or the subnet has no other rails with which to test
+			       the two ends; or neither end reached them */
 	TENT_FAULT_OWN_PORT, /* this side's port is down, its device is lost, or it reaches no
 				other rail */
 	TENT_FAULT_PATH, /* both ends reach other rails: the path failed, or the outage was short */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the cause of an outage. A port that has gone down on either side, and a peer's adapter that
- * has refused an access, report that themselves. Otherwise two messages without data are sent when
- * the failed pair has been fenced, over queue pairs that are made for them:
+ * has refused an access, report that themselves. If there is no such report, two messages without
+ * data are sent after the failed pair has been fenced, over queue pairs that are made for them:
  *
  *	rail of the pair here -> another rail of the peer
  *	another rail here     -> rail of the pair at the peer
  *
- * The other rails are in use and in the same subnet, so that each message tests one suspect. If the
- * message arrives, its suspect is not the cause. A suspect is blamed only if its message was lost
- * and the other message arrived. If both are lost, or there is no other rail, the cause stays
- * unknown.
+ * The suspects are the two ports of the failed pair. The other rails are in use and in the same
+ * subnet, so each message tests one suspect. If the message arrives, its suspect is not the cause. A
+ * suspect is blamed only if its message was lost and the other message arrived. If both messages are
+ * lost, or there is no other rail, the cause stays unknown.
  *
  * One pair is examined at a time.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control connections: TCP, messages of one size. The initiator, which has imported a segment,
- * sends requests. The target replies, and reports events of its ports.
+ * sends requests (left). The target replies, and sends messages of its own (right). An arrow points
+ * from a message to its reply.
  *
  *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended,
  *	                                           rail: the version
@@ -57,10 +58,11 @@ enum stage_op {
 };
 
 struct stage_msg {
-	uint32_t addr_low, addr_high; /* of the target's memory; FETCH, LAND */
+	uint32_t addr_low, addr_high; /* of the target's memory; in FETCH and LAND */
 	uint32_t len;
-	uint32_t chunk; /* of the initiator */
-	uint32_t slot; /* of the target; LAND, FREE, and replies to TAKE and FETCH */
+	uint32_t chunk; /* number of the initiator's chunk */
+	uint32_t
+		slot; /* number of the target's slot; in LAND, FREE, and replies to TAKE and FETCH */
 	uint32_t op;
 };
 
@@ -101,7 +103,7 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 /* Connects; waits at most @timeout_ms. 0 or -errno. */
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
 	struct tent_why *why);
-/* Accepts the next connection. 0; -EAGAIN: there is none; -EMFILE and others of tcp_take(). */
+/* Accepts the next connection. 0; -EAGAIN: there is none; -EMFILE or another error of tcp_take(). */
 int ctl_accept(int fd, struct ctl *c_p);
 void ctl_close(struct ctl *c);
 /* Closes the sending direction. The peer's last messages can still be received. */
@@ -109,7 +111,7 @@ void ctl_end(struct ctl *c);
 
 /* 0, or -errno: the connection cannot be used any more. */
 int ctl_send(struct ctl *c, struct ctl_msg *msg);
-/* As ctl_send(), with @n messages. */
+/* Sends @n messages. Returns the same as ctl_send(). */
 int ctl_send_all(struct ctl *c, struct ctl_msg *msgs, uint32_t n);
 /*
  * Reads the next message without waiting. 0; -EAGAIN: no message yet; -ECONNRESET: the connection

@@ -3,9 +3,9 @@
  * The driver API of NVIDIA's GPUs, as far as this library uses it. Nothing of CUDA is needed to
  * build: libcuda.so.1 is opened when it is needed, and this file declares what is called.
  *
- * The members of struct cuda are the driver's functions, and return its results: 0, or an error of
- * enum cu_error or another number. Functions with the comment "current" need a current context,
- * see cuda_push().
+ * The members of struct cuda are the driver's functions, and return its results: 0, or the number of
+ * an error, of which enum cu_error has those that this library uses. Functions with the comment
+ * "current" need a current context, see cuda_push().
  */
 #ifndef TENT_CUDA_H
 #define TENT_CUDA_H
@@ -109,11 +109,14 @@ struct cuda {
 #define X(member, name, ...) int (*member)(__VA_ARGS__);
 	CUDA_FUNCTIONS(X)
 #undef X
-	/* Current. NULL: the driver is too old. *fd_p is a descriptor of whole pages. */
+	/* Needs a current context. NULL: the driver is too old. *fd_p is a descriptor of whole pages. */
 	int (*dma_buf)(int *fd_p, uint64_t at, size_t len, int type, unsigned long long flags);
 };
 
-/* Opens and initializes the driver, once. NULL: there is none, see @why, which may be NULL. */
+/*
+ * Opens and initializes the driver; later calls return the same. NULL: there is no driver, and @why,
+ * which may be NULL, has the reason.
+ */
 const struct cuda *cuda_open(struct tent_why *why);
 /* The driver, if this process uses it already; else NULL. */
 const struct cuda *cuda_used(void);

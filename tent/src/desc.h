@@ -20,7 +20,7 @@
 #define DESC_MAX_BUFFERS 16384
 #define DESC_MAX_PARTS 65536 /* of one buffer */
 
-/* The importer's state of memory of the peer, see lent.c. It is not part of the text. */
+/* The importer's data about memory of the peer, see lent.c. They are not part of the text. */
 struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
 	uint8_t *at; /* address of the memory in this process; NULL: it is not mapped here */

@@ -3,7 +3,7 @@
  * The engine's objects. One lock protects all of them. Operations that block for long, such as
  * connecting, run without the lock on objects that no other thread uses yet.
  *
- * The files. Each one calls only functions of the files below it:
+ * The source files in the order of calls: each calls only functions of the files below it.
  *
  *	engine.c	the engine, its rails and its thread
  *	directory.c	descriptions by name
@@ -40,18 +40,18 @@
 #include "topo.h"
 #include "transport.h"
 
-#define MAX_MOVING 256 /* most requests in the scheduler, per segment and priority */
-#define MAX_SLICES 4096 /* most slices of a segment, posted or bound to rails */
+#define MAX_MOVING 256 /* maximum number of requests in the scheduler, per segment and priority */
+#define MAX_SLICES 4096 /* maximum number of slices of a segment, posted or bound to rails */
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
-#define MAX_IMPORTERS 4096 /* most peers that have imported our segment; a multiple of 64 */
-#define MAX_STRANGERS 256 /* most connections that have not presented the key yet */
+#define MAX_IMPORTERS 4096 /* maximum number of peers that have imported; a multiple of 64 */
+#define MAX_STRANGERS 256 /* maximum number of connections that have not presented the key yet */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
-#define NOTICES 4096 /* peers wait while so many notices have not been taken */
-#define NOTICE_RING (2 * NOTICES) /* has room for the last marks of links; a power of two */
+#define NOTICES 4096 /* while so many notices have not been taken, peers wait with new ones */
+#define NOTICE_RING (2 * NOTICES) /* has room for marks that links still bring; a power of two */
 #define NO_TASK UINT32_MAX
 #define STAGE_SLOTS 16 /* slots of each direction, see stage.c */
 #define STAGE_SLOT_LEN (1ull << 20)
-#define STAGE_CHUNKS 64 /* most chunks under way, of all segments */
+#define STAGE_CHUNKS 64 /* maximum number of chunks under way, of all segments */
 #define STAGE_OF_CONN (STAGE_SLOTS / 2) /* slots that one peer has at a time */
 #define NO_SLOT UINT32_MAX
 
@@ -67,7 +67,7 @@ struct buffer {
 	uint64_t addr, len, part_len;
 	uint32_t n_parts;
 	uint32_t location;
-	uint32_t uses; /* requests that have not ended */
+	uint32_t uses; /* number of requests on it that have not ended */
 	uint32_t id; /* of the registration, from BUFFER_READY on; never used again */
 	int fd; /* of memory that tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
@@ -99,7 +99,8 @@ struct pair {
 	struct link *link; /* NULL: the rail is down */
 	struct link *closed; /* the previous link, which is idle and will be destroyed */
 	bool answered; /* the peer has confirmed the fence, or the probe has ended */
-	int status; /* of the probe or the open; 0 although the open failed: it took too long */
+	int status; /* of the probe or the open. An open that took too long has failed, but status
+		       is 0 */
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* time of the first report of the outage */
 	enum tent_fault fault; /* of the last outage */
@@ -138,7 +139,8 @@ struct tent_segment {
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
 	uint32_t n_closed; /* pairs that have a closed link */
-	bool arms, flushes; /* a link has had arm() or no descriptor; a link has had flush() */
+	/* There has been a link with arm() or without a descriptor; a link with flush(). */
+	bool arms, flushes;
 	struct blame blame;
 	struct sched *sched;
 	struct place_sets sets; /* of the tiers of the peer's buffers */
@@ -146,8 +148,8 @@ struct tent_segment {
 	struct growth growth;
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
-	uint64_t reported_at; /* report of a failure whose slices were not sent again yet; 0:
-			         none */
+	uint64_t reported_at; /* time of a report of a failure, until its first slice is sent again;
+			         0: none */
 	struct latrec_hist *resend_ns; /* from reported_at to the first slice that is sent again */
 	/* The posted slices, indexed by the low bits of their tokens. */
 	struct {
@@ -169,8 +171,8 @@ struct tent_segment {
 };
 
 enum task_state {
-	TASK_ORDERED, /* after work of a stream, see order.c */
-	TASK_NEW, /* the thread that submits it moves it, if a rail is idle */
+	TASK_ORDERED, /* waits for work of a stream, see order.c */
+	TASK_NEW, /* if a rail is idle, the thread that submits the task moves its bytes */
 	TASK_WAITING, /* for room in the scheduler */
 	TASK_STAGED, /* its chunks are moved, see stage.c */
 	TASK_MOVING,
@@ -194,8 +196,8 @@ struct task {
 	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
 	/* Called when the chunk has been moved. NULL: the task is a request, not a chunk. */
 	void (*ended)(struct tent *t, uint32_t id, int err);
-	struct order *order; /* in TASK_ORDERED; NULL: the stream has reached its point */
-	/* Only in TASK_ORDERED and TASK_STAGED. */
+	struct order *order; /* in TASK_ORDERED; NULL: the stream has done the awaited work */
+	/* Stops the task. Only in TASK_ORDERED and TASK_STAGED. */
 	void (*stop)(struct tent *t, uint32_t id, int err);
 	uint64_t cut; /* bytes of the chunks that have begun */
 	uint32_t chunks; /* under way */
@@ -249,7 +251,7 @@ struct conn {
 	uint32_t place; /* if known: its id in importer_ids */
 	bool cut; /* we have closed our end; the peer may copy until it closes its own */
 	bool closed; /* the peer has closed its end */
-	int err; /* the reason why the connection ends; 0: it does not */
+	int err; /* the reason why the connection ends; 0: the connection stays */
 	uint64_t until; /* the deadline of the peer's HELLO, or if cut, of the peer's close */
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
@@ -286,7 +288,7 @@ struct tent {
 	struct port *ports[TENT_MAX_RAILS];
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
 	double gbps[TENT_MAX_RAILS];
-	uint64_t part_len; /* most bytes of a part of a buffer */
+	uint64_t part_len; /* maximum length of a part of a buffer */
 	uint64_t no_rail_ns; /* how long requests wait when no rail is up */
 
 	char host[DESC_HOST_LEN];
@@ -415,7 +417,7 @@ uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 	const struct desc_buffer *remote);
 
 /* stage.c */
-/* Begins a request: cuts it into chunks if rails alone cannot move it, else as task_wait(). */
+/* Begins a request: cuts it into chunks if rails alone cannot move it, else calls task_wait(). */
 void stage_or_wait(struct tent *t, uint32_t id);
 /* Cuts chunks off the requests of the segment while there is room for them. */
 void stage_start(struct tent_segment *s);
@@ -440,7 +442,7 @@ void stage_fini(struct tent *t);
 int order_add(struct tent *t, uint32_t id);
 /* The request with this id is not submitted after all. */
 void order_drop(struct tent *t, uint32_t id);
-/* Begins requests whose streams have reached their points. Returns whether there were some. */
+/* Begins requests whose streams have done the awaited work. Returns whether there were some. */
 bool order_progress(struct tent *t);
 void order_fini(struct tent *t);
 
@@ -456,8 +458,8 @@ bool move_now(struct tent_segment *s, uint32_t id);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
 /*
- * True: moves are posted on a link whose completions wake the engine's thread only if it has armed
- * the link, or never, because the link has no descriptor.
+ * True: moves are posted on a link whose completions do not wake the engine's thread by themselves:
+ * the thread must arm the link first, or the link has no descriptor.
  */
 bool move_unarmed(const struct tent_segment *s);
 /*

@@ -4,9 +4,10 @@
  * under way, and then waits for the earlier ones. Adjacent copies become one.
  *
  *	gpu_copies_add(q, &copy);
- *	poll(gpu_copies_fd(q))          // readable: a copy has ended
- *	gpu_copies_take(q, fn, arg);    // calls fn for each that has ended, in the order of the adds
+ *	wait until gpu_copies_fd(q) is readable;        // a copy has ended
+ *	gpu_copies_take(q, fn, arg);
  *
+ * gpu_copies_take() calls fn for each copy that has ended, in the order in which they were added.
  * One thread at a time may call these functions.
  */
 #ifndef TENT_GPUCOPY_H
@@ -26,21 +27,24 @@ struct gpu_copy {
 struct gpu_copies;
 
 /*
- * Reports that a copy has ended. -EFAULT: a part of its memory does not exist (any more);
- * -ECANCELED: it has not been started; -EIO and others of the driver.
+ * Reports that a copy has ended. @status is 0; -EFAULT: a part of its memory does not exist (any
+ * more); -ECANCELED: the copy was not started; -EIO or another error of the driver.
  */
 typedef void gpu_copy_done_fn(void *arg, uint64_t token, int status);
 
 /* 0 or -errno. */
 int gpu_copies_new(struct gpu_copies **q_p);
 int gpu_copies_fd(const struct gpu_copies *q);
-/* The caller must not add more than GPU_COPIES. 0; -ENOTCONN: the queue is stopped. */
+/*
+ * Adds a copy. At most GPU_COPIES copies may be added and not taken yet. 0; -ENOTCONN: the queue is
+ * stopped.
+ */
 int gpu_copies_add(struct gpu_copies *q, const struct gpu_copy *c);
 /* Returns the number of copies that have ended. */
 int gpu_copies_take(struct gpu_copies *q, gpu_copy_done_fn *fn, void *arg);
 /* Cancels the copies that have not been started. */
 void gpu_copies_stop(struct gpu_copies *q);
-/* Waits for the copies under way. NULL is allowed. */
+/* Waits for the copies under way, and frees the queue. NULL is allowed. */
 void gpu_copies_free(struct gpu_copies *q);
 
 #endif

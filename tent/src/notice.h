@@ -2,19 +2,20 @@
 /*
  * Notices report to a receiver that a request has ended. When all slices have been acknowledged,
  * the sender posts one mark, a SEND of the record below, on each rail that carried a slice. A queue
- * pair keeps its order, so all bytes are in place when the marks of all these rails have arrived.
+ * pair delivers in order, so all bytes are in place when the marks of all these rails have arrived.
  * If a rail fails, its mark is sent over another rail, so a mark may arrive twice; the receiver
  * counts each position once.
  *
  * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses the slots
- * in turn, in the order in which the bytes of the requests were in place. It uses a slot again when
- * the receiver has confirmed that its program can take the notice, or when the request has failed.
+ * in turn, in the order in which the bytes of the requests were in place. The sender uses a slot
+ * again when the receiver has confirmed that the notice is available to its program, or when the
+ * request has failed.
  * Each use has a higher lap than the use before. Laps have 64 bits and are never used twice, so the
  * receiver recognizes a mark of an earlier lap, however late it arrives.
  *
- * The receiver gives notices to its program in that order: a notice waits until each notice before
- * it is complete, or its request is known to have failed. A message reports the failure; so does a
- * mark of a higher lap in the same slot.
+ * The receiver gives notices to its program in that order: a notice waits until each earlier notice
+ * is complete, or the request of the earlier notice is known to have failed. A control message
+ * reports such a failure; a mark of a higher lap in the same slot shows it, too.
  *
  * If a notice has bytes, they come in a control message, before or after the marks.
  *
@@ -39,7 +40,7 @@ struct notice_mark {
 	uint16_t value;
 	uint8_t slot;
 	uint8_t position, positions;
-	uint8_t len; /* bytes of the notice, which come in a message */
+	uint8_t len; /* number of bytes of the notice, which come in a control message */
 	uint8_t zero[2];
 } __attribute__((packed, aligned(4)));
 
@@ -126,7 +127,7 @@ static inline void notice_skip(struct notice_counter *c, const struct notice_mar
 		u->over = true;
 }
 
-/* The number, counted over all slots, of the slot's first notice that may still come. */
+/* Returns which notice of the slot may come next, as its number among the notices of all slots. */
 static inline uint64_t notice_awaited(const struct notice_counter *c, uint32_t slot)
 {
 	const struct notice_use *u = &c->slots[slot];
@@ -136,8 +137,8 @@ static inline uint64_t notice_awaited(const struct notice_counter *c, uint32_t s
 }
 
 /*
- * The slot of the next notice for the program; NOTICE_SLOTS: that notice is not complete. @gaps:
- * skips incomplete notices, because the sender is gone.
+ * The slot of the next notice for the program; NOTICE_SLOTS: that notice is not complete. With
+ * @gaps, skips incomplete notices, because the sender is gone.
  */
 static inline uint32_t notice_next(const struct notice_counter *c, bool gaps)
 {

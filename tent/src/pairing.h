@@ -9,7 +9,8 @@
  * the bandwidth without a message.
  *
  * The subnet of an InfiniBand port is the prefix of its GID. The subnet of a RoCE port is the first
- * 64 bits of its GID, or the first 24 bits of an IPv4 address. For other masks, use a map:
+ * 64 bits of its GID or, if the GID is an IPv4 address, the first 24 bits of that. For other masks,
+ * use a map:
  *
  *	{"pairs": [{"local": "mlx5_0", "remote": "mlx5_2"}]}
  */

@@ -15,7 +15,8 @@
 #define PLAN_GRANULE (64u << 10)
 #define PLAN_TAIL (PLAN_GRANULE / 4)
 #define PLAN_BLOCK_MAX (1u << 30) /* an RDMA message has at most 2^31 bytes */
-#define PLAN_READ_SLICES 64 /* most slices of a request, modes smart and baseline */
+/* Maximum numbers of slices of a read and of a write, in modes smart and baseline. */
+#define PLAN_READ_SLICES 64
 #define PLAN_WRITE_SLICES 32
 #define PLAN_LENGTH_MAX (1ull << 50)
 
@@ -50,9 +51,9 @@ uint64_t plan_count(const struct plan *p, uint64_t block);
 uint64_t plan_block(uint64_t length, uint32_t max_slices);
 
 /*
- * The block size of mode pull, from one granule to 256 KiB. About four slices per rail let the
- * scheduler place the slices of fast rails and the last slices well. At 200 Gb/s a slice of more
- * than 256 KiB would only delay the requests after it.
+ * The block size of mode pull, from one granule to 256 KiB. With about four slices per rail, the
+ * scheduler can give fast rails more slices than slow ones, and all rails finish at about the same
+ * time. At 200 Gb/s a slice of more than 256 KiB would only delay the requests after it.
  */
 uint64_t plan_pull_block(uint64_t length, uint32_t rails);
 

@@ -16,7 +16,7 @@
 #include "sched.h"
 
 #define RAIL_AVERAGE_NS 50e3 /* busy time after which a sample's weight has halved */
-#define RAIL_STALE_NS 1e6 /* idle time in which the estimate doubles */
+#define RAIL_STALE_NS 1e6 /* idle time after which the estimated rate has doubled */
 #define RAIL_LATENCY_NS 5000
 #define RAIL_STALL_NS 2000000ull
 #define RAIL_LATENCY_MAX 4 /* the estimate is within this factor of the attribute's latency */
@@ -73,14 +73,15 @@ double rail_free_at(const struct rail *r, uint64_t now, double rate);
 void rail_posted(struct rail *r, uint64_t now, uint64_t length);
 /* The slice has ended, with or without an error. */
 void rail_unposted(struct rail *r, uint64_t length);
-/* A slice that has been completed. */
+
+/* The times of a slice that has been completed. */
 struct rail_sample {
 	uint64_t posted_at, length;
 	bool alone; /* at posted_at nothing else was posted on the rail */
 	double numa_ns; /* additional latency of the slice's memory */
 };
 
-/* A slice of this length has been completed. */
+/* Counts a slice of this length that has been completed. */
 void rail_count(struct rail *r, uint64_t length);
 /* Updates the measurements. Returns the busy time of the slice. */
 double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample);

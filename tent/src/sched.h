@@ -15,18 +15,20 @@
  *	}
  *
  * The caller must report all available completions before it calls sched_run(). Otherwise a rail
- * seems to have stalled although only the caller was late.
+ * may seem to have stalled although only the caller was late.
  *
  * No slice arrives after its request has ended: the slices that a failed rail has not completed
  * go to other rails only after sched_fenced(), which the caller must call when the peer has
  * confirmed that nothing more can arrive on the failed rail.
  *
- * A mark is a message without data of a request; notices consist of marks. The caller chooses the
- * rail of a mark. Marks are in the rail's list of posted slices, so the deadline of a silent rail
- * applies to marks too, and rail_ops.marked reports the end of each mark exactly once.
+ * A mark is a message without data that follows the slices of a request. Marks tell the receiver
+ * that all bytes are in place, see notice.h. The caller chooses the rail of a mark. Marks are in the
+ * rail's list of posted slices, so the deadline of a silent rail applies to marks too, and
+ * rail_ops.marked reports the end of each mark exactly once.
  *
- * The diagram shows the states of a rail. The engine's pair of rails has no other state. A link
- * exists in all states except DOWN: rail_ops.open makes it and rail_ops.close destroys it.
+ * The diagram shows the states of a rail. The engine calls this rail a pair (struct pair), and keeps
+ * no second state for it. A link exists in all states except DOWN: rail_ops.open makes it and
+ * rail_ops.close destroys it.
  *
  *	                 a slice or a mark has arrived
  *	         +---------------------------------------------+
@@ -44,10 +46,12 @@
  *	+-- the probe has arrived, the first one <------------------------------+       |
  *	                                         the probe has arrived, after an outage-+
  *
- * UP ends with an error, a reported loss of the rail, or a deadline without progress that is
- * computed from the measured rate. Each end of UP is one exclusion. In HALF the rail carries one
- * slice or mark at a time until one has arrived. Failures between FENCING and HALF belong to the
- * same outage. The table of transitions is in health.c; no other file changes a state.
+ * UP ends with an error, with a reported loss of the rail, or when a deadline passes without
+ * progress (silence). The deadline is computed from the measured rate. Each end of UP is one
+ * exclusion. CONNECTING and PROBING end in DOWN after an error, at their time limit, and when the
+ * caller reports that the port is up, because the open then begins anew. In HALF the rail carries
+ * one slice or mark at a time until one has arrived. Failures in the states from FENCING to HALF
+ * belong to the same outage. The table of transitions is in health.c; no other file changes a state.
  *
  * Only one thread may use a scheduler at a time.
  */
@@ -107,9 +111,9 @@ struct rail_ops {
 	/* The request has ended: its memory is not read or written any more. */
 	void (*done)(void *arg, uint64_t user, int status);
 	/*
-	 * The mark has ended: 0: it has arrived; else the last error of its rail, or -ENOTCONN if
-	 * there was no error. Called from sched_completed() and sched_fenced(); must not submit
-	 * anything.
+	 * The mark has ended. @status is 0 if the mark has arrived, else its last error, or
+	 * -ENOTCONN if there was no error. The core calls this from sched_completed() and
+	 * sched_fenced(). The callback must not submit anything.
 	 */
 	void (*marked)(void *arg, uint64_t user, uint32_t position, int status);
 };
@@ -117,10 +121,11 @@ struct rail_ops {
 struct sched_rail_attr {
 	double rate; /* initial estimate: bytes per ns of the link */
 	uint64_t latency_ns; /* of an empty message and its completion; 0: 5 us */
-	uint32_t depth; /* most slices posted at a time; 0: 256 */
+	uint32_t depth; /* maximum number of slices posted at a time; 0: 256 */
 	uint32_t group; /* number of the link that the rail shares, or SCHED_NO_GROUP */
-	uint64_t stall_min_ns; /* the shortest silence that excludes the rail, up to 45 ms.
-				  0: 2 ms; SCHED_NEVER: silence never excludes it */
+	uint64_t stall_min_ns; /* the shortest silence that excludes the rail, at most
+				  SCHED_STALL_MAX_NS. 0: 2 ms; SCHED_NEVER: silence never excludes
+				  the rail */
 };
 
 struct sched_attr {
@@ -133,15 +138,16 @@ struct sched_attr {
 	const double *group_rates; /* bytes per ns of each shared link; 0: not known */
 	uint32_t n_groups;
 	/*
-	 * Mode pull: the time to wake the thread that serves an idle rail, and the number of rails
-	 * that can work at the same time. A request wakes only as many rails as get work for at
-	 * least wake_ns each. wake_ns 0: idle rails need no waking.
+	 * Used in mode pull (TENT_PULL of config.h): the time to wake the thread that serves an idle
+	 * rail, and the maximum number of such threads that work at the same time. A request wakes
+	 * only as many threads as get work for at least wake_ns each. wake_ns 0: idle rails need no
+	 * waking.
 	 */
 	uint64_t wake_ns;
 	uint32_t most_awake;
-	uint32_t max_requests; /* most open requests; 0: 64 */
-	uint32_t max_slices; /* most slices bound to rails at a time; 0: 4096 */
-	uint64_t probe_timeout_ns; /* most time of an open, including its probe; 0: 2 ms */
+	uint32_t max_requests; /* maximum number of open requests; 0: 64 */
+	uint32_t max_slices; /* maximum number of slices bound to rails at a time; 0: 4096 */
+	uint64_t probe_timeout_ns; /* time limit of an open, including its probe; 0: 2 ms */
 	uint64_t first_open_ns; /* the same for a rail's first open: rails begin closed, and the
 				  first sched_run() opens them. 0: rails begin in use */
 	uint64_t no_rail_ns; /* how long requests wait for a rail when none is up; 0: not at all */
@@ -184,8 +190,10 @@ struct sched_stats {
 	uint64_t requests, failed_requests;
 	uint64_t slices; /* posted, resent ones included */
 	uint64_t resent;
-	uint64_t stale; /* completions of slices and marks whose rail had changed meanwhile */
-	uint64_t remote_bytes; /* completed on rails that are not in the request's best tier */
+	uint64_t stale; /* completions of slices and marks that were not under way any more, because
+			   their rail had been fenced */
+	uint64_t remote_bytes; /* completed on rails that are not in the best tier of the request's
+				  location */
 };
 
 /* 0, -EINVAL (an attribute out of range), -ENOMEM. */
@@ -204,13 +212,13 @@ int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n);
  *			priority
  *	-EMSGSIZE	more slices than max_slices
  *	-EAGAIN		too many requests or slices, try again when one has ended
- *	-ENETUNREACH	for no_rail_ns no rail has been up that this request may use
+ *	-ENETUNREACH	no rail that the request may use has been up in the last no_rail_ns
  */
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
 
 /*
- * Mode pull: a rail of the best tier on which the caller may move a request of this location by
- * itself, without sched_submit(), because no request waits, and nothing is posted on the rail.
+ * In mode pull, returns a rail of the best tier on which the caller may move a request of this
+ * location by itself, without sched_submit(): no request waits, and nothing is posted on the rail.
  * SCHED_NO_RAIL: there is no such rail.
  */
 uint32_t sched_idle_rail(const struct sched *s, uint32_t location);
@@ -253,7 +261,7 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status);
 
 /*
  * A slice has ended with an -errno that the rail has not caused: the slice's request fails, and the
- * rail stays in use. Returns 0 or -ESTALE, as above.
+ * rail stays in use. Returns 0 or -ESTALE, like sched_completed().
  */
 int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status);
 
@@ -282,7 +290,10 @@ bool sched_rail_in_use(const struct sched *s, uint32_t rail);
 /* Does all work that is due. Returns the latest time of the next sched_run(), or SCHED_NEVER. */
 uint64_t sched_run(struct sched *s, uint64_t now);
 
-/* True: no request is open, no mark under way. Asserts that then no rail is charged with bytes. */
+/*
+ * True: no request is open, and no mark is under way. Asserts that no rail is charged with bytes
+ * if this is true.
+ */
 bool sched_idle(const struct sched *s);
 
 /* The rail itself, for records of base/live.h. */

@@ -38,7 +38,7 @@ struct slice {
 	uint32_t errors;
 	bool posted;
 	bool again; /* a rail that had the slice has failed */
-	bool alone; /* nothing else was posted on the rail when this slice was posted */
+	bool alone; /* nothing else was posted on the rail at the time of this slice's post */
 	int status; /* of a mark: the last error */
 };
 
@@ -52,7 +52,7 @@ struct request {
 	uint64_t submitted_at, due;
 	uint32_t location, priority;
 	uint32_t open; /* number of slices that have not ended */
-	uint32_t worth; /* number of rails that it may wake; see sched_attr.wake_ns */
+	uint32_t worth; /* number of rails that the request may wake; see sched_attr.wake_ns */
 	uint32_t next; /* in a queue, or in the list of requests that have ended */
 	int status; /* the first error */
 };
@@ -61,11 +61,11 @@ struct request {
  * The requests of one location and priority that have bytes to cut, in the order of their due
  * times. The due time of a request is computed from its submission and its length, so a short
  * request overtakes a long one that has not waited long. If few requests are open, this order also
- * keeps the rails busy, because the last requests are long.
+ * keeps the rails busy, because the requests that remain at the end are long.
  */
 struct queue {
 	uint32_t head;
-	struct list again; /* slices of failed rails, cut already; served first */
+	struct list again; /* slices of failed rails, which are cut already and are served first */
 	uint64_t bytes; /* of the requests and of `again` */
 };
 
@@ -183,15 +183,15 @@ static inline uint32_t slice_take(struct sched *s, const struct slice *values)
 /* ---- turns.c: classes ---- */
 
 /*
- * class_grow(): @n more bytes or slices wait. class_shrink(): @n fewer. class_serve(): @bytes were
- * posted.
+ * class_grow(): @n more bytes (mode pull) or slices wait. class_shrink(): @n fewer wait.
+ * class_serve(): @bytes were posted.
  */
 void class_grow(struct sched *s, uint32_t priority, uint64_t n);
 void class_shrink(struct sched *s, uint32_t priority, uint64_t n);
 void class_serve(struct sched *s, uint32_t priority, uint64_t bytes);
 /*
- * The class that is served next, of the classes with waiting bytes or slices whose bit in @without
- * is not set. SCHED_PRIORITIES: there is no such class.
+ * The class that is served next: one that has waiting bytes or slices, and whose bit in @without is
+ * 0. SCHED_PRIORITIES: there is no such class.
  */
 uint32_t class_next(const struct sched *s, uint32_t without);
 

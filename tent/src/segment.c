@@ -65,7 +65,8 @@ static void close_links(struct tent_segment *s)
 }
 
 /*
- * Closes the connection after the unmapping, because the peer may use its memory again after that.
+ * Closes the connection after lent_fini() has unmapped the peer's memory: when the connection is
+ * closed, the peer may use that memory for something else.
  */
 static void free_rest(struct tent_segment *s)
 {
@@ -151,7 +152,7 @@ static const char *greeting_error(int err)
 	case -EACCES:
 		return "it does not know this segment (any more)";
 	case -EUSERS:
-		return "the most peers that it accepts have imported its segments: release one";
+		return "as many peers as it accepts have already imported its segments: release one";
 	default:
 		return strerror(-err);
 	}
@@ -212,7 +213,7 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 	return why_say(why, -ENETUNREACH, "rail %s cannot reach rail %s of the peer: %s",
 		s->t->rails[p->local].name, s->desc.rails[p->remote].name,
 		err == -EADDRINUSE ?
-			"both have the same address, so they are in two networks (softhca: fabrics)" :
+			"both have the same address, so they are not in one network (softhca: fabric)" :
 			strerror(-err));
 }
 

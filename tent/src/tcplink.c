@@ -16,7 +16,7 @@
 #include "base/compiler.h"
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
-#define TURN (1u << 20) /* about the most bytes of a connection that are moved at a time */
+#define TURN (1u << 20) /* the turn of a connection ends when it has moved so many bytes */
 #define CHECK_S 1 /* between two checks whether the peer's host is silent */
 
 /* ---- bytes ---- */
@@ -36,8 +36,8 @@ static struct iovec nothing(bool out, size_t left)
 }
 
 /*
- * Writes the parts of the item that follow its first @done bytes and that one system call can move.
- * Returns their number.
+ * Fills @iov with the parts of the item after its first @done bytes, as far as one system call can
+ * move them. Returns the number of entries.
  */
 static size_t parts(const struct item *i, uint64_t done, bool out, struct iovec iov[3])
 {
@@ -354,7 +354,10 @@ static bool answers(const struct reply *r, const struct call *k)
 	return r->magic == TCP_MAGIC && r->token == k->frame.token;
 }
 
-/* Receives the reply to a call, and the bytes of a read with the second reply. As wire_move(). */
+/*
+ * Receives the reply to a call and, for a read, the bytes and the second reply. Returns -EPROTO if a
+ * reply does not belong to the call, else the same as wire_move().
+ */
 static int receive_reply(struct stream *c, struct call *k)
 {
 	struct item i = {.head = &c->reply, .head_len = sizeof(c->reply)};

@@ -2,8 +2,8 @@
 /*
  * The protocol of the transport over TCP, and the connections of its links. A link is STREAMS
  * connections from the initiator to the target. The initiator sends frames, and the target's engine
- * copies between the connections and its memory. The engine replies to the frames of a connection
- * in their order, when the bytes of the frame are in place:
+ * copies between the connections and its memory. The target replies to the frames of a connection
+ * in their order, to each when its bytes are in place:
  *
  *	PROBE					-> reply
  *	WRITE key, addr, len; then len bytes	-> reply
@@ -105,9 +105,9 @@ struct item {
  */
 int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done);
 /*
- * Makes the link's descriptor readable at an event of the connection, edge-triggered: that is
- * sufficient, because a link moves bytes until its sockets are not ready, or is polled again. 0 or
- * -errno.
+ * Makes the link's descriptor readable at an event of the connection, edge-triggered. This is
+ * sufficient: a link moves bytes until its sockets are not ready, and a link that stops earlier is
+ * polled again. 0 or -errno.
  */
 int wire_watch(const struct wire *w, const struct link *l);
 void wire_close(struct wire *w);

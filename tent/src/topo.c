@@ -32,7 +32,8 @@ int topo_rail(const struct topo *t, const char *name)
 }
 
 /*
- * Appends a name. @first: the number of names that an error message about the limit does not count.
+ * Appends a name. @first: the number of names that exist from the beginning, as location "*". The
+ * limit that an error message shows does not include them.
  */
 static int add_name(char (*names)[TENT_NAME_LEN], uint32_t *n, uint32_t max, uint32_t first,
 	const char *what, const char *name, struct tent_why *why)

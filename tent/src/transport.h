@@ -37,8 +37,8 @@ struct link_move {
 	void *local;
 	uint64_t remote;
 	/*
-	 * The address of the remote memory in this process. NULL: it has none, or an access to
-	 * @local may fault, because tent_alloc() has not mapped it.
+	 * The address of the remote memory in this process. NULL: the memory is not mapped here, or
+	 * an access to @local may fault, because @local is not memory of tent_alloc().
 	 */
 	void *mapped;
 	uint64_t len;
@@ -57,11 +57,11 @@ struct link_ops {
 	void (*end)(const struct link *l, struct link_end *end_p);
 	/* NULL: the link needs no connection. */
 	int (*connect)(struct link *l, const struct link_end *peer);
-	/* 0; -EAGAIN: the link is full; another -errno: the link has failed. */
+	/* Posts a move. 0; -EAGAIN: the link is full; another -errno: the link has failed. */
 	int (*post)(struct link *l, const struct link_move *move);
 	/*
-	 * Performs a short move in the calling thread, and releases @lock, the engine's, meanwhile:
-	 * the link may be destroyed then. 0; -errno: for any reason, the caller must post the move
+	 * Performs a short move in the calling thread, and releases @lock, the engine's, meanwhile,
+	 * so the link may be destroyed in that time. 0; any -errno: the caller must post the move
 	 * instead. Required if the transport has at_once.
 	 */
 	int (*now)(struct link *l, const struct link_move *move, pthread_mutex_t *lock);
@@ -94,17 +94,18 @@ struct link_ops {
 	/*
 	 * After stop() the link starts no more moves and receives nothing from the peer. Posted
 	 * moves end with an error. Returns 0, or -errno: the link was not stopped, and only
-	 * destroy() stops it. Required if the transport has accept(). NULL: after its last
-	 * completion a link starts and receives nothing even without stop().
+	 * destroy() stops it. Required if the transport has accept(). NULL: the link needs no stop,
+	 * because it starts and receives nothing after its last completion.
 	 */
 	int (*stop)(struct link *l);
 	/*
-	 * Makes @fds become readable at the next completion. NULL: they become readable without
-	 * arm().
+	 * Makes the descriptors (link.fds) become readable at the next completion. NULL: they become
+	 * readable without arm().
 	 */
 	void (*arm)(struct link *l);
 	/*
-	 * Called when a descriptor may have become readable. Required with arm(). NULL: not needed.
+	 * Resets the descriptors. The engine calls this when one may have become readable. Required
+	 * with arm(). NULL: not needed.
 	 */
 	void (*disarm)(struct link *l);
 	/* After destroy() the link does not read or write memory. */
@@ -142,8 +143,8 @@ struct transport {
 	bool marks; /* links carry marks; otherwise one control message reports the end of a
 		       request */
 	/*
-	 * remove() and destroy() end the peer's accesses. Otherwise the peer must confirm that it
-	 * accesses the memory no more.
+	 * remove() and destroy() end the peer's accesses. If this is false, the peer must confirm
+	 * that its accesses have ended.
 	 */
 	bool bars;
 	bool blames; /* probes over other rails can tell which port, or the path, has failed */
@@ -155,7 +156,9 @@ struct transport {
 	 */
 	bool beside;
 	bool spares; /* after -EFAULT only the request fails, and the link continues */
-	uint64_t at_once; /* the submitting thread itself moves at most so many bytes of a batch */
+	uint64_t
+		at_once; /* the submitting thread itself moves requests of a batch that have together
+			     at most so many bytes */
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: silence is no
 			      outage */
 
@@ -165,17 +168,17 @@ struct transport {
 	 */
 	size_t asked;
 	/*
-	 * Writes the names of the rails of this host. Returns their number or -errno. In a
-	 * transport with find(), the value at `asked` is not a number of rails, but only requests
-	 * them; topology files may name the rails; and the first such transport is also used if the
-	 * program requests no rails. NULL: none of this applies.
+	 * Writes the names of the rails of this host. Returns their number or -errno. For a
+	 * transport with find():
+	 * - The value at `asked` is not a number of rails: any value but 0 requests all of them.
+	 * - Topology files may name the rails.
+	 * - The first such transport is also used if the program requests no rails at all.
 	 */
 	int (*find)(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 		struct tent_why *why);
 	/*
-	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its
-	 * port is not active.
-	 * Every error writes @why, except -ENETDOWN if not @named.
+	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its port is not active;
+	 * @why is then written only if @named. All other errors write @why.
 	 */
 	int (*open)(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
 		struct tent_why *why);
@@ -186,7 +189,10 @@ struct transport {
 	/* Checks that all of the memory is mapped and writable. 0 or -errno. NULL: add() checks. */
 	int (*check)(uint64_t addr, uint64_t len);
 	int (*add)(struct port *p, uint64_t addr, uint64_t len, struct region *r_p);
-	/* As add(), with memory of a GPU, at @offset of a dma-buf. NULL: the rails do not reach it. */
+	/*
+	 * Like add(), for memory of a GPU at @offset of a dma-buf. NULL: the rails do not reach such
+	 * memory.
+	 */
 	int (*add_dmabuf)(struct port *p, int fd, uint64_t offset, uint64_t addr, uint64_t len,
 		struct region *r_p);
 	void (*remove)(struct region *r);
