@@ -7,9 +7,9 @@
     def test_something(hca):
         with pyverbs.device.Context(name=hca.devices[0]) as context: ...
 
-The arguments of the mark are options of softhca-run; its keywords topology and faults give the contents of such a file.
-Without a mark there is one InfiniBand adapter. The test runs in a forked process, which is a member of the fabric, so a
-crash fails this test only. Programs that the test starts are members, too.
+The arguments of the mark are options of softhca-run. Its keyword arguments topology and faults are the contents of the file
+that the option of that name takes. Without a mark there is one InfiniBand adapter. The test runs in a forked process, which
+is a member of the fabric, so a crash fails this test only. Programs that the test starts are members, too.
 """
 import inspect
 import json

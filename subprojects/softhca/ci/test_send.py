@@ -69,7 +69,8 @@ def exchange(devices):
 
 
 def late_messages(devices):
-    """Sends eight messages, each when the last one has arrived. Returns the number of those that took more than LATE_NS."""
+    """Sends eight messages, each after the previous one has arrived. Returns how many arrived more than LATE_NS after the
+    previous one."""
     a, b = pair(devices)
     times = []
     for _ in range(8):

@@ -3,9 +3,9 @@
  * softhca: functions by which a test can query the software HCA.
  *
  * A program under the software HCA runs unmodified and needs nothing of this header. A test that
- * has to know what the adapter did (how many doorbells, which work requests) links with libsofthca
- * before libibverbs, or finds these functions with dlsym(RTLD_DEFAULT, ...) when the library is
- * preloaded:
+ * has to know what the adapter did (how many doorbells, which work requests) links with libsofthca,
+ * named before libibverbs, or finds these functions with dlsym(RTLD_DEFAULT, ...) if softhca-run(1)
+ * has preloaded the library:
  *
  *	struct softhca_counters before, after;
  *
@@ -27,31 +27,32 @@
 extern "C" {
 #endif
 
-/* Slots of the per-opcode counters; the values are the adapter's own opcodes. */
+/* Elements of the counters by opcode. The index is the opcode in a mlx5 work queue entry. */
 #define SOFTHCA_OPCODES 64
 
 /*
- * Counts for one process, as requester unless the comment of a field says otherwise. Counts only
- * grow. Bytes are payload bytes.
+ * The counts of one process. They count its own requests, unless the comment of a field says
+ * otherwise, and only grow.
  */
 struct softhca_counters {
 	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
 	uint64_t bf_copies; /* of these, BlueFlame copies */
 	uint64_t traps; /* trapped stores of any kind */
-	uint64_t single_steps; /* of these, stores that were single-stepped, not decoded */
-	uint64_t arms; /* completion queue doorbells */
-	uint64_t cqes; /* completions written for this process's QPs, as requester or responder */
+	uint64_t single_steps; /* of these, stores that were single-stepped because the library does
+				  not decode them */
+	uint64_t arms; /* stores to the doorbell of a completion queue */
+	uint64_t cqes; /* completions written for this process's QPs, of sends and receives */
 	uint64_t recvs; /* receives consumed by messages to this process's QPs */
 	uint64_t rnr_naks; /* attempts that found no receive */
 	uint64_t retries; /* attempts that got no answer */
 	uint64_t errors; /* work requests that ended in error (flushes not counted) */
 	uint64_t flushes; /* work requests flushed */
 	uint64_t violations; /* of strict mode's rules */
-	uint64_t late_held; /* WRITEs that the network held back */
+	uint64_t late_held; /* WRITEs that a fault rule with action=late held back */
 	uint64_t late_placed; /* of late_held: placed after the sender had reported an error */
 	uint64_t late_lost; /* of late_held: lost because their receiver did not receive any more */
-	uint64_t wqes[SOFTHCA_OPCODES];
-	uint64_t bytes[SOFTHCA_OPCODES];
+	uint64_t wqes[SOFTHCA_OPCODES]; /* work requests that ended with success, by opcode */
+	uint64_t bytes[SOFTHCA_OPCODES]; /* their payload bytes */
 };
 
 /* Writes the counts of the calling process. Returns 0. -ENODEV: the process has not opened a
@@ -71,11 +72,11 @@ struct softhca_fabric_info {
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
- * Serves the due timers of this process and executes all requests that it has posted. In chaos mode
- * it executes a random part of the pending work instead, but at least one step. With
- * SOFTHCA_MODE=step, only this function and sched_yield(), which calls it, execute requests.
- * Returns the number of queues that had work; in chaos mode, the number of steps. -ENODEV: the
- * process has not opened a device. -EPERM: the mode is not step.
+ * Serves the due timers of this process and executes all requests that the process has posted. In
+ * chaos mode, executes a random part of the pending work instead, but at least one step if work is
+ * pending. With SOFTHCA_MODE=step, only this function and sched_yield(), which calls this function,
+ * execute requests. Returns the number of queues that had work; in chaos mode, the number of steps.
+ * -ENODEV: the process has not opened a device. -EPERM: the mode is not step.
  */
 int softhca_step(void);
 
@@ -89,8 +90,8 @@ int softhca_fault_add(const char *rule);
 
 /*
  * Removes the rule @number, which softhca_fault_add() returned or softhcactl fault list shows.
- * Returns how many messages it has affected. -ENOENT: there is no such rule. -ENODEV: the process
- * has not opened a device.
+ * Returns how many messages the rule has affected. -ENOENT: there is no such rule. -ENODEV: the
+ * process has not opened a device.
  */
 long long softhca_fault_remove(int number);
 
@@ -100,15 +101,16 @@ long long softhca_fault_remove(int number);
  * adapter gets the event IBV_EVENT_GID_CHANGE. @device is the name of the adapter, @index the index
  * of an entry of its GID table, and @address an IPv6 or IPv4 address, or NULL to empty the entry.
  *
- * Returns 0. -EINVAL: there is no such adapter or entry, or @address is no address. -EEXIST: an
- * adapter of the fabric has the address. -EOPNOTSUPP: the adapter reaches other hosts (udp=on).
+ * Returns 0. -EINVAL: there is no such adapter or entry, or @address is not an address. -EEXIST: an
+ * adapter of the fabric already has the address. -EOPNOTSUPP: the adapter reaches other hosts
+ * (udp=on).
  * -ENODEV: the process has not opened a device.
  */
 int softhca_gid_set(const char *device, unsigned index, const char *address);
 
 /*
- * Pulls or plugs the cable of the adapter @device, as softhcactl link does: @up says whether the
- * link is up from now on. Every context that is open on the adapter gets the event
+ * Plugs in (@up is true) or pulls (@up is false) the cable of the adapter @device, as softhcactl link
+ * does. Every context that is open on the adapter gets the event
  * IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE. Returns 0. -EINVAL: there is no such adapter.
  * -ENODEV: the process has not opened a device.
  */
@@ -116,8 +118,8 @@ int softhca_link_set(const char *device, bool up);
 
 /*
  * Records: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process creates
- * gets a ring for its last SOFTHCA_TRACE_DEPTH entries, until the fabric's SOFTHCA_TRACE_RINGS
- * rings are all in use.
+ * gets a ring for its last SOFTHCA_TRACE_DEPTH records. A fabric has SOFTHCA_TRACE_RINGS rings. QPs
+ * and CQs that find no free ring are not recorded.
  */
 #define SOFTHCA_TRACE_DEPTH 4096
 #define SOFTHCA_TRACE_RINGS 64
@@ -125,16 +127,16 @@ int softhca_link_set(const char *device, bool up);
 /* A work request that the adapter has executed; flushed ones are not recorded. */
 struct softhca_wqe_record {
 	uint64_t seq; /* number of the record in this QP, from 0 */
-	uint64_t raddr;
+	uint64_t raddr; /* the remote address, and the key of its memory */
 	uint32_t rkey;
 	uint32_t imm; /* in network byte order */
 	uint32_t length; /* payload bytes */
-	uint32_t inline_len; /* of these, bytes in the entry itself */
+	uint32_t inline_len; /* of these, bytes in the work queue entry itself */
 	uint16_t index; /* block of the send queue where the adapter found the entry */
 	uint16_t wqe_index; /* index in the entry's control segment */
 	uint8_t opcode;
 	uint8_t units; /* length of the entry in units of 16 bytes */
-	uint8_t segments; /* data segments, with inline ones */
+	uint8_t segments; /* number of data segments, inline ones included */
 	uint8_t flags; /* the control segment's fm_ce_se */
 	uint8_t syndrome; /* 0: success */
 	uint8_t reserved[7];
@@ -154,10 +156,10 @@ struct softhca_cqe_record {
 };
 
 /*
- * Read the records of the QP @qpn, or of the CQ @cqn, of this process, from the record with the
- * number @from on. @out has room for @n records. Return the number of records written, 0 if the
- * record @from does not exist yet. -ENODEV: the process has not opened a device. -ENOENT: there is
- * no such object, or it is not recorded. -ENODATA: the record @from has been overwritten.
+ * Copy records of the QP @qpn, or of the CQ @cqn, of this process to @out, which has room for @n
+ * records. The first one copied is record number @from. Return the number of copied records, which is
+ * 0 if the record @from does not exist yet. -ENODEV: the process has not opened a device. -ENOENT:
+ * there is no such object, or it is not recorded. -ENODATA: the record @from has been overwritten.
  */
 int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n);
 int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n);
