@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the objects of a running process, which base/live.h describes. All data that are read may
+ * Reads the objects of a running process, as described in base/live.h. All data that are read may
  * be forged, so they are copied and checked before use. The texts in these structs are printable.
  */
 #ifndef SHMLS_LIVE_H
@@ -40,20 +40,21 @@ struct live_process {
 	size_t n_objects;
 	struct live_thread *thread;
 	size_t n_threads;
-	uint64_t missed; /* objects without a record */
-	uint32_t foreign; /* version of tables that this program cannot read; 0: there are none */
-	uint32_t n_reads; /* reads of its memory */
+	uint64_t missed; /* number of objects that have no record in a table */
+	uint32_t foreign; /* version of a table that this program cannot read; 0: there is none */
+	uint32_t n_reads; /* number of reads of the process's memory */
 };
 
 /*
  * Returns 0, also if the process has no objects; -ESRCH: there is no such process; -EPERM: it may
- * not be read; -E2BIG: its tables need more reads than full tables do, so they are forged; -ENOMEM.
+ * not be read; -E2BIG: its tables are forged, because they need more reads than full tables do;
+ * -ENOMEM.
  * The caller must call live_free() in each case.
  */
 int live_read(pid_t pid, struct live_process *p);
 void live_free(struct live_process *p);
 
-/* For scandir(): is the name of the entry a number, as that of a process or thread in /proc? */
+/* For scandir(): returns whether the name of the entry is a number, as for processes in /proc. */
 int live_number(const struct dirent *e);
 
 #endif
