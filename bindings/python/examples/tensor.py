@@ -2,7 +2,7 @@
 """Moves a tensor between two processes of one host, without a copy in Python.
 
 Both sides use memory from alloc(), which copying threads copy much faster than other memory. The tensor is a memoryview of
-two dimensions on this memory. With numpy write `numpy.frombuffer(memory.view).reshape(SHAPE)`, with torch
+two dimensions on this memory. With numpy, use `numpy.frombuffer(memory.view).reshape(SHAPE)` instead; with torch,
 `torch.frombuffer(memory.view, dtype=torch.float64).reshape(SHAPE)`. Views must be released before the memory is freed.
 """
 import multiprocessing

@@ -29,7 +29,8 @@ def _checked(result, _function, _arguments):
 
 
 def _beside(soname):
-    """Returns the path of the library in this module's prefix if it exists there, else its name, which ld.so looks up."""
+    """Returns the path of the library below this module's prefix if there is such a file, else the library's name, which
+    ld.so looks up."""
     for prefix in pathlib.Path(__file__).absolute().parents:
         if LIBDIR and (prefix / LIBDIR / soname).exists():
             return str(prefix / LIBDIR / soname)
@@ -37,7 +38,7 @@ def _beside(soname):
 
 
 def library(soname, functions, needs=()):
-    """Loads the libraries that a library needs, so that it finds them by their names, then the library itself.
+    """Loads first the libraries that a library needs, so that ld.so finds them by their names, then the library itself.
     `functions`: {name: (type of the result, or STATUS; types of the arguments)}."""
     for needed in needs:
         ctypes.CDLL(_beside(needed))

@@ -12,8 +12,8 @@
 
 copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Messages are received only inside
 poll(), which also sends the messages collected since the last poll(), in one WRITE to each peer. Times are
-in seconds, None means for ever. The errno determines the type of an exception: BlockingIOError from call()
-if there is no room or credit (poll, then call again), TimeoutError or ConnectionResetError from result() if
+in seconds, None means for ever. The errno determines the type of an exception: call() raises BlockingIOError
+if there is no room or credit (poll, then call again); result() raises TimeoutError or ConnectionResetError if
 the peer has ended. Only one thread at a time may use a context and its objects.
 accept() and connect() block. A program that must not block lets poll() make the connections:
 
@@ -183,8 +183,9 @@ class Event(NamedTuple):
 
 
 class Request:
-    """A request that has arrived. The program must call reply() once for it, at any later time, also after
-    an error: until then the request uses its peer's credit, and room in the ring."""
+    """A request that has arrived. The program must call reply() once for it, at any later time, also if the program
+    cannot execute the request or the endpoint has failed. Until then the request uses its peer's credit, and room in
+    the ring."""
 
     __slots__ = ("endpoint", "data", "allowance", "_pointer")
 
@@ -192,10 +193,10 @@ class Request:
         self._pointer = pointer
         self.endpoint = context._endpoint(_lib.copyrpc_req_ep(pointer))
         self.data = string_at(_lib.copyrpc_req_data(pointer), _lib.copyrpc_req_len(pointer))
-        self.allowance = _lib.copyrpc_req_allowance(pointer)  # most bytes that the caller accepts
+        self.allowance = _lib.copyrpc_req_allowance(pointer)  # maximum bytes of a reply that the caller accepts
 
     def reply(self, data=b""):
-        """Sends the reply. OSError with EMSGSIZE: @data is larger than the allowance; the request must still be answered.
+        """Sends the reply. OSError with EMSGSIZE: @data is larger than the allowance; call reply() again with less data.
         Another error: the endpoint has failed, and the reply is lost."""
         data = payload(data)
         self.endpoint.context._open
@@ -209,7 +210,7 @@ class Request:
 
 
 class _Child:
-    """An object that ends with its context at the latest."""
+    """An object that ends at the latest when its context ends."""
 
     @property
     def _open(self):
@@ -323,8 +324,8 @@ class Endpoint(_Child):
         self._move(_lib.copyrpc_bulk_push, (bulk._open, offset), (byref(remote._struct), remote_offset), length, bulk, token)
 
     def cancel(self, token):
-        """Cancels the pending calls with this token: they end with ECANCELED, large calls as soon as the peer no longer
-        uses their memory. Returns the number of calls."""
+        """Cancels the pending calls with this token: they end with ECANCELED. Large calls end when the peer does not use
+        their memory any more. Returns the number of calls."""
         count = 0
         for number, call in self.context._calls.items():
             if call == (self, token):
@@ -417,7 +418,8 @@ class Context(Handle):
         return self._endpoint(pointer.value)
 
     def versions(self):
-        """Returns a line about the last peer that was refused because of its version (EPROTONOSUPPORT), or ""."""
+        """Returns a line about the last peer that was refused because of its version (EPROTONOSUPPORT); "" if there was
+        none."""
         text = ctypes.create_string_buffer(256)
         _lib.copyrpc_ctx_versions(self._open, text, len(text))
         return text.value.decode()
@@ -427,7 +429,8 @@ class Context(Handle):
         return self._endpoints.get(pointer) or Endpoint(self, pointer)
 
     def connect(self, host, port, timeout=5, **attributes):
-        """Returns an endpoint that is connected to a process that accepts; tries again until the time is over."""
+        """Returns an endpoint that is connected to a process that calls accept() or listen(). Tries again until the time is
+        over."""
         return self._new(_lib.copyrpc_connect, attributes, name_of(host), fits(c_uint16, port), milliseconds(timeout))
 
     def accept(self, listener, timeout=None, **attributes):
@@ -436,8 +439,8 @@ class Context(Handle):
 
     def listen(self, listener, token=None, max_guests=0, patience=0, **attributes):
         """Lets poll() accept connections, until unlisten(); listener is a listening socket. For each connection events()
-        yields UP with the token. `max_guests` limits the number of connections in progress, `patience` their time in
-        seconds; 0: the default."""
+        yields UP with the token. `max_guests` limits the number of connections that are being made, `patience` the time
+        for each in seconds; 0: the default."""
         attr = _ListenAttr(ep=ctypes.pointer(self._attr(_EpAttr, attributes)), max_guests=max_guests, patience_ms=milliseconds(patience))
         self._last += 1
         _lib.copyrpc_listen(self._open, byref(attr), listener.fileno(), self._last)
@@ -463,7 +466,7 @@ class Context(Handle):
                    for number, given in self._dials.items() if given == token)
 
     def events(self):
-        """Yields the events of connections that the last polls have added."""
+        """Yields the events of connections that poll() has found and that events() has not yielded yet."""
         event = _Event()
         while _lib.copyrpc_event_recv(self._open, byref(event), ctypes.sizeof(event)):
             endpoint = self._endpoint(event.ep) if event.ep else None
@@ -500,7 +503,7 @@ class Context(Handle):
         return Bulk(self, memory, access)
 
     def requests(self):
-        """Yields the requests that the last polls have received."""
+        """Yields the requests that poll() has received and that requests() has not yielded yet."""
         pointer = c_void_p()
         while _lib.copyrpc_recv(self._open, byref(pointer)):
             yield Request(self, pointer.value)

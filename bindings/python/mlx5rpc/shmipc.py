@@ -9,9 +9,14 @@
             s.wait()                            c.request(b"ping", timeout=1)
 
 shmipc.h is the manual; names and errors are the same. Times are in seconds, None means for ever. The
-errno determines the type of an exception: FileNotFoundError and ConnectionRefusedError from Client() while
-there is no server, BlockingIOError from call() if `depth` calls are in flight, BrokenPipeError if the
-server has ended (then abort() and reconnect()), TimeoutError from request(). Only one thread at a time may use a server or client.
+errno determines the type of an exception:
+
+- Client(): FileNotFoundError or ConnectionRefusedError while there is no server
+- call(): BlockingIOError if `depth` calls are in flight
+- request(): TimeoutError
+- functions of a client: BrokenPipeError if the server has ended; then call abort() and reconnect().
+
+Only one thread at a time may use a server or client.
 If a signal handler raises an exception while poll() runs, a response can be lost.
 """
 import collections
@@ -115,7 +120,7 @@ class _Side(Handle):
         self._flush(self._open)
 
     def wait(self, timeout=None):
-        """Sleeps until poll() has work. Returns False if the time is over or a signal has arrived."""
+        """Sleeps until poll() has work. Returns True then, and False if the time is over or a signal has arrived."""
         return bool(self._wait(self._open, nanoseconds(timeout)))
 
     def fileno(self):
@@ -132,8 +137,8 @@ class _Side(Handle):
 
 
 class Request:
-    """A request that a server has received. The program must call reply() once for it, at any later time,
-    unless is_post is True: then it gets no reply."""
+    """A request that a server has received. The program must call reply() once for it, at any later time. A request
+    whose is_post is True gets no reply."""
 
     __slots__ = ("data", "client", "_server", "_id")
 
@@ -147,7 +152,7 @@ class Request:
 
     @property
     def is_post(self):
-        """True if the client has sent it with post()."""
+        """True if the client has sent the request with post()."""
         return self._id == _POST
 
     def reply(self, data=b""):
@@ -171,9 +176,9 @@ class Server(_Side, side="server"):
 
     def serve(self, function, most=256):
         """Polls, calls function(request) for each request that has arrived, at most `most` times, and publishes the
-        replies. The function may reply now or later. Returns the number of requests. Makes no such calls while there is an
-        event that events() has not returned: call events() before each call. If the function raises an exception, the next
-        call continues with the next request."""
+        replies. The function may reply at once, or the program later. Returns the number of requests. While there is an
+        event that events() has not returned, serve() does not call the function, so call events() before each serve(). If
+        the function raises an exception, the next serve() continues with the next request."""
         if not self._served:
             _lib.shmipc_server_serve(self._open, self._on_request, None, most)
         n = 0
@@ -255,8 +260,8 @@ class Client(_Side, side="client"):
         return taken
 
     def poll(self):
-        """Returns responses that have arrived, as a list of (token, bytes): those that came during a request() if there
-        are any, else at most eight."""
+        """Returns responses that have arrived, as a list of (token, bytes): all that came during a request() if there were
+        any, else at most eight."""
         if not self._arrived:
             _lib.shmipc_client_poll(self._open, self._on_response, None)
         taken = [(self._tokens.pop(number), data) for number, data in self._arrived]
@@ -270,30 +275,30 @@ class Client(_Side, side="client"):
         return not self._arrived and super().arm()
 
     def request(self, data=b"", timeout=None):
-        """Makes a call, waits for its response and returns it. The next poll() returns the responses of other calls that
-        come meanwhile."""
+        """Makes a call, waits for its response and returns the response. If responses of other calls come meanwhile, the
+        next poll() returns them."""
         data, length = payload(data), c_uint32()
         _lib.shmipc_client_call_wait(self._open, data, len(data), self._buffer, len(self._buffer),
                                      nanoseconds(timeout), byref(length))
         return string_at(self._buffer, length.value)
 
     def abort(self):
-        """To be called after BrokenPipeError: ends the pending calls, and returns their tokens. The server may or may not
-        have executed these calls."""
+        """Ends the pending calls after BrokenPipeError, and returns their tokens. The server may or may not have executed
+        these calls."""
         _lib.shmipc_client_abort(self._open, self._on_response, None)
         ended = [number for number, data in self._arrived if data is None]
         self._arrived[:] = [answer for answer in self._arrived if answer[1] is not None]
         return [self._tokens.pop(number) for number in ended]
 
     def reconnect(self, timeout=None):
-        """To be called after abort(): connects to the next server of the same name, sizes and access. The object and its
-        descriptor stay valid. FileNotFoundError, ConnectionRefusedError, ...: no such server came in time; reconnect() may
-        be called again."""
+        """Connects, after abort(), to the next server of the same name, sizes and access. The object and its descriptor stay
+        valid. FileNotFoundError, ConnectionRefusedError, ...: no such server came in time; reconnect() may be called
+        again."""
         _lib.shmipc_client_reconnect(self._open, nanoseconds(timeout))
 
     @property
     def pending(self):
-        """The number of calls whose response poll() has not returned."""
+        """The number of calls whose responses poll() has not returned."""
         return _lib.shmipc_client_pending(self._open) + len(self._arrived)
 
     @property

@@ -8,19 +8,22 @@
         engine.wait_notice()                        there = segment.remotes()[0]
         use(array)                                  engine.write(mine, segment, there.addr, notify=1).wait()
 
-tent.h is the manual; names and errors are the same. Memory is any object with contiguous writable memory of the CPU and
-the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or `data_ptr` (tensors of torch), or an object in
-the memory of a GPU with one of the last two. Register the object first; the engine then moves bytes from and to the object
-itself. Requests may use a part of it, such as a slice of an array.
+tent.h is the manual; names and errors are the same. Memory is any object whose memory is contiguous and writable, and that has
+
+- the buffer protocol (bytearray, array, mmap, arrays of numpy): memory of the CPU
+- `__dlpack__`, or `data_ptr` as tensors of torch: memory of the CPU or of a GPU.
+
+Register the object first; the engine then moves bytes from and to the object itself. Requests may use a part of the object,
+such as a slice of an array.
 With copying threads (shm_rails) copies are much faster if the memory of both sides is from `engine.alloc()`.
 Times are in seconds, None means for ever. While a function waits, other threads run, and a signal handler runs within a
 tenth of a second. All functions may be called from any thread, but not while or after another thread closes the object. In a
-program with asyncio `await` the batch, `engine.next_notice()` and `segment.next_version()`.
+program with asyncio, `await` the batch, `engine.next_notice()` and `segment.next_version()`.
 
-A request on memory of a GPU begins when a stream has finished the work it has when the request is submitted. The stream is
-the CUstream `stream`, or CUDA's legacy default stream if `stream` is None. An object with `__dlpack__` first makes that
-stream wait for the object's own pending work. If other streams of the program use the memory, the program must make that
-stream wait for them. With stream=0 the request begins at once.
+A request on memory of a GPU begins when a stream has finished the work that was in the stream at the submission. The stream
+is the CUstream `stream`, or CUDA's legacy default stream if `stream` is None. An object with `__dlpack__` first makes this
+stream wait for the object's own pending work. If other streams of the program use the memory, the program must make this
+stream wait for the other streams. With stream=0 the request begins at once.
 """
 import asyncio
 import ctypes
@@ -167,8 +170,8 @@ def _of_pointer(obj, _stream):
 
 
 def _span(obj, stream=_NO_STREAM):
-    """Returns the location of an object's bytes. The stream waits for pending work of an object with __dlpack__ on them.
-    BufferError, TypeError: the object has no memory that tent can use."""
+    """Returns the location of an object's bytes. An object with __dlpack__ makes the stream wait for its own pending work on
+    the bytes. BufferError, TypeError: the object has no memory that tent can use."""
     if isinstance(obj, Memory):
         return obj._span()
     try:
@@ -244,7 +247,7 @@ def _left_ms(until):
 
 
 class _Child(Handle):
-    """An object that ends with its engine at the latest."""
+    """An object that ends at the latest when its engine ends."""
 
     def _own(self, engine, pointer, destroy):
         self._engine = engine
@@ -263,8 +266,8 @@ def _end_batch(pointer):
 
 
 class Batch(_Child):
-    """Requests that were submitted together. If a batch is closed, or its last reference disappears, before it has ended,
-    it is canceled; close() then waits for the slices in flight. `await batch` waits in asyncio, and raises the same
+    """Requests that were submitted together. A batch is canceled if it is closed, or its last reference disappears, before
+    its requests have ended; close() then waits for the slices in flight. `await batch` waits in asyncio, and raises the same
     exceptions as wait()."""
 
     def __init__(self, engine, pointer, used):
@@ -388,7 +391,7 @@ class Segment(_Child):
         return not err
 
     def wait_version(self, version: int, timeout: float | None = None) -> None:
-        """Waits until requests may use the memory that the peer had registered when its `version` had this value.
+        """Waits until requests may use the memory that the peer had registered when its Engine.version had this value.
         TimeoutError: the time is over. ConnectionResetError: the peer is gone."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._knows(version, left := _left_ms(until)):
@@ -417,7 +420,8 @@ class Segment(_Child):
 
 
 class Memory:
-    """Registered memory. It stays registered, and its object alive, until unregister() or the end of the engine."""
+    """Registered memory. It stays registered, and the object with the memory stays alive, until unregister() or the end of
+    the engine."""
 
     def __init__(self, engine, span):
         self._engine, self.addr, self.nbytes = engine, span.addr, span.nbytes
@@ -493,7 +497,7 @@ class Engine(Handle):
         return Memory(self, span)
 
     def alloc(self, nbytes: int, location: str | None = None) -> Allocation:
-        """Allocates bytes, which are 0, and registers them; see tent_alloc()."""
+        """Allocates memory that is filled with 0, and registers it; see tent_alloc()."""
         pointer = c_void_p()
         _explained(_lib.tent_alloc, self._open, fits(c_size_t, nbytes), location and name_of(location), _Why,
                    byref(pointer))
@@ -502,7 +506,8 @@ class Engine(Handle):
         return memory
 
     def export(self) -> str:
-        """Returns the description of this engine and of its memory. A process that has it can read and write the memory."""
+        """Returns the description of this engine and of its memory. A process that has the description can read and write the
+        memory."""
         text = c_void_p()
         _lib.tent_export(self._open, byref(text))
         try:
@@ -518,8 +523,8 @@ class Engine(Handle):
 
     @property
     def version(self) -> int:
-        """The version of this engine's memory, which each register() and alloc() increases. A peer passes it to
-        wait_version()."""
+        """The version of this engine's memory. Each register() and alloc() increases the version. A peer passes it to
+        Segment.wait_version()."""
         return _lib.tent_version(self._open)
 
     def publish(self, file: str | os.PathLike[str], name: str) -> None:
@@ -528,7 +533,8 @@ class Engine(Handle):
         _explained(_lib.tent_publish, self._open, byref(_Directory(file=os.fspath(file))), name_of(name), _Why)
 
     def find(self, file: str | os.PathLike[str], name: str) -> Segment:
-        """Imports the last description of `name` in the directory. FileNotFoundError: there is none."""
+        """Imports the last description of `name` in the directory. FileNotFoundError: there is no such description, or no
+        such file."""
         pointer = c_void_p()
         _explained(_lib.tent_find, self._open, byref(_Directory(file=os.fspath(file))), name_of(name), _Why,
                    byref(pointer))
@@ -540,7 +546,7 @@ class Engine(Handle):
         requests = list(requests)
         array, used = (_Request * len(requests))(), []
         for r, c in zip(requests, array):
-            # This must come before the request: the producer of the memory makes the stream wait for its work.
+            # This must come before the request: the object that owns the memory makes the stream wait for its work.
             span = _span(r.local, _LEGACY if r.stream is None else r.stream or _NO_STREAM)
             if r.segment._engine is not self:
                 raise ValueError("the segment is another engine's")
@@ -565,7 +571,7 @@ class Engine(Handle):
         return self.submit([Request(Op.READ, local, segment, remote, **more)])
 
     def notice(self) -> int | None:
-        """Returns the next notice: the `notify` of a peer's request that has ended; None: there is none."""
+        """Returns the next notice: the value `notify` of a peer's request whose bytes are in place; None: there is none."""
         value = c_uint16()
         return None if _lib.tent_notice(self._open, byref(value)) else value.value
 
