@@ -170,8 +170,8 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
 
 /*
- * Allocates @len zero bytes, and registers them like tent_register(). If the memory of both sides is
- * from tent_alloc(), copying threads copy without system calls, in much less time.
+ * Allocates @len bytes that are filled with 0, and registers them like tent_register(). If the memory
+ * of both sides is from tent_alloc(), copying threads copy without system calls, in much less time.
  * tent_unregister() and tent_destroy() free the memory; the program must not unmap or protect it.
  * Errors as those of tent_register(), and
  *
