@@ -31,7 +31,7 @@
  * a batch or the engine must not be used while, or after, another thread destroys it. The
  * engine has a thread of its own, which sleeps while there is nothing to do. tent_submit() and
  * tent_wait() also do some of the engine's work in the calling thread. The only callbacks are those
- * of struct tent_directory, in the thread that calls tent_publish() or tent_find().
+ * of struct tent_directory; they run in the thread that calls tent_publish() or tent_find().
  *
  * Units: lengths and offsets are bytes. Times are milliseconds if the name ends in _ms. Bandwidth
  * is in units of 10^9 bits per second.
@@ -51,8 +51,8 @@
  *
  * Exactly once: a request ends with status 0 only when all of its bytes are in place. After the end
  * of a request none of its bytes is written. There is one exception: if a rail fails and the peer
- * cannot confirm that its end is closed, packets that are still in the network may change the peer's
- * memory later. The request then ends with -ETIMEDOUT (the peer has not answered for 5 seconds) or
+ * cannot confirm that the peer's end of the rail is closed, packets that are still in the network
+ * may change the peer's memory later. The request then ends with -ETIMEDOUT (the peer has not answered for 5 seconds) or
  * -ECONNRESET (the connection to the peer is lost). Before the end of a request a slice may be
  * written twice, with the same bytes.
  *
@@ -200,14 +200,14 @@ int tent_unregister(struct tent *t, void *addr);
 /* ---- segments ------------------------------------------------------------------ */
 
 /*
- * Describes this engine, and the memory that is registered now, as JSON. A peer that has imported
+ * Describes this engine and the memory that is registered now, as JSON. A peer that has imported
  * the description learns by itself of memory that is registered later. The caller must free the
  * text with free(3), and keep it as secret as the memory. Returns 0 or -ENOMEM.
  */
 int tent_export(struct tent *t, char **text_p);
 
 /*
- * Connects to the engine that exported @text, pairs the rails, and tests each pair with a message
+ * Connects to the engine that exported @text. Pairs the rails, and tests each pair with a message
  * without data. Blocks until all pairs have been tested, at most some seconds. The caller must
  * release the segment with tent_release(). Errors:
  *
@@ -228,7 +228,7 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 
 /*
  * Returns the version of the memory of an engine. Each tent_register() and tent_alloc() increases
- * it.
+ * the version.
  */
 uint64_t tent_version(struct tent *t);
 
@@ -236,15 +236,14 @@ uint64_t tent_version(struct tent *t);
  * Waits until requests may use the memory that the peer had registered when its tent_version()
  * returned @version. Waits at most @timeout_ms; -1: without a limit. The engine learns by itself of
  * memory that the peer registers, or unregisters, after the import. The peer's program must send
- * the version, with the addresses, by its own means. Returns 0; -ETIMEDOUT: the time is over;
+ * the version, with the addresses, by its own means. Returns 0. -ETIMEDOUT: the time is over.
  * -ECONNRESET: the peer is gone.
  */
 int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms);
 
 /*
- * Disconnects from the peer and frees the segment. -EBUSY: a request that has not ended uses the
- * segment.
- * NULL is allowed.
+ * Disconnects from the peer and frees the segment. NULL is allowed. -EBUSY: a request that has not
+ * ended uses the segment.
  */
 int tent_release(struct tent_segment *s);
 
@@ -273,7 +272,7 @@ struct tent_directory {
 };
 
 /*
- * Exports, as tent_export() does, and stores the description in the directory as @name: 1 to
+ * Exports like tent_export() and stores the description in the directory as @name. A name has 1 to
  * TENT_NAME_LEN - 1 characters without blanks. Errors:
  *
  *	-EINVAL	a bad directory or name
@@ -397,24 +396,27 @@ void tent_batch_status(struct tent_batch *b, struct tent_status *status_p, size_
 /*
  * Waits until all requests have ended, at most @timeout_ms; -1: without a limit. Returns -ETIMEDOUT
  * if some have not ended, else the error that tent_batch_status() writes: 0 if all are completed.
- * This error may also be -ETIMEDOUT; the state of the batch then is not TENT_PENDING.
+ * -ETIMEDOUT may also be the error of a request; the state of the batch then is not TENT_PENDING.
  */
 int tent_wait(struct tent_batch *b, int timeout_ms);
 
 /*
- * Returns a descriptor, which the batch owns. The descriptor becomes readable (poll(2), epoll) when
- * all requests have ended. Errors: -EMFILE, -ENFILE, -ENOMEM.
+ * Returns a descriptor that becomes readable (poll(2), epoll) when all requests have ended. The
+ * batch owns the descriptor. Errors:
+ *
+ *	-EMFILE, -ENFILE	no descriptor is left
+ *	-ENOMEM
  */
 int tent_batch_fd(struct tent_batch *b);
 
 /*
  * Cancels the requests that have not ended: drops their slices that have not been given to a rail,
- * and ends each request with -ECANCELED as soon as its slices under way have ended. Returns without
- * waiting for these slices.
+ * and ends each request with -ECANCELED as soon as its slices under way have ended. Does not wait
+ * for these slices.
  */
 void tent_cancel(struct tent_batch *b);
 
-/* Frees the batch. -EBUSY: a request has not ended. NULL is allowed. */
+/* Frees the batch. NULL is allowed. -EBUSY: a request has not ended. */
 int tent_batch_free(struct tent_batch *b);
 
 /* ---- notices ------------------------------------------------------------------- */
@@ -435,7 +437,10 @@ struct tent_note {
  */
 int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 
-/* Takes a notice like tent_note_take(), but writes only the value `notify`. Returns the same. */
+/*
+ * Takes a notice like tent_note_take(), but writes only the value `notify`. Returns the same as
+ * tent_note_take().
+ */
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /*

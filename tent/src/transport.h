@@ -156,9 +156,8 @@ struct transport {
 	 */
 	bool beside;
 	bool spares; /* after -EFAULT only the request fails, and the link continues */
-	uint64_t
-		at_once; /* the submitting thread itself moves requests of a batch that have together
-			     at most so many bytes */
+	/* The submitting thread itself moves requests of a batch, together at most so many bytes. */
+	uint64_t at_once;
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: silence is no
 			      outage */
 

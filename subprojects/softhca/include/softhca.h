@@ -109,8 +109,8 @@ long long softhca_fault_remove(int number);
 int softhca_gid_set(const char *device, unsigned index, const char *address);
 
 /*
- * Plugs in (@up is true) or pulls (@up is false) the cable of the adapter @device, as softhcactl link
- * does. Every context that is open on the adapter gets the event
+ * Plugs in or pulls the cable of the adapter @device, as softhcactl link does. @up says whether the
+ * cable is plugged in afterwards. Every context that is open on the adapter gets the event
  * IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE. Returns 0. -EINVAL: there is no such adapter.
  * -ENODEV: the process has not opened a device.
  */
