@@ -19,7 +19,7 @@
 #include <tent.h>
 
 #define ROOM (64u << 20)
-#define HEAD 4096u /* the length of the piece, and whether the receiver has taken it */
+#define HEAD 4096u /* begins with the length of the piece, or with all ones if it was taken */
 
 static int die(const char *what, const struct tent_why *why)
 {
@@ -43,7 +43,7 @@ static struct tent *create(uint8_t **memory_p, struct tent_why *why)
 	return t;
 }
 
-/* Writes the ticket to another file and renames it, so that no reader sees a part of it. */
+/* Writes the text to a new file and renames this file, so no reader sees a part of the ticket. */
 static int put_ticket(const char *path, const char *text)
 {
 	char name[4096];
@@ -122,7 +122,10 @@ static int move(struct tent *t, struct tent_request r)
 	return err;
 }
 
-/* Does not wait until the last piece is taken: the receiver may have ended by then. */
+/*
+ * Sends a piece and waits until it is taken. Does not wait for the last piece, because the receiver
+ * may end after taking it.
+ */
 static int send_piece(struct tent *t, struct tent_segment *s, uint8_t *memory, uint64_t len,
 	bool last)
 {

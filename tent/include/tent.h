@@ -4,8 +4,8 @@
  *
  * A rail is an adapter port (RDMA), a thread that copies between two processes of one host, a group
  * of TCP connections, or a queue in which GPUs copy. A request is a read or a write between memory
- * of this process and memory of a peer. It is cut into slices. A scheduler measures the rates of the
- * rails and chooses a rail for each slice. When a rail fails, the scheduler moves its slices to
+ * of this process and memory of a peer. It is cut into slices. A scheduler measures the rates of
+ * the rails and chooses a rail for each slice. When a rail fails, the scheduler moves its slices to
  * other rails. When the rail works again, the scheduler uses it again.
  *
  * The side that lends memory registers the memory and exports a description of it. The program must
@@ -44,17 +44,17 @@
  * write output arguments on success only. struct tent_why explains in one line an error in a
  * configuration, a segment or a registration.
  *
- * Sizes: structs that later versions may extend are passed with their size, in the argument @size or
- * in the first field. The functions read or write only the fields that the caller and the library
- * both know. Fields that an older caller does not have count as 0. A newer caller gets -E2BIG if it
- * sets a field that the library does not have.
+ * Sizes: structs that later versions may extend are passed with their size, in the argument @size
+ * or in the first field. The functions read or write only the fields that the caller and the
+ * library both know. Fields that an older caller does not have count as 0. A newer caller gets
+ * -E2BIG if it sets a field that the library does not have.
  *
  * Exactly once: a request ends with status 0 only when all of its bytes are in place. After the end
  * of a request none of its bytes is written. There is one exception: if a rail fails and the peer
  * cannot confirm that the peer's end of the rail is closed, packets that are still in the network
- * may change the peer's memory later. The request then ends with -ETIMEDOUT (the peer has not answered for 5 seconds) or
- * -ECONNRESET (the connection to the peer is lost). Before the end of a request a slice may be
- * written twice, with the same bytes.
+ * may change the peer's memory later. The request then ends with -ETIMEDOUT (the peer has not
+ * answered for 5 seconds) or -ECONNRESET (the connection to the peer is lost). Before the end of a
+ * request a slice may be written twice, with the same bytes.
  *
  * Trust: the holder of an exported description may read and write the memory that it describes, and
  * what the engine registers later. The library checks all data from peers and files. Rails over TCP
@@ -135,18 +135,18 @@ struct tent_attr {
 int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent **t_p);
 
 /*
- * Destroys the engine and all of its segments, batches and registrations, whatever their
- * state. Requests of peers that use the engine's memory fail. With copying threads or GPUs, waits at
- * most 5 seconds until no peer uses the memory, like tent_unregister(). NULL is allowed.
+ * Destroys the engine and all of its segments, batches and registrations, whatever their state.
+ * Requests of peers that use the engine's memory fail. With copying threads or GPUs, waits at most
+ * 5 seconds until no peer uses the memory, like tent_unregister(). NULL is allowed.
  */
 void tent_destroy(struct tent *t);
 
 /* ---- memory -------------------------------------------------------------------- */
 
 /*
- * Registers [addr, addr + len) for use by this engine, and by the peers that import its description.
- * @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or does
- * not matter.
+ * Registers [addr, addr + len) for use by this engine, and by the peers that import its
+ * description. @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not
+ * known or does not matter.
  *
  * Memory of a GPU is recognized by its address if @location is NULL or "*"; "cuda:N" requires
  * memory of GPU number N of this process. The range must be memory of one device, and must not be
@@ -170,10 +170,10 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
 
 /*
- * Allocates @len bytes that are filled with 0, and registers them like tent_register(). If the memory
- * of both sides is from tent_alloc(), copying threads copy without system calls, in much less time.
- * tent_unregister() and tent_destroy() free the memory; the program must not unmap or protect it.
- * Errors as those of tent_register(), and
+ * Allocates @len bytes that are filled with 0, and registers them like tent_register(). If the
+ * memory of both sides is from tent_alloc(), copying threads copy without system calls, in much
+ * less time. tent_unregister() and tent_destroy() free the memory; the program must not unmap or
+ * protect it. Errors as those of tent_register(), and
  *
  *	-EMFILE, -ENFILE	no descriptor is left
  */
@@ -432,8 +432,8 @@ struct tent_note {
 /*
  * Takes a notice: the values `notify` and `note` of a peer's request whose bytes are in place, see
  * struct tent_request. The notices of one peer come in the order in which the bytes of its requests
- * were in place. While 4,096 notices have not been taken, further requests with a notice wait at the
- * peers. -EAGAIN: there is no notice.
+ * were in place. While 4,096 notices have not been taken, further requests with a notice wait at
+ * the peers. -EAGAIN: there is no notice.
  */
 int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 

@@ -8,9 +8,9 @@
  *	another rail here     -> rail of the pair at the peer
  *
  * The suspects are the two ports of the failed pair. The other rails are in use and in the same
- * subnet, so each message tests one suspect. If the message arrives, its suspect is not the cause. A
- * suspect is blamed only if its message was lost and the other message arrived. If both messages are
- * lost, or there is no other rail, the cause stays unknown.
+ * subnet, so each message tests one suspect. If the message arrives, its suspect is not the cause.
+ * A suspect is blamed only if its message was lost and the other message arrived. If both messages
+ * are lost, or there is no other rail, the cause stays unknown.
  *
  * One pair is examined at a time.
  */

@@ -10,7 +10,7 @@
  *	                                   GREW rail: the version
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: the pair can receive nothing more
- *	NOTICE mark, bytes of the notice (without bytes: only on a transport without marks)
+ *	NOTICE mark, bytes: sent for a notice that has bytes, or if the transport has no marks
  *	                                   TAKEN mark: the program can take the notice
  *	SKIP mark: the request of the notice has failed
  *	UNREGISTERED registration       <- UNREGISTER registration
@@ -66,7 +66,7 @@ struct stage_msg {
 	uint32_t op;
 };
 
-/* Little-endian on the wire, as both processors that are supported are. */
+/* Little-endian on the wire, like both supported processors. */
 struct ctl_msg {
 	uint32_t magic;
 	uint16_t type;
@@ -103,7 +103,7 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 /* Connects; waits at most @timeout_ms. 0 or -errno. */
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
 	struct tent_why *why);
-/* Accepts the next connection. 0; -EAGAIN: there is none; -EMFILE or another error of tcp_take(). */
+/* Accepts the next connection. 0; -EAGAIN: there is none; -EMFILE or others of tcp_take(). */
 int ctl_accept(int fd, struct ctl *c_p);
 void ctl_close(struct ctl *c);
 /* Closes the sending direction. The peer's last messages can still be received. */

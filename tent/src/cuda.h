@@ -3,8 +3,8 @@
  * The driver API of NVIDIA's GPUs, as far as this library uses it. Nothing of CUDA is needed to
  * build: libcuda.so.1 is opened when it is needed, and this file declares what is called.
  *
- * The members of struct cuda are the driver's functions, and return its results: 0, or the number of
- * an error, of which enum cu_error has those that this library uses. Functions with the comment
+ * The members of struct cuda are the driver's functions, and return its results: 0, or the number
+ * of an error, of which enum cu_error has those that this library uses. Functions with the comment
  * "current" need a current context, see cuda_push().
  */
 #ifndef TENT_CUDA_H
@@ -114,8 +114,8 @@ struct cuda {
 };
 
 /*
- * Opens and initializes the driver; later calls return the same. NULL: there is no driver, and @why,
- * which may be NULL, has the reason.
+ * Opens and initializes the driver; later calls return the same. NULL: there is no driver, and
+ * @why, which may be NULL, has the reason.
  */
 const struct cuda *cuda_open(struct tent_why *why);
 /* The driver, if this process uses it already; else NULL. */

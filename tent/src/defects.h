@@ -8,7 +8,8 @@
  * - Failures count as samples.
  * - A decision for a single slice never tries a rail whose score is bad.
  *
- * One test of the simulator is built with TENT_DEFECTS, to show that the cases detect these defects.
+ * One test of the simulator is built with TENT_DEFECTS, to show that the cases detect these
+ * defects.
  */
 #ifndef TENT_DEFECTS_H
 #define TENT_DEFECTS_H

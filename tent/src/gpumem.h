@@ -20,10 +20,10 @@ struct gpu_memory {
 bool gpu_memory_at(const struct cuda *cu, uint64_t at, struct gpu_memory *m_p);
 /*
  * Finds out whether [addr, addr + len) is memory of a GPU; with @location "cuda:N" it must be
- * memory of GPU number N. Afterwards, synchronous functions of the driver on this memory return only
- * when their copies have ended. 1: memory of a GPU; 0: memory of the host; -EINVAL: the memory is
- * not at @location; -EFAULT: a part of the range is not allocated; -ENODEV or another error of the
- * driver.
+ * memory of GPU number N. Afterwards, synchronous functions of the driver on this memory return
+ * only when their copies have ended. 1: memory of a GPU; 0: memory of the host; -EINVAL: the memory
+ * is not at @location; -EFAULT: a part of the range is not allocated; -ENODEV or another error of
+ * the driver.
  */
 int gpu_memory_find(uint64_t addr, uint64_t len, const char *location, struct gpu_memory *m_p,
 	struct tent_why *why);

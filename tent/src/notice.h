@@ -34,7 +34,7 @@
 #define NOTICE_LEN 16
 #define NOTICE_BYTES 64
 
-/* Little-endian on the wire, as both processors that are supported are. Aligned as in ctl_msg. */
+/* Little-endian on the wire, like both supported processors. Aligned as in struct ctl_msg. */
 struct notice_mark {
 	uint64_t lap; /* number of the slot's use, from 1 */
 	uint16_t value;

@@ -22,12 +22,12 @@
  * confirmed that nothing more can arrive on the failed rail.
  *
  * A mark is a message without data that follows the slices of a request. Marks tell the receiver
- * that all bytes are in place, see notice.h. The caller chooses the rail of a mark. Marks are in the
- * rail's list of posted slices, so the deadline of a silent rail applies to marks too, and
+ * that all bytes are in place, see notice.h. The caller chooses the rail of a mark. Marks are in
+ * the rail's list of posted slices, so the deadline of a silent rail applies to marks too, and
  * rail_ops.marked reports the end of each mark exactly once.
  *
- * The diagram shows the states of a rail. The engine calls this rail a pair (struct pair), and keeps
- * no second state for it. A link exists in all states except DOWN: rail_ops.open makes it and
+ * The diagram shows the states of a rail. The engine calls this rail a pair (struct pair), and
+ * keeps no second state for it. A link exists in all states except DOWN: rail_ops.open makes it and
  * rail_ops.close destroys it.
  *
  *	                 a slice or a mark has arrived
@@ -51,7 +51,8 @@
  * exclusion. CONNECTING and PROBING end in DOWN after an error, at their time limit, and when the
  * caller reports that the port is up, because the open then begins anew. In HALF the rail carries
  * one slice or mark at a time until one has arrived. Failures in the states from FENCING to HALF
- * belong to the same outage. The table of transitions is in health.c; no other file changes a state.
+ * belong to the same outage. The table of transitions is in health.c; no other file changes a
+ * state.
  *
  * Only one thread may use a scheduler at a time.
  */

@@ -355,8 +355,8 @@ static bool answers(const struct reply *r, const struct call *k)
 }
 
 /*
- * Receives the reply to a call and, for a read, the bytes and the second reply. Returns -EPROTO if a
- * reply does not belong to the call, else the same as wire_move().
+ * Receives the reply to a call and, for a read, the bytes and the second reply. Returns -EPROTO if
+ * a reply does not belong to the call, else the same as wire_move().
  */
 static int receive_reply(struct stream *c, struct call *k)
 {

@@ -36,7 +36,7 @@ enum frame_type {
 	FRAME_MARK,
 };
 
-/* Little-endian on the wire, as both processors that are supported are. */
+/* Little-endian on the wire, like both supported processors. */
 struct frame {
 	uint32_t type, key;
 	uint64_t token; /* of the move, probe or mark; repeated in the reply */

@@ -157,9 +157,10 @@ struct softhca_cqe_record {
 
 /*
  * Copy records of the QP @qpn, or of the CQ @cqn, of this process to @out, which has room for @n
- * records. The first one copied is record number @from. Return the number of copied records, which is
- * 0 if the record @from does not exist yet. -ENODEV: the process has not opened a device. -ENOENT:
- * there is no such object, or it is not recorded. -ENODATA: the record @from has been overwritten.
+ * records. The first one copied is record number @from. Return the number of copied records, which
+ * is 0 if the record @from does not exist yet. -ENODEV: the process has not opened a device.
+ * -ENOENT: there is no such object, or it is not recorded. -ENODATA: the record @from has been
+ * overwritten.
  */
 int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n);
 int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n);
