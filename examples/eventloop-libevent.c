@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * eventloop-libevent NAME...: as eventloop.c, with libevent. The callbacks of the handles do
- * nothing: their events end event_base_loop(), and each turn serves all handles. Neither
- * event_base_dispatch() nor event_base_loop() without EVLOOP_ONCE may be called: they do not return
- * while a handle is readable, and they sleep again without arming.
+ * eventloop-libevent NAME...: does the same as eventloop.c, with libevent. The callbacks of the
+ * handles do nothing: their events end event_base_loop(), and each turn serves all handles. Do not
+ * call event_base_dispatch(), or event_base_loop() without EVLOOP_ONCE: they do not return when a
+ * handle becomes readable, and they sleep again without arming.
  *
  *	cc eventloop-libevent.c $(pkg-config --cflags --libs copyrpc shmipc libevent) -o eventloop
  */
@@ -35,7 +35,7 @@ static struct event *watch(struct event_base *base, int fd, short what, event_ca
 	return e;
 }
 
-/* Sleeps until an event, at most @ms milliseconds if not negative. */
+/* Sleeps until an event comes, at most @ms milliseconds if @ms is not negative. */
 static void turn(struct event_base *base, struct event *limit, int ms)
 {
 	struct timeval at_most = {ms / 1000, ms % 1000 * 1000};

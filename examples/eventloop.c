@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * eventloop NAME...: a copyrpc server, shmipc clients, a timer and signals in one epoll(7).
- * gateway.h describes the gateway and the order of a turn. It ends at SIGINT or SIGTERM, after the
- * last reply.
+ * gateway.h describes the gateway and the order of a turn. SIGINT or SIGTERM ends the program,
+ * after the last reply.
  *
  *	cc eventloop.c $(pkg-config --cflags --libs copyrpc shmipc) -o eventloop
  */

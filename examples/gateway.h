@@ -43,7 +43,7 @@ struct gateway {
 	uint32_t n_locals, next;
 	uint32_t held; /* requests that have no reply yet */
 	uint64_t replies;
-	bool stopping; /* takes no more requests, and ends when it holds none */
+	bool stopping; /* the gateway takes no more requests, and ends when it holds none */
 };
 
 static inline void check(int rc, const char *what)
@@ -67,7 +67,7 @@ static inline void gateway_reply(struct gateway *g, struct copyrpc_req *req, con
 
 /*
  * Passes on a response of a local server. @data is NULL if the server has gone; it may have served
- * the request before that.
+ * the request before it went.
  */
 static inline void on_local(void *arg, uint64_t token, const void *data, uint32_t len)
 {
@@ -99,8 +99,8 @@ static inline struct shmipc_client *local_with_room(struct gateway *g)
 	return NULL;
 }
 
-/* Passes requests on while there is room. The others wait in copyrpc until a response makes room.
- * The clients are armed before the loop sleeps, so the response wakes it. */
+/* Passes requests on as long as there is room. The others wait in copyrpc until a response makes
+ * room. The clients are armed before the loop sleeps, so the response wakes the loop. */
 static inline bool pass_requests(struct gateway *g)
 {
 	struct shmipc_client *c;
@@ -134,7 +134,7 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 /* Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
  * endpoint without calls of its own does not detect that its peer has gone, so the gateway makes a
  * call on it. The peer must take this request with copyrpc_recv() and detach it, but never answers
- * it: see copyrpc-echo-client. The call fails if the peer has gone before its event was taken. */
+ * it: see copyrpc-echo-client. The call fails if the peer has gone already; then its endpoint is destroyed at once. */
 static inline void greet_peers(struct gateway *g)
 {
 	struct copyrpc_event ev;

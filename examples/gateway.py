@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""gateway.py GATEWAY LOCAL-ECHO ECHO-CLIENT: network clients reach local servers through the gateway, which sleeps between
-them; it survives the death of a server, and a SIGTERM ends it after the last reply."""
+"""gateway.py GATEWAY LOCAL-ECHO ECHO-CLIENT: network clients reach local servers through the gateway. The gateway sleeps
+between two clients and survives the death of a server, and a SIGTERM ends it after the last reply."""
 import os
 import pathlib
 import signal

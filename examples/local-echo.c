@@ -9,10 +9,11 @@
 
 #define LONGEST 256
 #define LOT 256 /* requests between two checks of the signal */
-#define SLEEP_NS 100000000 /* after at most this time SIGTERM is noticed */
+#define SLEEP_NS 100000000 /* SIGTERM is noticed after at most this time */
 
 /*
- * Relaxed, because no other data depends on it. The handler's store pairs with the load in main().
+ * Relaxed, because no other data depends on the flag. The handler's store pairs with the load in
+ * main().
  */
 static atomic_bool ended;
 
