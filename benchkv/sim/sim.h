@@ -35,7 +35,7 @@ struct sim_config {
 	uint32_t depth_before; /* depth until step_ns; 0: `depth` from the beginning */
 	uint64_t step_ns;
 	uint32_t client_waits; /* replies that a client has to see before its next requests; 0: 1 */
-	uint32_t intake; /* most requests of clients that a loop takes; 0: all */
+	uint32_t intake; /* maximum number of requests of clients that a loop takes; 0: all */
 	bool meta; /* the backend: meta, otherwise delegation */
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */

@@ -37,7 +37,7 @@ struct batch {
 };
 
 #define POOL_KINDS 24 /* size classes; a batch has 64 << kind bytes, without words */
-#define POOL_SPARE 1024 /* most free batches of a kind that are kept */
+#define POOL_SPARE 1024 /* maximum number of free batches of a kind that are kept */
 
 /*
  * The free batches of a thread. A batch is freed by the thread that received it, whose core has it

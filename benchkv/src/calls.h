@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon takes requests for other ranks from the clients. If the daemon has the endpoint for that
- * rank, it makes the call. Otherwise it relays the request to the daemon that has it. A request for
+ * A daemon takes requests for other ranks from the clients. If the daemon has the endpoint for the
+ * rank of a request, it makes the call. Otherwise it relays the request to the daemon that has the
+ * endpoint. A request for
  * which there is no room or credit waits in the queue of its rank, so that no request overtakes
  * another one.
  */

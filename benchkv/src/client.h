@@ -2,7 +2,7 @@
 /*
  * A client thread keeps queue_depth requests in flight, sends each one to the daemon of its key,
  * and checks every reply. Closed loop: after each reply the client makes the next request. Open
- * loop (--rate): the client makes a request when it is due, or later when there is room.
+ * loop (--rate): the client makes a request when it is due, or as soon after that as there is room.
  */
 #ifndef BENCHKV_CLIENT_H
 #define BENCHKV_CLIENT_H

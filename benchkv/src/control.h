@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control of batching. A daemon runs a loop: it polls for messages, processes them, and flushes its
- * endpoints, one for each rank, that is, posts the messages gathered there in WRITEs. The control
+ * endpoints, of which it has one for each rank. To flush an endpoint is to post in WRITEs the
+ * messages that were gathered there. The control
  * decides how long the daemon gathers messages before it flushes, and which endpoints it flushes.
  * The control gets observations and returns decisions. It uses no clock, no network and no thread,
  * so that a simulator can run the same code.
@@ -14,9 +15,9 @@
  *	hold:US		replies to local clients are held back, at most US microseconds, and
  *			sent together, see hold.h
  *	adaptive-hold	the same; the time is computed from the arrivals
- *	auto[:K,B]	a window limits the WRITEs that contain calls and that the peers have not
- *			consumed yet to K, summed over all endpoints. While the window is full,
- *			as when the NIC is slow, calls are gathered, and are sent together later.
+ *	auto[:K,B]	at most K WRITEs, of all endpoints together, contain calls that the peers
+ *			have not consumed yet (the window). When the window is full, for example
+ *			because the NIC is slow, calls are gathered, and are sent together later.
  *			The waiting endpoint with the highest score is flushed first: its number
  *			of calls + its time of waiting / 20 us. An endpoint is flushed even if
  *			the window is full
@@ -33,8 +34,8 @@
  *			way. Without the limit, daemons that call only each other take turns: one
  *			has all messages and works, and the others wait.
  *	little		batching is switched on and off according to the average latency, see
- *			little.h. While it is on, calls to a rank wait until the earlier calls to
- *			it are consumed. B or more calls are sent in any case, and calls together
+ *			little.h. When it is on, calls to a rank wait until the earlier calls to
+ *			that rank are consumed. B or more calls are sent in any case, and calls together
  *			with replies are sent immediately
  *
  * `auto` and `little` use the peer's consumer position as the acknowledgement of calls. Every batch
@@ -72,7 +73,7 @@ enum control_kind {
 
 struct control_spec {
 	enum control_kind kind;
-	uint32_t n; /* most polls of budget and threshold */
+	uint32_t n; /* maximum number of polls of budget and threshold */
 	uint32_t threshold; /* T */
 	uint32_t hold_us;
 	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
@@ -108,8 +109,9 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 	char *text, size_t size);
 
 /*
- * For auto without numbers: limits K to 1.5 times the square root of @under_way, the most calls
- * that a copyrpc context can have under way, but not to less than 5 or half a round trip / write.
+ * For auto without numbers: limits K to 1.5 times the square root of @under_way, the maximum number of
+ * calls that a copyrpc context can have under way, but not to less than 5 or half a round trip /
+ * write.
  * If the calls are few, a larger window would divide them among too many WRITEs.
  */
 void control_share(struct control_spec *spec, double under_way);
@@ -138,7 +140,7 @@ struct control {
 	struct control_ends *ends; /* by endpoint */
 	uint32_t *open, n_open; /* endpoints that may have ends */
 	uint32_t endpoints;
-	uint32_t serves; /* most calls of other ranks that a loop serves */
+	uint32_t serves; /* maximum number of calls of other ranks that a loop serves */
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
 	struct decisions *log; /* NULL: decisions are not recorded */

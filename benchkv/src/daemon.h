@@ -35,9 +35,15 @@ struct daemon_stats {
 	uint64_t polls; /* of the network */
 	uint64_t batch[BUCKETS]; /* loops, grouped by the messages that their polls brought */
 	uint64_t bad_replies; /* replies that could not be sent */
-	/* One in PHASE_SAMPLE loops is timed: those that handled something, and their phases. */
+	/*
+	 * One in PHASE_SAMPLE loops is timed. phase_loops counts the timed loops that handled
+	 * something; phase_ns sums the times of their phases.
+	 */
 	uint64_t phase_loops, phase_ns[TRACE_PHASES];
-	/* One in STAGE_SAMPLE calls is timed: until the call, and from the call to its response. */
+	/*
+	 * One in STAGE_SAMPLE calls is timed: wait_ns until the call, network_ns from the call to
+	 * its response.
+	 */
 	uint64_t stage_calls, wait_ns, network_ns;
 };
 

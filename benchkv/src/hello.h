@@ -28,7 +28,7 @@ enum basis {
 	BASES,
 };
 
-/* The beginning of the message, which is the same in all versions. */
+/* The beginning of the message. All versions have these fields. */
 struct hello_id {
 	uint64_t magic; /* the program */
 	char version[HELLO_VERSION_SIZE];

@@ -141,7 +141,7 @@ enum verdict history_absent(const struct history *h, const struct history_view *
 
 /*
  * Must be called after all runs. @made: the operations of each client; the caller keeps the array.
- * Returns the number of clients of which an operation was read that they have not made.
+ * Returns the number of clients that have not made an operation which this client has read.
  */
 uint32_t history_end(struct history *h, const struct history_made *made);
 

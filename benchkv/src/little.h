@@ -2,8 +2,8 @@
 /*
  * Switches batching on and off, whichever gives the lower average latency. The latency is computed
  * with Little's law, after Borisov, Amit and Tsafrir, "Batching with End-to-End Performance
- * Estimation" (HotOS 2025). They switch TCP's Nagle algorithm by counters that the two ends of a
- * connection exchange.
+ * Estimation" (HotOS 2025). The authors switch TCP's Nagle algorithm by counters that the two ends of
+ * a connection exchange.
  *
  * A daemon has two counters of its requests to other ranks: the number of requests that have ended,
  * and the integral over time of the number under way. By Little's law, L = lambda * W, the average
@@ -18,8 +18,8 @@
  *
  * Time is divided into epochs, in which batching is either off (all endpoints are flushed in each
  * loop) or on (as with Nagle, calls to a rank wait until the earlier calls to this rank are
- * consumed, see control.h). After a switch the epoch begins when the requests that were under way
- * then have ended. The next epoch has the setting with the lower latency. At the start each setting
+ * consumed, see control.h). After a switch, an epoch begins when the requests that were under way
+ * at the switch have ended. The next epoch has the setting with the lower latency. At the start each setting
  * is tried for one epoch. The setting that is not in use is tried again every LITTLE_AGAIN epochs,
  * because its latency may have changed.
  *
@@ -44,7 +44,7 @@
 #define LITTLE_ENOUGH 64u /* fewest requests that end in an epoch */
 #define LITTLE_AGAIN 16u /* epochs until the setting that is not in use is tried */
 #define LITTLE_WEIGHT 0.5 /* weight of a new epoch in the latency of its setting */
-#define LITTLE_STALE_NS 100000000u /* most time between two reports that are compared */
+#define LITTLE_STALE_NS 100000000u /* longest time between two reports that are compared */
 
 #define LITTLE_VALID (1u << 31)
 #define LITTLE_AREA (1u << 30)
@@ -81,7 +81,7 @@ struct little {
 	uint64_t peers_ended, peers_area;
 	/* The settings: off, on. */
 	double latency_ns[2]; /* 0: not known */
-	uint32_t epochs; /* number of them since the setting that is not in use was tried */
+	uint32_t epochs; /* number of epochs since the setting that is not in use was tried */
 	bool trying; /* this epoch is a trial */
 	uint64_t n_epochs;
 	struct little_epoch last;

@@ -28,11 +28,12 @@ struct job {
 	struct progress progress;
 	struct lifeline *lifeline; /* NULL: a job of one rank */
 	struct control_times measured; /* at rank 0, if auto was derived from these times */
-	uint32_t index, sharers; /* ranks with the same cores: index in them; number */
+	uint32_t index,
+		sharers; /* this rank's index among the ranks with the same cores; their number */
 	uint32_t begun, measured_runs; /* number of runs that have begun, and that are in `runs` */
 	uint64_t cpu_ns; /* clock_cpu_ns() when the last run began */
 	struct result *runs; /* of this rank; later, at rank 0, of all ranks */
-	struct series *series; /* with --interval, as `runs` */
+	struct series *series; /* of the same ranks as `runs`; only with --interval */
 	struct result daemons; /* of this rank; later, at rank 0, of all ranks */
 	bool *heard; /* rank 0 only: the ranks whose results have arrived */
 	struct result *ranks; /* rank 0 only: by rank, of all runs */

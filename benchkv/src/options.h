@@ -31,7 +31,8 @@ struct options {
 	const char *save; /* prefix of the files in which run-pair leaves its reports; NULL: none */
 	const struct backend *backend; /* NULL: the command has none */
 	uint32_t daemons, clients, queue_depth;
-	uint32_t net_daemons; /* daemons with endpoints; r mod net_daemons has that of rank r */
+	uint32_t
+		net_daemons; /* daemons with endpoints; daemon r mod net_daemons has the one for rank r */
 	uint64_t duration_ns; /* of a run; 0: `ops` limits the run */
 	uint64_t ops; /* of a run, over all clients of the job; 0: duration_ns limits the run */
 	uint32_t runs;
@@ -67,6 +68,6 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t 
 
 /* Fills in numbers that are equal for command lines that describe the same run. */
 void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS]);
-extern const char *const options_field_names[OPTIONS_FIELDS]; /* of their options */
+extern const char *const options_field_names[OPTIONS_FIELDS]; /* the options of these numbers */
 
 #endif

@@ -21,7 +21,7 @@ struct report {
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	uint32_t n_runs; /* runs that have begun; in a partial report the last one is incomplete */
 	const struct result *runs; /* of all ranks together, one per run */
-	const struct series *series; /* with --interval, as `runs` */
+	const struct series *series; /* of all ranks together, one per run; only with --interval */
 	const struct result *ranks; /* of all runs together, one per rank */
 	struct result total;
 	const char *partial; /* why the report is partial; NULL: it is complete */

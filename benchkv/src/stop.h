@@ -48,7 +48,7 @@ static inline bool stop_requested(void)
 /* The signal that has raised the flag; 0: none. */
 static inline int stop_told(void)
 {
-	/* Relaxed: as in stop_requested(). */
+	/* Relaxed, for the same reason as in stop_requested(). */
 	int sig = atomic_load_explicit(&stop_signal, memory_order_relaxed);
 
 	return sig == STOP_FAILED ? 0 : sig;

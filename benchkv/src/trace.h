@@ -11,7 +11,8 @@
 #include <stdio.h>
 
 #define TRACE_EVERY_NS 1000000ull
-#define TRACE_MAX (1u << 20) /* most samples, which is 17 minutes; later samples are not kept */
+#define TRACE_MAX                                                                                  \
+	(1u << 20) /* maximum number of samples, of 17 minutes; later samples are not kept */
 
 enum trace_phase {
 	TRACE_LOCAL,
@@ -31,8 +32,8 @@ struct trace_sample {
 	uint64_t time_ns; /* when the loop began */
 	uint64_t loop_ns; /* duration of the loop */
 	uint64_t phase_ns[TRACE_PHASES]; /* when each phase began */
-	uint32_t outstanding; /* requests of own clients under way to other ranks */
-	uint32_t waiting; /* those of them that wait for room or credit */
+	uint32_t outstanding; /* requests of own clients to other ranks that are under way */
+	uint32_t waiting; /* outstanding requests that wait for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
 	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget; the next three are its filtered observations */
