@@ -131,10 +131,13 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 	return n != 0;
 }
 
-/* Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
+/*
+ * Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
  * endpoint without calls of its own does not detect that its peer has gone, so the gateway makes a
  * call on it. The peer must take this request with copyrpc_recv() and detach it, but never answers
- * it: see copyrpc-echo-client. The call fails if the peer has gone already; then its endpoint is destroyed at once. */
+ * it: see copyrpc-echo-client. The call fails if the peer has gone already; then its endpoint is
+ * destroyed at once.
+ */
 static inline void greet_peers(struct gateway *g)
 {
 	struct copyrpc_event ev;

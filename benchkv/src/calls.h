@@ -2,9 +2,8 @@
 /*
  * A daemon takes requests for other ranks from the clients. If the daemon has the endpoint for the
  * rank of a request, it makes the call. Otherwise it relays the request to the daemon that has the
- * endpoint. A request for
- * which there is no room or credit waits in the queue of its rank, so that no request overtakes
- * another one.
+ * endpoint. A request for which there is no room or credit waits in the queue of its rank, so that
+ * no request overtakes another one.
  */
 #ifndef BENCHKV_CALLS_H
 #define BENCHKV_CALLS_H

@@ -110,8 +110,8 @@ void check_restart(struct checker *c, uint32_t run);
 
 /*
  * Resets the counts for the audit after @runs runs. @made: the operations of every client, see
- * history_end(). The caller must then open operations 0 .. n_due - 1. Counts an invented value
- * for each client that has not made an operation which this client has read. 0 or -ENOMEM.
+ * history_end(). The caller must then open operations 0 .. n_due - 1. Counts an invented value for
+ * each client that has not made an operation which this client has read. 0 or -ENOMEM.
  *
  * A followed key is read twice: by the client that has put it, and by the client before that one.
  * Both add a term of key and value to their views, with opposite signs, so that the sum over all

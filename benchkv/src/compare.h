@@ -18,7 +18,7 @@ typedef struct json_t json_t;
 #define COMPARE_PAIRS 10 /* fewer pairs get no verdict */
 #define COMPARE_WORSE 3 /* exit status: B is worse by more than the tolerance */
 
-/* Appends the report of a whole, verified job to the array @reports. -EINVAL: it is no such report. */
+/* Appends the report of a whole, verified job to the array @reports. -EINVAL: no such report. */
 int compare_add(json_t *reports, json_t *report, const char *name);
 /* Compares two arrays of reports: prints a table, and writes --json. Returns the exit status. */
 int compare_print(json_t *const reports[2], const struct options *o);

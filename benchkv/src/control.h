@@ -2,10 +2,9 @@
 /*
  * Control of batching. A daemon runs a loop: it polls for messages, processes them, and flushes its
  * endpoints, of which it has one for each rank. To flush an endpoint is to post in WRITEs the
- * messages that were gathered there. The control
- * decides how long the daemon gathers messages before it flushes, and which endpoints it flushes.
- * The control gets observations and returns decisions. It uses no clock, no network and no thread,
- * so that a simulator can run the same code.
+ * messages that were gathered there. The control decides how long the daemon gathers messages
+ * before it flushes, and which endpoints it flushes. The control gets observations and returns
+ * decisions. It uses no clock, no network and no thread, so that a simulator can run the same code.
  *
  *	none		one poll per loop, every endpoint is flushed in every loop
  *	budget:N	up to N polls in a row, until N responses have come
@@ -35,8 +34,8 @@
  *			has all messages and works, and the others wait.
  *	little		batching is switched on and off according to the average latency, see
  *			little.h. When it is on, calls to a rank wait until the earlier calls to
- *			that rank are consumed. B or more calls are sent in any case, and calls together
- *			with replies are sent immediately
+ *			that rank are consumed. B or more calls are sent in any case, and calls
+ *			together with replies are sent immediately
  *
  * `auto` and `little` use the peer's consumer position as the acknowledgement of calls. Every batch
  * of copyrpc carries that position. It shows that the peer's daemon has processed the calls, so the
@@ -109,10 +108,9 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 	char *text, size_t size);
 
 /*
- * For auto without numbers: limits K to 1.5 times the square root of @under_way, the maximum number of
- * calls that a copyrpc context can have under way, but not to less than 5 or half a round trip /
- * write.
- * If the calls are few, a larger window would divide them among too many WRITEs.
+ * For auto without numbers: limits K to 1.5 times the square root of @under_way, the maximum number
+ * of calls that a copyrpc context can have under way, but not to less than 5 or half a round trip /
+ * write. If the calls are few, a larger window would divide them among too many WRITEs.
  */
 void control_share(struct control_spec *spec, double under_way);
 

@@ -2,8 +2,8 @@
 /*
  * Switches batching on and off, whichever gives the lower average latency. The latency is computed
  * with Little's law, after Borisov, Amit and Tsafrir, "Batching with End-to-End Performance
- * Estimation" (HotOS 2025). The authors switch TCP's Nagle algorithm by counters that the two ends of
- * a connection exchange.
+ * Estimation" (HotOS 2025). The authors switch TCP's Nagle algorithm by counters that the two ends
+ * of a connection exchange.
  *
  * A daemon has two counters of its requests to other ranks: the number of requests that have ended,
  * and the integral over time of the number under way. By Little's law, L = lambda * W, the average
@@ -19,9 +19,9 @@
  * Time is divided into epochs, in which batching is either off (all endpoints are flushed in each
  * loop) or on (as with Nagle, calls to a rank wait until the earlier calls to this rank are
  * consumed, see control.h). After a switch, an epoch begins when the requests that were under way
- * at the switch have ended. The next epoch has the setting with the lower latency. At the start each setting
- * is tried for one epoch. The setting that is not in use is tried again every LITTLE_AGAIN epochs,
- * because its latency may have changed.
+ * at the switch have ended. The next epoch has the setting with the lower latency. At the start
+ * each setting is tried for one epoch. The setting that is not in use is tried again every
+ * LITTLE_AGAIN epochs, because its latency may have changed.
  *
  * The word contains 30 bits of a counter: in one request the number of requests that have ended,
  * and in the next request to the same peer the integral at that same moment.

@@ -28,8 +28,7 @@ struct job {
 	struct progress progress;
 	struct lifeline *lifeline; /* NULL: a job of one rank */
 	struct control_times measured; /* at rank 0, if auto was derived from these times */
-	uint32_t index,
-		sharers; /* this rank's index among the ranks with the same cores; their number */
+	uint32_t index, sharers; /* index among the ranks with the same cores; their number */
 	uint32_t begun, measured_runs; /* number of runs that have begun, and that are in `runs` */
 	uint64_t cpu_ns; /* clock_cpu_ns() when the last run began */
 	struct result *runs; /* of this rank; later, at rank 0, of all ranks */

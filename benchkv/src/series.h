@@ -37,7 +37,8 @@ struct series {
 };
 
 /*
- * The maximum number of intervals of a run. @duration_ns 0: the duration is not known. @every_ns 0: returns 0.
+ * The maximum number of intervals of a run. @duration_ns 0: the duration is not known. @every_ns 0:
+ * returns 0.
  */
 uint32_t series_most(uint64_t duration_ns, uint64_t every_ns);
 

@@ -11,8 +11,7 @@
 #include <stdio.h>
 
 #define TRACE_EVERY_NS 1000000ull
-#define TRACE_MAX                                                                                  \
-	(1u << 20) /* maximum number of samples, of 17 minutes; later samples are not kept */
+#define TRACE_MAX (1u << 20) /* samples, of 17 minutes; later ones are not kept */
 
 enum trace_phase {
 	TRACE_LOCAL,

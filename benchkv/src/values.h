@@ -28,8 +28,7 @@ struct value_slot {
 struct values {
 	const struct sizes *sizes;
 	uint32_t rest; /* maximum number of bytes after a request or reply */
-	uint32_t first,
-		clients; /* number of this rank's first client in the job; number of its clients */
+	uint32_t first, clients; /* this rank's first client, by number in the job; their number */
 	uint32_t slot_mask; /* number of slots of a client - 1 */
 	size_t slot_size;
 	uint8_t *slots; /* of all clients of the rank */
