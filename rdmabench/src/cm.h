@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connects the QPs of two sides by rdma_cm(7), which finds the address of the peer's port: the
- * server listens, and sends its port in WELCOME; after JOIN the client connects one QP after
- * another. The QPs are those of mlx5dv-lite, which connects them when rdma_cm has found the path.
+ * Connects the QPs of two sides by rdma_cm(7), which finds the address of the peer's RDMA port. The
+ * server listens at a port of rdma_cm, whose number it sends in WELCOME; after JOIN the client
+ * connects one QP after another. The QPs are those of mlx5dv-lite, which connects them when rdma_cm
+ * has found the path.
  *
- * A request names the QP of the server. If it does not come from the client's QP that JOIN named
- * for this QP, it is rejected. Requests for UD do not contain the QP from which they come, so this
- * is not checked.
+ * A connection request names a QP of the server. The request is rejected if it does not come from
+ * the QP of the client that JOIN named for this QP. Requests for UD do not contain the QP from
+ * which they come, so for UD this is not checked.
  *
  * librdmacm has no ids for UC, so ids for RC are used: they exchange the same messages, and rdma_cm
  * does not manage the QPs.

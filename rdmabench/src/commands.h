@@ -19,12 +19,12 @@
 /* A machine at the other end. */
 struct far_end {
 	char host[256]; /* [USER@]HOST for ssh; "": the user has started engine --serve */
-	char address[256]; /* to which engines connect */
+	char address[256]; /* the address to which engines connect */
 };
 
 struct trial_attr {
 	const char *program; /* the path of rdmabench */
-	const char *far_program; /* the same on machines that ssh reaches */
+	const char *far_program; /* the path of rdmabench on machines that ssh reaches */
 	const struct space *space;
 	const char *host; /* [USER@]HOST of the measured device; NULL: this machine */
 	const char *address; /* of `host`, for other machines; NULL: no flow is reverse */

@@ -7,7 +7,7 @@
  *	sample	covers each parameter evenly: over all tries each value of a parameter is used
  *		equally often
  *	anneal	simulated annealing: goes from a point to a neighbour. A worse neighbour is accepted
- *		with probability exp(change / temperature), so less often as the temperature falls;
+ *		with probability exp(change / temperature), which falls with the temperature;
  *		otherwise the search stays where it was. It begins at the best of a few random
  *		points, and begins again after an anomaly, or after many tries without a better
  *		point
@@ -16,11 +16,12 @@
  *
  * A point with an anomaly is measured again until the anomaly is certain: if at most 10 % of the
  * measurements are wrong, a search reports a false anomaly with at most the given probability. Then
- * the search finds its conditions (features.c): parameters, and the values that they must have. The
- * anomaly disappears when such a parameter has another value, and stays when all other parameters
- * are drawn at random. Points that fit conditions which were shown to be sufficient are not tried
- * again. If no point without an anomaly is found, the limit that all points violate (struct rules)
- * does not distinguish points, and the search looks for no conditions of that kind of anomaly.
+ * the search finds the conditions of the anomaly (features.c): parameters, and the values that they
+ * must have. The anomaly disappears when such a parameter has another value, and stays when all
+ * other parameters are drawn at random. Points that fit conditions which were shown to be
+ * sufficient are not tried again. If no point without an anomaly is found, the limit that all
+ * points violate (struct rules) does not distinguish points, and the search looks for no conditions
+ * of that kind of anomaly.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -61,10 +62,10 @@ struct explore_ask {
 	uint32_t of; /* PURPOSE_AGAIN: number of the try, PURPOSE_FEATURE: of the anomaly; from 0 */
 	uint32_t part; /* number of the measurement for this purpose and `of`, from 0 */
 	/*
-	 * Names the point that is measured. "again": the one with the anomaly; "healthy": one that
-	 * is believed to have no anomaly; "exchange": a random one, or a mix of it and of the one
-	 * with the anomaly; "drawn": a random one that fits the conditions; or a parameter, of
-	 * which another value is measured. NULL: a try.
+	 * Names the point that is measured. NULL: a try. "again": the point with the anomaly.
+	 * "healthy": a point that is believed to have no anomaly. "exchange": a random point, or a
+	 * mix of a random point and the one with the anomaly. "drawn": a random point that fits the
+	 * conditions. Otherwise the name of a parameter, of which another value is measured.
 	 */
 	const char *what;
 	const struct point *point;

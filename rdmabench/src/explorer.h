@@ -60,8 +60,8 @@ int explorer_measure(struct explorer *e, struct explore_ask *ask, struct measure
 void decide_healthy(struct explorer *e);
 
 /*
- * features.c: fills in the conditions of an anomaly: the set of values of each parameter that it
- * needs. A healthy point must be known.
+ * features.c: fills in the conditions of an anomaly: for each parameter, the values that the
+ * anomaly needs. A healthy point must be known.
  */
 void find_features(struct explorer *e, struct feature_set *f);
 

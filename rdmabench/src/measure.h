@@ -52,9 +52,9 @@ enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
  * The energy of a measurement, which the search maximises. It is the sum of these parts, each from
- * 0 to 1: 1 / (1 + throughput / limit), if there is a limit, the share of pauses and, if there is a
- * limit of the latency, the p99 divided by this limit. Traffic that keeps up with its rate counts as
- * if it reached the limit of the throughput.
+ * 0 to 1: the share of pauses; if there is a limit of the throughput, 1 / (1 + throughput / limit);
+ * if there is a limit of the latency, the p99 divided by that limit. Traffic that keeps up with its
+ * rate counts as if it reached the limit of the throughput.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

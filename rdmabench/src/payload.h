@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Payloads that can be checked: the sender's QPN, the kind of the request and its number determine
- * the bytes. A request that consumes a receive also carries its number, in the first 8 bytes if it
- * is long enough.
+ * the bytes. A request that consumes a receive also carries its number in the first 8 bytes, if it
+ * has so many.
  */
 #ifndef RDMABENCH_PAYLOAD_H
 #define RDMABENCH_PAYLOAD_H

@@ -105,8 +105,8 @@ bool space_op_fits(uint32_t type, uint32_t op);
  */
 void point_settle(const struct space *s, struct point *p);
 /*
- * Marks in @taken the parameters on which the validity of this one's value depends. Returns true if
- * one of them was not marked yet.
+ * Marks in @taken the parameters on which the validity of parameter @dim's value depends. Returns
+ * true if one of these parameters was not marked yet.
  */
 bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
 /* Returns true if the values are numbers. */

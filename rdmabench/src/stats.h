@@ -11,9 +11,9 @@
  *	latency_max_ns: 4123456
  *
  * They can be computed by two methods. From a histogram, percentiles are by nearest rank, at most
- * 1/128 above the sample. The compatible method uses a sorted window of samples: the median is
- * sample number n / 2, percentile p is sample number (size_t)(n * p), both counted from 0, and the
- * mean is truncated. The compatible method also has a rule to merge the figures of several files.
+ * 1/128 above the sample. The compatible method sorts a window of n samples. Counted from 0, the
+ * median is sample number n / 2, and percentile p is sample number (size_t)(n * p). The mean is
+ * truncated. The compatible method also has a rule to merge the figures of several files.
  */
 #ifndef RDMABENCH_STATS_H
 #define RDMABENCH_STATS_H
@@ -27,7 +27,7 @@
 #include "latrec.h"
 
 #define STATS_COMPAT_WINDOW 10 /* samples */
-#define STATS_TEXT_MAX 4096 /* most bytes of a statistics file that is read */
+#define STATS_TEXT_MAX 4096 /* maximum size of a statistics file that is read, in bytes */
 
 enum stats_key {
 	STATS_SAMPLES,
