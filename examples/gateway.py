@@ -44,7 +44,7 @@ def end(gateway):
 
 
 def sleeps(pid):
-    """Returns once the process sleeps in the kernel."""
+    """Waits until the process sleeps in the kernel."""
     while pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "S":
         os.sched_yield()
 

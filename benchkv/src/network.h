@@ -35,7 +35,7 @@ struct held_req {
 
 /*
  * With values of more than 8 bytes: a request that is passed to another daemon of the rank, which
- * may use `from` until it replies; and the reply.
+ * may use `from` until that daemon replies; and the reply.
  */
 struct forwarded {
 	struct kv_req req;

@@ -62,8 +62,8 @@ struct node {
 	struct values *values; /* NULL: values have 8 bytes */
 	struct flux *flux; /* passes on requests of other ranks; NULL: not needed */
 	/*
-	 * Carries requests to other ranks in meta. They have a network of their own, because they
-	 * wait for other ranks, which may wait for requests in `flux`.
+	 * Carries requests to other ranks in meta. These requests have a network of their own,
+	 * because they wait for other ranks, which may wait for requests in `flux`.
 	 */
 	struct flux *relay;
 	void *net; /* the backend's part of this rank */

@@ -17,14 +17,15 @@ struct daemon;
 struct sleeper {
 	struct pollfd fd[SLEEPER_MAX];
 	nfds_t n; /* 0: not with --wait event */
-	bool timed_out; /* the last sleep ended by its time-out, without calls held back */
+	bool timed_out; /* the last sleep ended by its time-out, and no calls were held back */
 };
 
 /* Must be called when the daemon has all its objects, before its thread starts. 0 or -errno. */
 int sleeper_init(struct sleeper *s, struct daemon *d);
 
 /*
- * Must be called after a loop without messages: sleeps until a message may have come, or a while.
+ * Must be called after a loop without messages: sleeps until a message may have come, but not for
+ * ever.
  */
 void sleeper_sleep(struct sleeper *s, struct daemon *d);
 

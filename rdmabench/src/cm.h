@@ -18,8 +18,8 @@
 #include "side.h"
 
 /*
- * These return 0, or -errno with a line in @why: -EOPNOTSUPP (this program was built without
- * librdmacm), -ENODEV (rdma_cm leads to another device), -ETIMEDOUT, -ECONNREFUSED, ...
+ * These functions return 0, or -errno with a line in @why: -EOPNOTSUPP (this program was built
+ * without librdmacm), -ENODEV (rdma_cm leads to another device), -ETIMEDOUT, -ECONNREFUSED, ...
  */
 
 /* Begins to listen. The port is in s->cm.port. */

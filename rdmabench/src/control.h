@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs verbs of the control path, and requests that must fail, during the traffic. They use the
+ * Runs verbs of the control path, and requests that must fail, during the traffic. These use the
  * traffic's thread and context, but separate queue pairs. Also plants events, which the software
  * HCA causes at the n-th message of a queue pair.
  */

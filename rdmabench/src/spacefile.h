@@ -14,8 +14,8 @@
 #include "space.h"
 
 /*
- * These return 0, or -EINVAL with one line in @why: the mistake and what is valid. After -EINVAL a
- * part of the changes may have been made.
+ * These functions return 0, or -EINVAL with one line in @why: the mistake and what is valid. After
+ * -EINVAL a part of the changes may have been made.
  */
 
 int space_change(struct space *s, const char *text, char *why, size_t size);
