@@ -107,7 +107,7 @@ if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infi
 with open("/dev/full", "w") as full:
     fails(1, "standard output: No space", "--help", out=full)
     fails(1, "standard output: No space", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
-server_says("client left", lambda s: s.sendall(hello()))
+server_says("the client ended early", lambda s: s.sendall(hello()))
 for options in {"allowance": 1 << 31}, {"endpoints": 1 << 31}, {"endpoints": 16384, "ring_size": 1 << 30}:
     server_says("the client's options", lambda s: s.sendall(plan(**options)))
 for kind in strangers.KINDS:

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include "engine.h"
 #include "ending.h"
 #include "writev.h"
 #include "host.h"
@@ -690,6 +691,37 @@ TEST(the_dead_free_their_places)
 	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
 	while (served(&p.fd))
 		sched_yield();
+}
+
+static uint32_t connections(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&host->lock);
+	n = host->n_conns;
+	pthread_mutex_unlock(&host->lock);
+	return n;
+}
+
+/* A child that was forked keeps the sockets open: they cause no events after they were closed. */
+TEST(a_forked_child_has_the_sockets)
+{
+	struct ctl a;
+	pid_t child;
+
+	host_begin();
+	a = host_guest();
+	child = test_fork();
+	if (!child)
+		for (;;)
+			pause();
+	ctl_end(&a);
+	while (connections())
+		sched_yield();
+	ctl_close(&a);
+	while (poll(&(struct pollfd){.fd = host->ctls, .events = POLLIN}, 1, 0))
+		sched_yield();
+	test_kill(child);
 }
 
 int main(int argc, char **argv)
