@@ -31,7 +31,7 @@ struct worker {
 
 static uint32_t finished; /* threads whose words have all been counted */
 
-/* Called when the owner has counted one of this thread's words. */
+/* Called when the owner of a name has counted one of this thread's words. */
 static void on_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct worker *w = arg;
@@ -43,7 +43,7 @@ static void on_response(void *arg, uint64_t token, const void *payload, uint32_t
 	w->acknowledged++;
 }
 
-/* Counts a word when another thread calls this one. */
+/* Called when a thread, possibly this one, wants a word counted. */
 static void count(void *arg, const struct flux_req *req, const void *payload)
 {
 	const struct count *c = payload;

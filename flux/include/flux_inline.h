@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The paths of flux.h that every message takes. Include flux.h instead of this file. Names
- * that flux.h does not describe are private to the library.
+ * The functions of flux.h through which every message passes. Include flux.h instead of this file.
+ * Names that flux.h does not describe are private to the library.
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
- * one writer and one reader. cellring.h describes a ring, and why its reader never sees a wrong
- * message. Its condition on space holds here: a node has at most max_inflight calls outstanding to
- * a peer, and there are more cells than that; a call is copied out before it is answered; a
- * response counts as outstanding until it is handled, and a post until the peer's count shows that
- * it was read. So when a writer is about to write a cell, the former contents of the cell have been
- * read, regardless of the order of the answers.
+ * one writer and one reader. cellring.h describes a ring, why its reader never sees a wrong
+ * message, and a condition on space. That condition holds here: a node has at most max_inflight
+ * calls outstanding to a peer, and a ring has more cells than that; a call is copied out before it
+ * is answered; a response counts as outstanding until it is handled, and a post until the peer's
+ * count shows that the post was read. So when a writer is about to write a cell, the former
+ * contents of the cell have been read, regardless of the order of the answers.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
  * published together, up to eight, because none of them is answered before the last one is made.
  *
- * A node that makes many calls between two polls, and several to each peer, collects up to eight to
- * a peer in any case: the poll publishes them.
+ * A node that makes many calls between two polls, and several to each peer, collects up to eight
+ * calls to a peer even if few are in flight: the next poll publishes them.
  *
  * A node collects for each peer separately, so it may call or answer peers in any order.
- * flux_priv_publish() publishes all that is collected: flux.h says when. In addition it is called
- * after FLUX_GATHER events; an event is a burst that is opened or becomes full, or a message that
- * is published alone. A burst has at most eight messages, so at most 8 * FLUX_GATHER messages
- * belong to these events, and at most 7 * FLUX_OPEN are in bursts that have stayed open.
+ * flux_priv_publish() publishes all collected messages at the times that flux.h lists. The limit of
+ * 512 messages follows from FLUX_GATHER: all is published after so many events. An event is a burst
+ * that is opened or becomes full, or a message that is published alone. A burst has at most eight
+ * messages, so at most 8 * FLUX_GATHER messages belong to these events, and at most 7 * FLUX_OPEN
+ * are in bursts that have stayed open.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -39,11 +40,11 @@
 #define FLUX_POLL_EACH 32 /* responses of each peer per poll if several owe some */
 #define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
 #define FLUX_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
-#define FLUX_VAIN 8 /* or after this many polls that find nothing after the last burst */
+#define FLUX_VAIN 8 /* ... or after this many polls that find nothing after the last burst */
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
 #define FLUX_KEPT 4 /* if more bursts are open, polls close them */
 #define FLUX_GATHER 32 /* after this many events all messages are published */
-#define FLUX_ROW 16 /* so many calls between two polls: calls to all peers are collected, ... */
+#define FLUX_ROW 16 /* after so many calls between two polls, calls are always collected, ... */
 #define FLUX_ROW_EACH 2 /* ... if at least this many were made for each of the called peers */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
 #define FLUX_ONE 0x11u /* count and `together` of a message that is published alone */
@@ -67,11 +68,10 @@ struct flux_cursor {
 };
 
 /*
- * A node's calls to one peer; private to the node's thread. Every store per message uses an entry
- * of the store buffer, in which stores to the rings wait. If calls and responses updated the same
- * counter, each load of it would wait for the previous store. So there are few counters, and each
- * is updated either by calls or by responses; the number of calls in flight is computed from that
- * of the free ids.
+ * A node's calls to one peer; private to the node's thread. There are few counters, because every
+ * store per message uses an entry of the store buffer, in which stores to the rings wait. Each
+ * counter is updated either by calls or by responses; otherwise each load of the counter would wait
+ * for the previous store. The number of calls in flight is computed from the number of free ids.
  *
  * The first three cache lines have the fields that calls and polls access.
  */
@@ -93,11 +93,11 @@ struct flux_out {
 	/* A post occupies an id, so posts and calls together are at most max_inflight. */
 	uint32_t posts_open; /* posts that are not known to be consumed */
 	struct flux_burst *burst; /* the open burst of calls, or NULL */
-	const struct flux_shared *peer; /* of the peer, or of this node after it has left */
+	const struct flux_shared *peer; /* of the peer; of this node after this node has left */
 	const uint32_t *consumed; /* posts that the peer has consumed, modulo 2^32 */
 	uint64_t responses; /* number of arrived responses */
 	uint64_t posts; /* number of posts made */
-	uint32_t post_first, post_last; /* ids of open posts; tokens[id] is the next post's id */
+	uint32_t post_first, post_last; /* open posts: ids; tokens[id] is the id of the next post */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
@@ -112,7 +112,7 @@ struct flux_in {
 	uint64_t requests; /* number of arrived requests */
 	const struct flux_shared *peer;
 	uint32_t *consumed; /* the published count of consumed posts of this peer */
-	uint64_t posts; /* the count including posts that are not published in it yet */
+	uint64_t posts; /* consumed posts of this peer, including those not in *consumed yet */
 };
 
 /*
@@ -124,10 +124,10 @@ struct flux_in {
  *
  * flux_priv_call_begin() and flux_priv_reply_begin() open a burst; flux_priv_burst_end() publishes
  * its messages and closes it. flux_priv_burst_publish() and flux_priv_burst_flush() publish the
- * messages and leave the burst open. If its size or the lap of the ring has changed, they open it
- * again. They close it if the peer has left or if messages must be published one by one. While more
- * than FLUX_KEPT bursts are open, flux_priv_burst_flush() closes the burst, empty or not, because
- * every poll checks all open bursts.
+ * messages and leave the burst open. If the burst's size or the ring's lap has changed, they open
+ * the burst again. They close it if the peer has left or if messages must be published one by one.
+ * While more than FLUX_KEPT bursts are open, flux_priv_burst_flush() closes the burst, empty or
+ * not, because every poll checks all open bursts.
  */
 struct flux_burst {
 	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
@@ -154,7 +154,7 @@ struct flux_node {
 	uint32_t n_open;
 	/*
 	 * 0 if nothing was published since the last flush. Otherwise the number of bursts published
-	 * since then, plus that of the polls and receives that found something.
+	 * since then, plus the number of polls and receives that found something.
 	 */
 	uint32_t unfenced;
 	uint32_t vain; /* polls that found nothing since the last burst */
@@ -181,12 +181,12 @@ struct flux_node {
 
 /* The parts that are not inline. */
 /*
- * Prepare flux_call() and flux_reply(). Return 1 if the message must be published alone, 0 if it
- * belongs to the burst, or -errno.
+ * The slow parts of flux_call() and flux_reply(). They return 1 if the message must be published
+ * alone, 0 if it belongs to the peer's open burst, or -errno.
  */
 int flux_priv_call_begin(struct flux_node *node, struct flux_out *o);
 int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in);
-/* Publish a full burst, and a burst that is not full and may be empty. */
+/* Publish a full burst (the first function), or one that is not full and may be empty. */
 void flux_priv_burst_publish(struct flux_node *node, struct flux_burst *b);
 void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b);
 void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b);
@@ -261,8 +261,8 @@ FLUX_PRIV_INLINE int flux_priv_burst_due(const struct flux_node *node, const str
 }
 
 /*
- * Publishes everything that has been collected, except the burst @stays. When a burst is closed,
- * the last open one takes its place, so the last one is published first.
+ * Publishes everything that has been collected, except the burst @stays. The loop begins with the
+ * last open burst, because closing a burst moves the last open one to its place.
  *
  * If @stays is long, several polls come before it is full. Checking another burst in each of these
  * polls takes longer than opening that burst again, so all others are closed.
@@ -291,8 +291,8 @@ FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
 
 /*
  * Must be called after each check for messages: a poll, a receive that has turned to another peer
- * or found nothing, a step of a wait. The fence of a flush waits until the core has got the cache
- * lines of the last burst. So the flush is made some empty polls after the burst.
+ * or found nothing, a step of a wait. A flush executes a fence, which waits until the core has got
+ * the cache lines of the last burst. So the flush comes only some empty polls after the burst.
  */
 FLUX_PRIV_INLINE void flux_priv_looked(struct flux_node *node, int found)
 {
@@ -314,9 +314,9 @@ FLUX_PRIV_INLINE int flux_priv_out_full(const struct flux_out *o)
 }
 
 /*
- * Returns true if a message without an open burst may be published alone at once: nothing is
- * collected (so the message need not be counted for FLUX_GATHER), the node does not collect calls
- * for all peers, and no node has left.
+ * Returns true if a message to a peer without an open burst may be published alone at once: nothing
+ * is collected (so the message need not be counted for FLUX_GATHER), the node does not collect
+ * calls for all peers, and no node has left.
  */
 FLUX_PRIV_INLINE int flux_priv_alone(const struct flux_node *node)
 {
@@ -333,8 +333,8 @@ FLUX_PRIV_INLINE void flux_priv_out_link(struct flux_node *node, struct flux_out
 }
 
 /*
- * Lets the next calls be published alone, until so many are in flight that flux_priv_call_begin()
- * decides again. Responses in between only reduce the number in flight.
+ * Lets the next calls be published alone, until CELLRING_FEW - 1 may be in flight; then
+ * flux_priv_call_begin() decides again. Responses in between only reduce the number in flight.
  */
 FLUX_PRIV_INLINE void flux_priv_out_alone(struct flux_out *o)
 {
@@ -344,7 +344,8 @@ FLUX_PRIV_INLINE void flux_priv_out_alone(struct flux_out *o)
 }
 
 /*
- * Decides like flux_priv_call_begin(), but without calling it if the last call was published alone.
+ * Decides like flux_priv_call_begin(), but without a function call if the last call was published
+ * alone.
  */
 FLUX_PRIV_INLINE int flux_priv_call_starts(struct flux_node *node, struct flux_out *o)
 {
@@ -357,7 +358,7 @@ FLUX_PRIV_INLINE int flux_priv_call_starts(struct flux_node *node, struct flux_o
 	return 1;
 }
 
-/* Decides like flux_priv_reply_begin(), but without calling it if answers are published alone. */
+/* Decides like flux_priv_reply_begin(), but without a function call if answers go out alone. */
 FLUX_PRIV_INLINE int flux_priv_reply_starts(struct flux_node *node, struct flux_in *in)
 {
 	if (in->together > 1 || !flux_priv_alone(node))
@@ -459,8 +460,8 @@ FLUX_PRIV_INLINE void flux_priv_out_take_one(struct flux_out *o, uint64_t head,
 }
 
 /*
- * Returns the head of a burst of responses that has arrived, or 0. Sets *left_p if the peer has
- * left, so that no more will arrive.
+ * Returns the head of the next burst of responses, or 0 if none has arrived. Sets *left_p to true
+ * if the peer has left, so that no burst will follow those that have arrived.
  */
 FLUX_PRIV_INLINE uint64_t flux_priv_out_look(struct flux_node *node, struct flux_out *o,
 	int *left_p)
@@ -530,8 +531,8 @@ FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out 
 
 /*
  * Decides whether calls are collected for all peers: they are, if many calls were made in one of
- * the last two intervals between polls that had calls. One interval would not do: a poll may leave
- * a few responses, and then few calls follow the next poll.
+ * the last two intervals between polls that had calls. One interval is not enough: a poll may leave
+ * a few responses, which the next poll takes, and then few calls follow that poll.
  */
 FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint32_t callees)
 {
@@ -545,8 +546,8 @@ FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint
  * no responses any more, and closes its open burst. A peer that fn adds is inserted after @last, so
  * it is visited by the next poll.
  *
- * With one peer a low limit keeps both sides at work at the same time. With several the limit is
- * higher, because the calls that follow the poll are published together.
+ * With one peer, a low limit of responses keeps both sides at work at the same time. With several
+ * peers the limit is higher, because the calls that follow the poll are published together.
  */
 FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
