@@ -35,26 +35,28 @@
  * of one client are received in the order in which they were made. A post is in flight until the
  * server has given its slot back (delegrpc_server_advance_tail()), and counts against resp_depth as
  * a call does. A post whose client dies is received if it was published. If the server dies, the
- * posts whose slots it had given back have been received. The server may have received more posts
- * after its last delegrpc_server_advance_tail(). The others are lost. delegrpc_client_posts()
- * returns the number of posts that are not known to have been received.
+ * posts whose slots it had given back have been received. It may also have received some of the
+ * later posts, after its last delegrpc_server_advance_tail(). The rest are lost. The number of posts
+ * that are not known to have been received is returned by delegrpc_client_posts().
  *
- * Visibility: calls are staged in private memory and published eight at a time, with one atomic
- * addition. A call or a post becomes visible to the server at the client's next poll, flush or wait
- * at the latest. If a client has eight or more calls in flight, replies to it are collected (a
- * quarter of the number in flight, at most eight) and published together. The server publishes
- * collected replies at the latest in the first of these:
+ * Visibility: calls and posts are staged in private memory and published eight at a time, with one
+ * atomic addition. They become visible to the server at the latest in the client's next poll,
+ * flush, wait or arm, unless the ring is full then. If a client has eight or more calls in flight,
+ * replies to it are collected (a quarter of the number in flight, at most eight) and published
+ * together. The server publishes collected replies at the latest in the first of these:
  *	- a reply to another client
- *	- a delegrpc_server_recv() that finds nothing, a flush, a destroy
+ *	- a delegrpc_server_recv() that finds nothing, a flush, an arm, a destroy
  *	- a poll or wait that finds no request
- *	- a second poll or wait with no reply since the first
- * With fewer calls in flight a reply is published immediately. No function spins on another
- * process: a function that cannot proceed returns -EAGAIN.
+ *	- the second of two polls or waits without a reply in between
+ * If a client has fewer calls in flight, replies to it are published immediately. No function spins
+ * on another process: a function that cannot proceed returns -EAGAIN.
  *
  * Waking: a process does not check at each publication whether its peer sleeps. It checks later,
- * with one memory barrier for all publications since the last check: in flush, in a poll or a wait
- * that finds nothing, and otherwise after 16 publications (a client) or 16 polls (a server). After
- * a call, a post or a reply, a thread must call flush before it does other work.
+ * with one memory barrier for all publications since the last check, and wakes the peer:
+ *	- in a flush or an arm
+ *	- in a poll or a wait that finds nothing
+ *	- otherwise after 16 publications (a client) or 16 polls (a server)
+ * After a call, a post or a reply, a thread must call flush before it does other work.
  *
  * Threads: at most one thread at a time may use a server object or a client object; different
  * objects are independent. A process may hold any number of objects, including the server and
@@ -71,23 +73,22 @@
  * wait until it continues or dies.
  *
  * Trust: the region belongs to one user (mode 0600: other users are refused), or to a group that
- * the server names (mode 0660). A process that has mapped the region can write anywhere in it. It
- * cannot make the server read or write outside of the region, or hang. But a process that may open
- * the region can:
+ * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Such
+ * a process cannot make the server read or write outside of the region, or hang. But it can:
  *	- spoil, forge or delay the calls of others
  *	- keep all others from connecting, by taking all ids or their locks
- *	- with events: act as a client that has come, also after that client's death; keep the
- *	  server from learning which clients come, by filling the server's socket or by replacing
- *	  its address in the region; and receive, at the new address, the descriptors of the
- *	  region's file that clients send
+ *	- with events: act as a client that has come, also after that client's death
+ *	- with events: keep the server from learning which clients come, by filling the server's
+ *	  socket, or by replacing the server's address in the region; at the new address, it
+ *	  receives the descriptors of the region's file that clients send
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
  * by a signal. With mode 0660 every member of the group can: name only a group whose members may
- * stop the server. A lock on /dev/shm/delegrpc-guard.<name> (mode 0600) then shows that the server
- * is alive. So a member cannot keep the server's user from starting another server, and cannot make
- * a dead server look alive to clients of that user. It can make a dead server look alive to clients
- * of other users, until the next server starts.
+ * stop the server. With mode 0660, a lock on /dev/shm/delegrpc-guard.<name>, a file of mode 0600,
+ * shows that the server is alive. So a member cannot keep the server's user from starting another
+ * server, and cannot make a dead server look alive to clients of that user. A member can make a
+ * dead server look alive to clients of other users, until the next server starts.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -96,28 +97,31 @@
  *
  *	while ((busy = delegrpc_server_arm(s)) >= 0) {
  *		poll(p, 2, busy ? 0 : -1);
- *		while (serve(s) > 0)			poll, recv, reply, advance_tail
+ *		while (serve(s) > 0)    // polls, receives, replies, advances the tail
  *			;
  *		...
  *	}
  *
  * The descriptor is for POLLIN only: the caller must not read, write or close it. An object is
- * armed until the next function call with it, so delegrpc_server_arm() must be the last call before
- * poll(2). If any of several calls to arm returned 1, the timeout must be 0. After a wake-up, poll
- * the object as usual; its descriptor stays readable until the object is armed again. Spurious
- * wake-ups are possible. It does not matter whether the peer also uses a descriptor.
+ * armed until the next function call with that object, so delegrpc_server_arm() must be the last
+ * call before poll(2). A thread may arm several objects; if arm returned 1 for any of them, the
+ * timeout must be 0. After a wake-up, poll the object as usual; its descriptor stays readable until
+ * the object is armed again. Spurious wake-ups are possible. It does not matter whether the peer
+ * also uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
  * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
  * delegrpc_server_fd() fails. If the cause arises after connect, the client's calls are delayed,
  * and its flush, poll, wait and arm return the error (see delegrpc_client_poll()). The descriptor
- * of an armed client with pending calls becomes readable every 100 ms, so that the client polls and
- * finds a dead server. The descriptor of an armed server does so only while a dead client may block
- * the ring, while a client could not be woken for lack of a descriptor, and, if the server takes
- * events, while clients are connected. If a client dies after publishing a request and before
- * waking the server (see Waking), or if another process spoils the wake-up by writing into the
- * region, the request waits until the next client wakes the server. A timeout of poll(2) limits
- * that wait.
+ * of an armed client with pending calls becomes readable within 100 ms, so that the client polls
+ * and finds a dead server. The descriptor of an armed server becomes readable within 100 ms in
+ * three cases only:
+ *	- while a dead client may block the ring
+ *	- while a client could not be woken for lack of a descriptor
+ *	- while clients are connected, if the server takes events
+ * If a client dies after publishing a request and before waking the server (see Waking), or if
+ * another process spoils the wake-up by writing into the region, the request waits until the next
+ * client wakes the server. A timeout of poll(2) limits that wait.
  *
  * Waiting: delegrpc_client_wait() and delegrpc_server_wait() poll for about 1 us, with a pause
  * instruction between polls, then yield the core between polls for about 100 us, and then sleep in
@@ -145,8 +149,8 @@ extern "C" {
 #define DELEGRPC_INLINE static inline
 #endif
 
-#define DELEGRPC_BATCH 8 /* most calls or replies per publication, and responses per client poll */
-#define DELEGRPC_SERVER_POLL_MAX 32 /* most requests that one server poll makes available */
+#define DELEGRPC_BATCH 8 /* maximum of calls or replies per publication, responses per poll */
+#define DELEGRPC_SERVER_POLL_MAX 32 /* maximum of requests that one server poll makes available */
 
 /*
  * Limits on the work of one poll of a server, or of one poll within a wait, in its search for
@@ -172,29 +176,30 @@ extern "C" {
  */
 struct delegrpc_attr {
 	/*
-	 * sizeof(struct delegrpc_attr). 0 means that the struct ends with the member `set`: every
-	 * version has the members up to it, and later versions add members after it.
+	 * sizeof(struct delegrpc_attr). 0 means that the struct ends with the member `set`. Every
+	 * version has the members up to `set`; later versions add members after it.
 	 */
 	size_t size;
-	uint32_t max_clients; /* most clients that are connected at a time; default 64 */
+	uint32_t max_clients; /* maximum number of clients connected at a time; default 64 */
 	/*
 	 * Slots in the request ring, rounded up to a power of two. The default is the larger of 256
 	 * and max_clients * resp_depth, rounded up, but at most DELEGRPC_MAX_RING_DEPTH. A ring of
-	 * the default size cannot fill up unless that maximum limits its size. If a ring can fill
-	 * up, clients also read the server's tail, which costs time. Then ring_depth must exceed
-	 * max_clients * DELEGRPC_BATCH, because each client may reserve one batch after it has
-	 * checked for room.
+	 * fewer than max_clients * resp_depth slots can fill up. Then clients also read the
+	 * server's tail, which costs time. Such a ring must have more than max_clients *
+	 * DELEGRPC_BATCH slots, because clients may check for room at the same time, and then
+	 * reserve one batch each.
 	 */
 	uint32_t ring_depth;
-	uint32_t resp_depth; /* calls and posts in flight per client; rounded up, too; default 64 */
+	/* Calls and posts in flight per client, rounded up to a power of two; default 64. */
+	uint32_t resp_depth;
 	uint32_t req_size; /* largest request payload in bytes; default 48 */
 	uint32_t resp_size; /* largest response payload in bytes; default 56 */
 	/*
 	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
 	 * the region's group may connect, too. That group is `gid` if `set` contains
 	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, mode and gid
-	 * are those that the caller expects: connect fails if the region has others. A client of
-	 * another user must be a member of the group and must set mode to 0660 as well.
+	 * are those that the caller expects: connect fails if the region has a different mode or
+	 * gid. A client of another user must be a member of the group and set mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain DELEGRPC_SET_GID */
@@ -218,14 +223,15 @@ struct delegrpc_req {
 	uint32_t client; /* index of the client, less than max_clients; for the reply */
 	uint32_t len; /* bytes of the payload, at most req_size */
 	/*
-	 * Opaque. DELEGRPC_POST for a post; otherwise unique among the requests of all clients that
-	 * use this index one after another.
+	 * DELEGRPC_POST for a post. Otherwise opaque, for the reply: no other request that has this
+	 * client index and is not answered has this id, not even one of a former client.
 	 */
 	uint64_t id;
 	/*
-	 * In the ring, 16-byte aligned; valid until the next delegrpc_server_recv(), or until
-	 * this request is replied to. A client can still write there, so a server that does not
-	 * trust its clients must copy the payload before it checks it.
+	 * In the ring, 16-byte aligned; valid until this request is replied to, or until the next
+	 * delegrpc_server_recv() or delegrpc_server_advance_tail(), whichever is first. A client
+	 * can still write there, so a server that does not trust its clients must copy the payload
+	 * before it checks it.
 	 */
 	const void *payload;
 };
@@ -253,14 +259,14 @@ struct delegrpc_event {
 struct delegrpc_server_stats {
 	uint64_t requests; /* calls handed out by recv */
 	uint64_t replies; /* written, or collected and not published yet */
-	uint64_t stale_replies; /* not written, because the client had gone: -EPIPE, or dropped */
+	uint64_t stale_replies; /* refused with -EPIPE or dropped, because the client had gone */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* slots that a dead client had reserved, skipped */
 	uint64_t looks; /* checks of clients' locks, in search of such slots */
 	uint64_t bursts; /* publications of replies; replies / bursts is the mean size of a burst */
 	uint64_t sleeps; /* times that this server slept or was armed */
 	uint64_t wakes; /* sleeping clients woken */
-	uint64_t yields; /* times that a busy server yielded to clients on its core */
+	uint64_t yields; /* times that this server, while busy, yielded its core to clients */
 	uint64_t posts; /* posts handed out by recv */
 };
 
@@ -282,7 +288,7 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 
 /*
  * Removes the name immediately. No client can connect any more, connected clients stay connected,
- * and nothing is left behind if all processes crash. Returns 0, also if the name was removed
+ * and nothing is left behind if all processes crash later. Returns 0, also if the name was removed
  * before, or -errno of shm_unlink(3).
  */
 int delegrpc_server_unlink(struct delegrpc_server *server);
@@ -298,15 +304,16 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
 	size_t size);
 
 /*
- * Returns how many requests delegrpc_server_recv() can now hand out, at most
- * DELEGRPC_SERVER_POLL_MAX, in the order of their reservation. Looks for new requests only after
- * all that it had found have been handed out. Publishes replies (see Visibility), and wakes clients
- * (see Waking). Every few hundred empty polls it checks whether a dead client blocks the ring, and
- * skips and gives back the slots that this client reserved. One poll makes at most
- * DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips; the next polls do the rest. A busy
- * server yields its core every 150 us if clients wait. Returns 0 if there is no request yet; or
- *	-EPROTO		a client has overwritten the ring's indices and no order can be
- *			restored: clients get -EPIPE, destroy the server
+ * Looks for requests. Returns how many of them delegrpc_server_recv() can now hand out, at most
+ * DELEGRPC_SERVER_POLL_MAX. They are handed out in the order in which their slots were reserved. A
+ * poll looks for new requests only after all requests that it had found have been handed out.
+ * Publishes replies (see Visibility), and wakes clients (see Waking). Every few hundred empty polls
+ * it checks whether a dead client blocks the ring, and skips and gives back the slots that this
+ * client reserved. One poll makes at most DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips;
+ * the next polls do the rest. A busy server yields its core every 150 us if clients wait. Returns 0
+ * if there is no request yet, or
+ *	-EPROTO		a client has overwritten the ring's indices, and no order can be restored.
+ *			The clients get -EPIPE; destroy the server
  */
 DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server);
 
@@ -319,19 +326,20 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
 	struct delegrpc_req *req_p);
 
 /*
- * Gives the slots of all requests handed out back to the clients. Call it after each batch, before
- * the next wait. Until slots are given back, clients get -EAGAIN if the ring is full. A new client
- * always gets -EAGAIN until the slots that were reserved before it connected are given back. A post
- * is in flight until its slot is given back. The function need not be called if nothing was handed
- * out: slots that were skipped, or whose request was dropped, are given back without it.
+ * Gives the slots of all requests that were handed out back to the clients. Call it when the
+ * requests of a poll have been handled, before the next wait. Until slots are given back, clients
+ * get -EAGAIN if the ring is full. A new client cannot publish calls until the slots that were
+ * reserved before it connected are given back. A post is in flight until its slot is given back.
+ * The function need not be called if nothing was handed out: slots that were skipped, or whose
+ * request was dropped, are given back without it.
  */
 DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
 /*
- * Answers a request, in any order and at any time. Copies len bytes of resp (which may be NULL when
- * len is 0), and passes len on to the client. See Visibility and Waking for when the client
- * receives the response. If len is a compile-time constant, the copy is inlined. Returns 0, or,
- * with nothing sent,
+ * Answers a request. Requests may be answered in any order and at any time. Copies len bytes of
+ * resp (which may be NULL when len is 0), and passes len on to the client. See Visibility and
+ * Waking for when the client receives the response. If len is a compile-time constant, the copy is
+ * inlined. Returns 0, or, with nothing sent,
  *	-EINVAL		this request is not open (never received, replied to already, or a
  *			post): a bug of the caller
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
@@ -345,18 +353,19 @@ DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32
 
 /*
  * Handles a request. payload is req->payload, here valid until the request is replied to or the
- * function returns. A server that does not trust its clients must copy it before it checks it. The
- * function answers with delegrpc_server_reply(), or keeps *req and answers later. It may reply to
- * any request, but not poll, receive, serve, wait or destroy. It must not answer a post.
+ * function returns, whichever is first. A server that does not trust its clients must copy the
+ * payload before it checks it. The function answers with delegrpc_server_reply(), or keeps a copy
+ * of *req and answers later; a post gets no answer. The function may also reply to other requests,
+ * but must not poll, receive, serve, wait or destroy.
  */
 typedef void delegrpc_serve_fn(void *arg, const struct delegrpc_req *req, const void *payload);
 
 /*
- * Polls, calls fn(arg, ...) for each request that has arrived, at most max times, gives the slots
- * back, publishes the replies and wakes their clients. Returns the number of requests, or an error
- * of delegrpc_server_poll(). Passes no requests while there is an event to take
- * (delegrpc_server_event()). So a program that takes all events before each call learns that a
- * client came before it gets that client's first request. A server that has nothing else to do:
+ * Polls, calls fn(arg, ...) for each request that the poll found, at most max times, gives the
+ * slots back, publishes the replies and wakes their clients. Returns how often it called fn, or an
+ * error of delegrpc_server_poll(). While there is an event to take (delegrpc_server_event()), fn is
+ * not called. So if a program takes all events before each call of this function, it gets the event
+ * of a client's arrival before that client's first request. A server that has nothing else to do:
  *
  *	while ((n = delegrpc_server_serve(s, fn, arg, 256)) >= 0)
  *		if (!n)
@@ -372,17 +381,17 @@ DELEGRPC_INLINE int delegrpc_server_serve(struct delegrpc_server *server, delegr
 DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
- * Waits for a request or, if the server takes events, an event. Returns 1 if there is one, 0 if
- * timeout_ns nanoseconds have passed or a signal interrupted the sleep, or -EPROTO like
- * delegrpc_server_poll().
+ * Waits for a request or, if the server takes events, an event. If there is none at first,
+ * publishes replies and wakes clients. Returns 1 if there is one, 0 if timeout_ns nanoseconds have
+ * passed or a signal interrupted the sleep, or -EPROTO like delegrpc_server_poll().
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
 /*
  * Returns the descriptor that becomes readable when an armed server has something to do. The first
- * call opens it; it belongs to the server until destroy. Clients that connected before the first
- * call can wake the server as well. A server with a descriptor uses three descriptors of its
- * process; a client that has woken such a server uses one. Errors:
+ * call opens the descriptor, which belongs to the server until destroy. Clients that connected
+ * before the first call can wake the server as well. A server with a descriptor uses three
+ * descriptors of its process; a client that has woken such a server uses one. Errors:
  *	-ENETUNREACH	a client is connected from another network namespace and could not
  *			wake this server, or there is no /proc to find that out
  *	-EBADF		in a forked child
@@ -392,11 +401,11 @@ int delegrpc_server_fd(struct delegrpc_server *server);
 
 /*
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and checks once
- * more for requests. Returns 0 if the caller may sleep, 1 if it must poll again instead, or -EBADF
- * if there is no descriptor to wait for.
+ * more for requests. Returns 0 if the caller may sleep, 1 if it must poll again instead, or
+ *	-EBADF		delegrpc_server_fd() has not opened the descriptor
  *
- * A loop that polls a bounded number of times must call this function before it sleeps, because
- * clients wake only an armed server.
+ * A thread must call this function each time before it sleeps, because clients wake only an armed
+ * server.
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
@@ -405,10 +414,10 @@ int delegrpc_server_arm(struct delegrpc_server *server);
  * died. Writes at most size bytes to *event_p. An index goes to another client only after the event
  * of its last client's end has been taken, so a server can keep data for each client and free them
  * at that event. Call this function after each poll and wait, before delegrpc_server_recv(), until
- * it returns 0: then the event that a client came precedes its first request, and the event of its
- * end follows its last request. This function also looks for clients that have died; it usually
- * finds them within a second. Memory for two events per index is reserved; if the events are not
- * taken, each index is used only once. Returns 1, 0 if there is none, or
+ * it returns 0. Then the event of a client's arrival precedes that client's first request, and the
+ * event of the client's end follows its last request. This function also looks for clients that
+ * have died; it usually finds them within a second. Memory for two events per index is reserved; if
+ * the events are not taken, each index is used only once. Returns 1, 0 if there is no event, or
  *	-EINVAL		attr.events was 0: a bug of the caller
  */
 int delegrpc_server_event(struct delegrpc_server *server, struct delegrpc_event *event_p,
@@ -421,9 +430,9 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 /* ---- client ---- */
 
 /*
- * Handles the response to the call with that token. resp points at the len bytes that the server
- * sent, in shared memory, aligned to 8 and valid until the function returns. resp is NULL if
- * delegrpc_client_abort() hands the token back.
+ * Handles the response to the call with this token. resp points into shared memory, at the len
+ * bytes that the server sent; it is aligned to 8, and valid until the function returns. resp is
+ * NULL if delegrpc_client_abort() hands the token back.
  */
 typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
@@ -435,7 +444,7 @@ struct delegrpc_client_stats {
 	uint64_t flushes; /* publications; (calls + posts) / flushes is the mean batch size */
 	uint64_t full; /* publications put off because the ring had no room */
 	uint64_t sleeps; /* times that this client slept or was armed */
-	uint64_t wakes; /* times that it woke the sleeping server */
+	uint64_t wakes; /* times that this client woke the sleeping server */
 	uint64_t posts; /* accepted */
 };
 
@@ -460,7 +469,10 @@ struct delegrpc_client_stats {
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_client **client_p);
 
-/* Frees the client. Pending calls end without a response. NULL is allowed. */
+/*
+ * Frees the client. Pending calls end without a response. Calls and posts that are still staged are
+ * dropped: flush before. NULL is allowed.
+ */
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
 /* Writes the region's attributes, like delegrpc_server_get_attr(). */
@@ -483,21 +495,22 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 	uint32_t len, uint64_t token);
 
 /*
- * Stages a message that has no response (see Posts). Otherwise like delegrpc_client_call(); a
- * response function may call it, too. Returns the same as delegrpc_client_call(). After -EAGAIN,
+ * Stages a message that has no response (see Posts). Otherwise the function is like
+ * delegrpc_client_call(); a response function may call it, too. Returns the same as
+ * delegrpc_client_call(). If either function returns -EAGAIN while posts are in flight,
  * delegrpc_client_wait() and delegrpc_client_arm() also wait for room.
  */
 int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len);
 
 /*
  * Returns the number of accepted posts that the server is not known to have received. If the number
- * is not 0, delegrpc_client_wait() and delegrpc_client_arm() also wait, until the next call or post
- * is accepted, for the server to receive more posts. To wait for all:
+ * is not 0, delegrpc_client_wait() and delegrpc_client_arm() then also wait for the server to
+ * receive some of them, unless another call or post is accepted first. To wait for all:
  *
  *	while (delegrpc_client_posts(c) && delegrpc_client_wait(c, DELEGRPC_FOREVER) >= 0)
  *		delegrpc_client_poll(c, done, NULL);
  *
- * After -EPIPE, until a reconnect, the number tells how many may be lost.
+ * After -EPIPE, until a reconnect, the number tells how many posts may be lost.
  */
 uint32_t delegrpc_client_posts(struct delegrpc_client *client);
 
@@ -512,18 +525,17 @@ uint32_t delegrpc_client_posts(struct delegrpc_client *client);
 DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
 
 /*
- * Publishes the staged calls and hands at most DELEGRPC_BATCH responses to fn (a constant fn is
- * inlined). Returns the number of responses, 0 for none yet, or
- *	-EPIPE		the server has gone, and every response it wrote has been handed out:
- *			the calls still pending will never be answered: abort, or disconnect
+ * Publishes the staged calls and posts, and hands at most DELEGRPC_BATCH responses to fn (a
+ * constant fn is inlined). Returns the number of responses, 0 for none yet, or
+ *	-EPIPE		the server has gone, and every response it wrote has been handed out. The
+ *			calls still pending will never be answered: abort, or disconnect
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
  *			woken for lack of a descriptor or of memory: free some, poll and retry
  *	-ENETUNREACH	the same, because this thread has left the server's network namespace
  *	-EPERM, -EACCES, ...	the same, because a sandbox forbids it
  * If the server could not be woken, the calls stay published. The server finds them as soon as
  * another client wakes it, or a later poll, flush or wait of this client succeeds in waking it. fn
- * may call delegrpc_client_call() and delegrpc_client_flush() for this client, but must not poll,
- * wait, arm or disconnect it.
+ * may call, post and flush with this client, but must not poll, wait, arm or disconnect it.
  */
 DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
@@ -536,45 +548,46 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
 
 /*
  * Publishes the staged calls and posts, wakes the server unless a response has arrived, and waits
- * for a response. Waits for room as well if posts are in flight and, after the last accepted call
- * or post, another one was refused with -EAGAIN or delegrpc_client_posts() was called. Returns 1 if
- * there is a response to poll, or room; 0 if timeout_ns nanoseconds have passed, nothing is
- * pending, or a signal interrupted the sleep; or, without waiting, an error of
- * delegrpc_client_poll().
+ * for a response. The function waits for room as well if posts are in flight and one of these has
+ * happened since the last accepted call or post: a call or post was refused with -EAGAIN, or
+ * delegrpc_client_posts() was called. Returns 1 if there is a response to poll, or room; 0 if
+ * timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the sleep; or,
+ * without waiting, an error of delegrpc_client_poll().
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /*
- * Returns the descriptor like delegrpc_server_fd(), for responses. One error has another cause:
+ * Returns the client's descriptor, like delegrpc_server_fd(). One error has another cause:
  *	-ENETUNREACH	the server is in another network namespace and could not wake
  *			this client, or there is no /proc to find that out
  */
 int delegrpc_client_fd(struct delegrpc_client *client);
 
 /*
- * Arms the descriptor like delegrpc_server_arm(). Publishes calls and wakes the server first. With
- * calls pending the descriptor is readable after 100 ms at the latest, so that a poll finds a dead
- * server in time. Returns the same as delegrpc_server_arm(). If the server could not be woken,
+ * Arms the descriptor like delegrpc_server_arm(). Publishes calls and wakes the server first. If
+ * calls are pending, the descriptor is readable after 100 ms at the latest, so that a poll finds a
+ * dead server in time. Returns the same as delegrpc_server_arm(). If the server could not be woken,
  * returns an error of delegrpc_client_poll(), and the client is not armed.
  *
  * A client that has no pending calls and does not wait for room (see delegrpc_client_wait()) is not
- * woken. A loop that ends after the last response must therefore check delegrpc_client_pending()
- * before it arms.
+ * woken. So a loop that ends after the last response must check delegrpc_client_pending() before it
+ * arms the client.
  */
 int delegrpc_client_arm(struct delegrpc_client *client);
 
 /*
- * Sets the function that gets the responses to other calls that arrive while
+ * Sets the function that gets responses to other calls if they arrive while
  * delegrpc_client_call_wait() waits. If fn is NULL, delegrpc_client_call_wait() fails while other
  * calls are pending. fn may do what a response function of delegrpc_client_poll() may do.
  */
 void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 
 /*
- * Makes a call and waits for its response. Copies at most capacity bytes of it to resp, and writes
- * the number of bytes that the server sent, which may be larger, to *len_p (len_p may be NULL).
- * Signals do not end the wait. Returns 0, or
- *	-EBUSY		other calls are pending: delegrpc_client_others(), or poll until there are none
+ * Makes a call and waits for its response. Copies at most capacity bytes of the response to resp,
+ * and writes the number of bytes that the server sent, which may be larger, to *len_p (len_p may be
+ * NULL). Signals do not end the wait. Returns 0, or
+ *	-EBUSY		other calls are pending, and delegrpc_client_others() has set no function
+ *			for them: set one, or poll until none is pending
  *	-ETIMEDOUT	no response within timeout_ns; the server may have carried out the call, or
  *			may do so later, and a late response is dropped
  *	-EAGAIN		resp_depth calls and posts are in flight, including calls that timed out and
@@ -588,10 +601,10 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 
 /*
  * Ends the pending calls after any function has returned -EPIPE. Hands out the responses that have
- * arrived, then calls fn(arg, token, NULL, 0) for every other pending call. It is not known whether
- * the server has carried out those calls. For posts see delegrpc_client_posts(). Returns the number
- * of calls that ended without a response, or -EBUSY, with nothing done, if the connection still
- * works.
+ * arrived, then calls fn(arg, token, NULL, 0) for every call that is still pending. It is not known
+ * whether the server has carried out those calls. For posts see delegrpc_client_posts(). Returns
+ * the number of calls that ended without a response, or -EBUSY, with nothing done, if the
+ * connection still works.
  */
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 
@@ -614,7 +627,7 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 
 /* ---- inspecting a region from outside ---- */
 
-/* DEAD is known from the process's lock. The process itself has written the other states. */
+/* The state of a server or client. DEAD follows from its lock; it writes the others itself. */
 enum delegrpc_look_state {
 	DELEGRPC_LOOK_DEAD, /* it has ended, or has disconnected */
 	DELEGRPC_LOOK_RUNNING,
