@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One process owns a counter, and four others add to it by delegation: there is no lock, and the
- * answer to each addition is the new sum.
+ * One process owns a counter, and four other processes add to the counter by delegation: there is
+ * no lock, and the answer to each addition is the new sum.
  *
  *	cc counter.c $(pkg-config --cflags --libs delegrpc) -o counter
  *	./counter [ADDITIONS]		additions of each client; default 100000
@@ -26,7 +26,7 @@ static void die(const char *what, int err)
 	exit(1);
 }
 
-/* Called in a client: checks that each sum is greater than the last one. */
+/* Handles a response in a client: checks that each sum is greater than the one before. */
 static void added(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t *last = arg, sum;

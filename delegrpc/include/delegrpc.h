@@ -36,8 +36,8 @@
  * server has given its slot back (delegrpc_server_advance_tail()), and counts against resp_depth as
  * a call does. A post whose client dies is received if it was published. If the server dies, the
  * posts whose slots it had given back have been received. It may also have received some of the
- * later posts, after its last delegrpc_server_advance_tail(). The rest are lost. The number of posts
- * that are not known to have been received is returned by delegrpc_client_posts().
+ * later posts, after its last delegrpc_server_advance_tail(). The rest are lost. The function
+ * delegrpc_client_posts() returns the number of posts that are not known to have been received.
  *
  * Visibility: calls and posts are staged in private memory and published eight at a time, with one
  * atomic addition. They become visible to the server at the latest in the client's next poll,
@@ -197,9 +197,10 @@ struct delegrpc_attr {
 	/*
 	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
 	 * the region's group may connect, too. That group is `gid` if `set` contains
-	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, mode and gid
-	 * are those that the caller expects: connect fails if the region has a different mode or
-	 * gid. A client of another user must be a member of the group and set mode to 0660 as well.
+	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, a mode that is
+	 * not 0, and a gid that is in `set`, are those that the caller expects: connect fails if the
+	 * region has others. A client of another user must be a member of the group and must set
+	 * mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain DELEGRPC_SET_GID */

@@ -14,16 +14,17 @@
  *						of 64: resp_depth slots of
  *						align8(8 + resp_size)
  *
- * A request position p lies in slot p & (ring_depth - 1), and is filled when the slot's
- * lap is p / ring_depth + 1 (the comparison is for equality only, so the 32 bits of the lap may
- * wrap). A filled slot is written again only by the producer of the next lap. The server only reads
- * the ring, and it reads head only after it has found nothing for a while. The word with the lap
- * also has the index of the request's client (12 bits), the number of replies to this client that
- * should be published together, less one (3 bits), and the length of the payload in bytes (17
- * bits). The next word is the request's id: the generation of its client (48 bits) and an index (16
- * bits). A post has the index DELEGRPC_POST_INDEX.
+ * Positions count the messages of a ring from 0. A request position p lies in slot
+ * p & (ring_depth - 1), and is filled when the slot's lap is p / ring_depth + 1 (the comparison is
+ * for equality only, so the 32 bits of the lap may wrap). A filled slot is written again only by
+ * the producer of the next lap. The server only reads the ring, and it reads head only after it has
+ * found nothing for a while. The word with the lap also has the index of the request's client (12
+ * bits), the number of replies to this client that should be published together, less one (3 bits),
+ * and the length of the payload in bytes (17 bits). The next word is the request's id: the
+ * generation of its client (48 bits) and an index (16 bits). A post has the index
+ * DELEGRPC_POST_INDEX.
  *
- * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
+ * A response position q lies in slot q & (resp_depth - 1) of its client's ring, and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
  * generation counts the clients that have had this id, so that a client does not mistake a response
  * to a predecessor for its own. The generation does not wrap: 2^48 clients, one every 10 us, take
@@ -83,13 +84,13 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= DELEGRPC_POST_INDEX);
 /*
  * After a publication, a fence and a check whether the peer sleeps are due. A fence right after the
  * stores would wait until the core has got all their cache lines. So the check is put off until a
- * poll finds nothing, or until this many publications (of a client) or polls (of a server).
+ * poll finds nothing, or until so many publications (of a client) or polls (of a server) were made.
  */
 #define DELEGRPC_UNFENCED 16
 
 /*
  * The address of a process that sleeps in poll(2) on its descriptor, a socket. A process that wakes
- * it sends the cookie to the socket with that name.
+ * the sleeper sends the cookie to the socket with this name.
  */
 struct delegrpc_address {
 	uint64_t name; /* 0: it has no descriptor */
@@ -162,7 +163,7 @@ enum delegrpc_state {
 
 /* Claims: the slots that a client may be about to fill; see delegrpc_priv_publish(). */
 #define DELEGRPC_CLAIM_NONE 0ull
-#define DELEGRPC_CLAIM_INTENT 1ull /* about to reserve: any position from now on */
+#define DELEGRPC_CLAIM_INTENT 1ull /* about to reserve, at any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* n from pos */
 
 #define DELEGRPC_TAKEN 1u
@@ -413,9 +414,9 @@ struct delegrpc_burst {
 	unsigned char *next; /* in the server's stage */
 	unsigned char *polled; /* value of `next` at the last poll that left replies in the burst */
 	uint32_t client; /* DELEGRPC_ID_NONE: there are no such replies */
-	uint32_t stamp; /* the same for all of them: no burst crosses the end of the ring */
+	uint32_t stamp; /* of all these replies, because no burst crosses the end of the ring */
 	uint32_t limit; /* number of replies at which the burst is published */
-	uint32_t room; /* replies that are missing until the limit */
+	uint32_t room; /* number of replies that may still be added */
 };
 
 struct delegrpc_server {
@@ -435,7 +436,7 @@ struct delegrpc_server {
 	uint32_t n_unfenced_peers;
 	uint32_t unfenced; /* polls since unfenced_peers ceased to be empty */
 	uint32_t empty; /* empty polls */
-	uint32_t busy; /* polls with requests left before the clock is read next */
+	uint32_t busy; /* polls that find requests, until the clock is read next */
 	int broken; /* 0 or -EPROTO */
 	uint32_t tells; /* 1 if the server takes events */
 	uint32_t max_clients;
@@ -621,7 +622,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	delegrpc_priv_replied(server, client, 1);
 }
 
-/* Returns true if the next reply to this client belongs to a burst, and opens the burst then. */
+/* Returns true if the next reply to this client belongs to a burst, which is open then. */
 static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
 {
 	if (server->burst.client == client)

@@ -90,8 +90,8 @@ TEST(dead_client_elsewhere_is_no_obstacle)
 }
 
 /*
- * The client has no descriptor left with which to wake the server: flush and poll return the error
- * and try again.
+ * The client has no descriptor left with which to wake the server: flush and poll return the error,
+ * and each later poll tries again.
  */
 static void flush_without_descriptors(void *arg)
 {
