@@ -195,12 +195,12 @@ struct delegrpc_attr {
 	uint32_t req_size; /* largest request payload in bytes; default 48 */
 	uint32_t resp_size; /* largest response payload in bytes; default 56 */
 	/*
-	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
-	 * the region's group may connect, too. That group is `gid` if `set` contains
+	 * The access. 0600 or 0: only the server's user may connect. 0660: the members of the
+	 * region's group may connect, too. That group is `gid` if `set` contains
 	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, a mode that is
-	 * not 0, and a gid that is in `set`, are those that the caller expects: connect fails if the
-	 * region has others. A client of another user must be a member of the group and must set
-	 * mode to 0660 as well.
+	 * not 0, and a gid that is in `set`, are those that the caller expects: connect fails if
+	 * the region has others. A client of another user must be a member of the group and must
+	 * set mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain DELEGRPC_SET_GID */

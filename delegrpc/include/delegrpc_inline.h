@@ -581,7 +581,7 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
 	if (server->tail == server->cursor)
 		return;
 	server->tail = server->cursor;
-	/* The slots have been read. Pairs with the acquire loads in has_room() and oldest_is_consumed(). */
+	/* The slots have been read. Pairs with the loads in has_room() and oldest_is_consumed(). */
 	__atomic_store_n(&server->control->tail, server->tail, __ATOMIC_RELEASE);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shmipc: small fixed-size requests and responses between processes of one machine,
- * through shared memory. There is one server and many clients, with a pair of single-producer
- * single-consumer rings per client. A round trip moves two cache lines, or fewer in bursts.
+ * shmipc: short requests and responses between processes of one machine, through shared memory.
+ * There is one server and many clients, with a pair of single-producer single-consumer rings per
+ * client. A round trip moves two cache lines, or fewer in bursts.
  *
  *	server					client
  *	shmipc_server_create("job7", NULL, &s);	shmipc_client_connect("job7", NULL, &c);
@@ -19,27 +19,29 @@
  * those of one server. A child of fork(2) must not use the handles of its parent; it may only
  * destroy or disconnect them.
  *
- * Visibility: if a client has fewer than eight calls in flight now, and had fewer than eight at its
- * last poll that came after a call, each of its calls and each reply to it is published
- * immediately. Otherwise up to eight calls, or replies to one client, are published together. A
- * client publishes its calls at the latest in its next poll (at its start or before it returns),
- * flush or wait, or in a call that is refused with -EAGAIN. The server publishes replies at the
- * latest in the first of these:
- *	- a flush, a destroy, a reply to another client, a recv that returns 0
+ * Visibility: if a client has at least eight calls in flight, or had at its last poll that came
+ * after a call, up to eight of its calls, or replies to it, are collected and published together.
+ * Otherwise each of its calls, and each reply to it, is published immediately. A client publishes
+ * collected calls at the latest in its next poll, flush, wait or arm, or in a call that is refused
+ * with -EAGAIN. The server publishes collected replies at the latest in the first of these:
+ *	- a flush, an arm, a destroy, a reply to another client, a recv that returns 0
  *	- a poll or wait that finds no request
- *	- a second poll or wait with no reply since the first
+ *	- the second of two polls or waits without a reply in between
  *
- * A process does not check at each publication whether its peer sleeps, so one memory fence serves
- * many messages. It checks, and wakes the peer, in flush, in a wait before it yields or returns 0,
- * after eight polls that found nothing, and otherwise after a total of sixty-four bursts and polls.
- * After a call or a reply, a thread must call flush before it does other work. No sleep in a wait
- * function lasts longer than 100 ms, with or without a wake-up.
+ * Waking: a process does not check at each publication whether its peer sleeps, so one memory fence
+ * serves many messages. It checks later, and wakes the peer:
+ *	- in a flush or an arm
+ *	- in a wait, before the thread yields its core or the function returns 0
+ *	- after a total of eight polls that found nothing since the last burst
+ *	- after a total of sixty-four bursts and polls since the last check
+ * After a call or a reply, a thread must call flush before it does other work. A wait function
+ * sleeps for at most 100 ms at a time, even if no wake-up comes.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes. In that case poll
- * returns -EPIPE, shmipc_client_abort() hands the open tokens back, and shmipc_client_reconnect()
- * waits for the next server. A client that waits, or that polls at least twenty times a second,
- * gets -EPIPE within a second. A client that polls at regular intervals, but less often, gets it at
- * its first or second poll after the server's end.
+ * returns -EPIPE, shmipc_client_abort() hands the tokens of pending calls back, and
+ * shmipc_client_reconnect() waits for the next server. A client that waits, or that polls at least
+ * twenty times a second, gets -EPIPE within a second. A client that polls at regular intervals, but
+ * less often, gets -EPIPE at its first or second poll after the server's end.
  *
  * One-way messages: a client sends posts, the server sends pushes (attr.pushes). Neither has an
  * answer. Posts are received in order with the calls of their client, pushes in order with the
@@ -55,47 +57,49 @@
  *
  *	while ((busy = shmipc_server_arm(s)) >= 0) {
  *		poll(p, 2, busy ? 0 : -1);
- *		while (serve(s) > 0)			poll, recv, reply
+ *		while (serve(s) > 0)    // polls, receives, replies
  *			;
  *		...
  *	}
  *
  * The descriptor is for POLLIN only: the caller must not read, write or close it. A handle is
- * armed until the next function call with it, so shmipc_server_arm() must be the last call before
- * poll(2). If any of several calls to arm returned 1, the timeout must be 0. After a wake-up, poll
- * the handle as usual; its descriptor stays readable until the handle is armed again. Spurious
- * wake-ups are possible. It does not matter whether the peer also uses a descriptor.
+ * armed until the next function call with that handle, so shmipc_server_arm() must be the last call
+ * before poll(2). A thread may arm several handles; if arm returned 1 for any of them, the timeout
+ * must be 0. After a wake-up, poll the handle as usual; its descriptor stays readable until the
+ * handle is armed again. Spurious wake-ups are possible. It does not matter whether the peer also
+ * uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
  * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
  * shmipc_server_fd() fails. If the cause arises after connect, the client's calls are delayed, and
  * its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor of an armed
- * client with pending calls becomes readable every 100 ms, so that the client polls and finds a
- * dead server. The descriptor of an armed server does so only while a client could not be woken for
- * lack of a descriptor, and, if the server takes events, while clients are connected. If a client
- * dies after publishing requests and before waking the server, or if another process spoils the
- * wake-up by writing into the region, the requests wait until the next client wakes the server. A
- * timeout of poll(2) limits that wait.
+ * client with pending calls becomes readable within 100 ms, so that the client polls and finds a
+ * dead server. The descriptor of an armed server becomes readable within 100 ms in two cases only:
+ *	- while a client could not be woken for lack of a descriptor
+ *	- while clients are connected, if the server takes events
+ * If a client dies after publishing requests and before waking the server, or if another process
+ * spoils the wake-up by writing into the region, the requests wait until the next client wakes the
+ * server. A timeout of poll(2) limits that wait.
  *
  * Trust: with mode 0600, no other user can open the region; with 0660, the members of a group that
  * the server names can open it. A process that can map the region can:
  *	- overwrite its contents (requests, responses and extra buffers of every client)
  *	- keep the server busy with forged connects
  *	- keep all others from connecting, by taking all places or their locks
- *	- with events: act as a client that has come, also after that client's death; keep the
- *	  server from learning which clients come, by filling the server's socket or by replacing
- *	  its address in the region; and receive, at the new address, the descriptors of the
- *	  region's file that clients send
+ *	- with events: act as a client that has come, also after that client's death
+ *	- with events: keep the server from learning which clients come, by filling the server's
+ *	  socket, or by replacing the server's address in the region; at the new address, it
+ *	  receives the descriptors of the region's file that clients send
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
  * by a signal. With mode 0660 every member of the group can: name only a group whose members may
- * stop the server. A lock on /dev/shm/shmipc-guard.<name> (mode 0600) then shows that the server is
- * alive. So a member cannot keep the server's user from starting another server, and cannot make a
- * dead server look alive to clients of that user. It can make a dead server look alive to clients
- * of other users, until the next server starts. Nothing in the region makes the server access
- * memory outside of the region or wait for a client, because the server reads and writes the rings
- * through cursors in private memory.
+ * stop the server. With mode 0660, a lock on /dev/shm/shmipc-guard.<name>, a file of mode 0600,
+ * shows that the server is alive. So a member cannot keep the server's user from starting another
+ * server, and cannot make a dead server look alive to clients of that user. A member can make a
+ * dead server look alive to clients of other users, until the next server starts. Nothing in the
+ * region makes the server access memory outside of the region or wait for a client, because the
+ * server reads and writes the rings through cursors in private memory.
  *
  * Loans: with attr.loans, messages of about 1 KiB and more need not be copied. Each client has a
  * pool of `loans` chunks in the region. The client writes a request into a chunk and commits it,
@@ -109,15 +113,16 @@
  *						}
  *
  * In all other respects a call with a loan is like other calls, and both kinds can be mixed. The
- * chunk belongs to the client until shmipc_client_commit(), then to the server until it answers,
- * then to the client until the response function returns or, if it calls shmipc_client_hold(),
- * until shmipc_client_release(). A process must not read or write a chunk that it does not own, but
- * nothing enforces this. A hostile process can change the bytes while they are read, so copy what
- * you check before you check it. The library reads the number of the chunk and the length once, and
- * checks them. If the client dies or disconnects, no other client gets its place, and with it its
- * chunks, before the server has answered each of its requests in loans (these answers return
- * -EPIPE) or, with attr.events, has taken the event of the client's end. If the server dies,
- * shmipc_client_abort() gives the committed chunks back.
+ * chunk belongs to the client until shmipc_client_commit(), and then to the server until it
+ * answers. Then the chunk belongs to the client again, until the response function returns; if that
+ * function calls shmipc_client_hold(), until shmipc_client_release(). A process must not read or
+ * write a chunk that it does not own, but nothing enforces this. A hostile process can change the
+ * bytes while they are read, so copy what you check before you check it. The library reads the
+ * number of the chunk and the length once, and checks them. If a client dies or disconnects, its
+ * place, and so its chunks, go to another client only after the server has answered all requests in
+ * loans of the old client (these answers return -EPIPE) or, with attr.events, has taken the event
+ * of the old client's end. If the server dies, shmipc_client_abort() frees the chunks of pending
+ * calls.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
  */
@@ -142,7 +147,7 @@ struct shmipc_client;
 #define SHMIPC_MAX_LOANS 4096u
 #define SHMIPC_MAX_LOAN (1u << 24)
 #define SHMIPC_FOREVER UINT64_MAX
-#define SHMIPC_POLL_MAX 8 /* most responses and pushes that one client poll hands over */
+#define SHMIPC_POLL_MAX 8 /* maximum of responses and pushes that one client poll hands over */
 #define SHMIPC_POST UINT32_MAX /* the id of a request that is a post, and must not be answered */
 
 /*
@@ -160,21 +165,22 @@ struct shmipc_client;
 /* The sizes and the access of a region. Zero means the default in brackets. */
 struct shmipc_attr {
 	/*
-	 * sizeof(struct shmipc_attr). 0 means that the struct ends with the member `set`: every
-	 * version has the members up to it, and later versions add members after it.
+	 * sizeof(struct shmipc_attr). 0 means that the struct ends with the member `set`. Every
+	 * version has the members up to `set`; later versions add members after it.
 	 */
 	size_t size;
 	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
 	uint32_t depth; /* [64] calls and posts in flight per client, at most SHMIPC_MAX_DEPTH */
-	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
-	uint32_t resp_size; /* [56] bytes of a response, at most SHMIPC_MAX_PAYLOAD */
+	uint32_t req_size; /* [56] maximum bytes of a request, at most SHMIPC_MAX_PAYLOAD */
+	uint32_t resp_size; /* [56] maximum bytes of a response, at most SHMIPC_MAX_PAYLOAD */
 	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
 	/*
-	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
-	 * the region's group may connect, too. That group is `gid` if `set` contains
-	 * SHMIPC_SET_GID, otherwise the group of the server's process. In connect, mode and gid are
-	 * those that the caller expects: connect fails if the region has others. A client of
-	 * another user must be a member of the group and must set mode to 0660 as well.
+	 * The access. 0600 or 0: only the server's user may connect. 0660: the members of the
+	 * region's group may connect, too. That group is `gid` if `set` contains
+	 * SHMIPC_SET_GID, otherwise the group of the server's process. In connect, a mode that is
+	 * not 0, and a gid that is in `set`, are those that the caller expects: connect fails if
+	 * the region has others. A client of another user must be a member of the group and must
+	 * set mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain SHMIPC_SET_GID */
@@ -187,26 +193,26 @@ struct shmipc_attr {
 	/* Create only: not 0 if the server takes events (shmipc_server_event()). */
 	uint32_t events;
 	/*
-	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. Each of them adds
-	 * the memory of a burst of responses.
+	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. Each of them
+	 * enlarges the client's response ring by a burst.
 	 */
 	uint32_t pushes;
 	/*
 	 * The loans (see Loans). Either all three are 0, or `loans` and at least one of the sizes
 	 * are not 0. Each client takes loans * (loan_req_size + loan_resp_size) bytes of the
-	 * region. A message about a loan has 8 bytes in the ring: if all requests, or all
-	 * responses, are in loans, choose 8 for req_size or resp_size.
+	 * region. A message about a loan has 8 bytes in the ring: choose 8 for req_size if all
+	 * requests are in loans, and 8 for resp_size if all responses are.
 	 */
-	uint32_t loans; /* [0] of each client, at most SHMIPC_MAX_LOANS */
-	uint32_t loan_req_size; /* [0] bytes of a request in a loan, at most SHMIPC_MAX_LOAN */
-	uint32_t loan_resp_size; /* [0] bytes of a response in a loan, at most SHMIPC_MAX_LOAN */
+	uint32_t loans; /* [0] chunks of each client, at most SHMIPC_MAX_LOANS */
+	uint32_t loan_req_size; /* [0] bytes for the request in a chunk, at most SHMIPC_MAX_LOAN */
+	uint32_t loan_resp_size; /* [0] the same for the response */
 };
 
 /* A request that the server has taken out of its ring. */
 struct shmipc_req {
 	uint64_t client; /* handle of the connection; no other connection to this server has it */
 	uint32_t id; /* opaque; pass it to shmipc_server_reply(), unless it is SHMIPC_POST */
-	uint32_t len; /* bytes that the client sent, at most req_size; in a loan, loan_req_size */
+	uint32_t len; /* bytes that the client sent: at most req_size, or loan_req_size in a loan */
 };
 
 enum shmipc_event_kind {
@@ -237,7 +243,7 @@ struct shmipc_server_stats {
 	uint64_t departures; /* clients that have disconnected */
 	uint64_t reclaimed; /* clients that died without disconnecting */
 	uint64_t sleeps, wakes; /* times that the server slept or was armed; clients woken */
-	uint64_t yields; /* times that it yielded its core while busy */
+	uint64_t yields; /* times that the server yielded its core while busy */
 	uint64_t posts, pushes; /* posts received (not counted in `requests`), and pushes sent */
 	uint64_t refused_pushes; /* pushes not sent for lack of room (-EAGAIN) */
 };
@@ -254,8 +260,8 @@ struct shmipc_client_stats {
  * Makes the region /dev/shm/shmipc.<name> with sizes attr (NULL: all defaults) and serves it until
  * destroy. The region of a dead server with that name is replaced; the clients of the dead server
  * get -EPIPE and may connect again. Each client takes extra_size bytes and the memory of two rings.
- * A ring has about depth times the cache lines of a burst (of eight messages if depth is 8 or
- * more). Do not choose a larger depth than you need: short rings stay in the first-level cache.
+ * A ring takes about depth times the memory of a burst, which has eight messages if depth is 8 or
+ * more. Do not choose a larger depth than you need: short rings stay in the first-level cache.
  * Returns 0, or
  *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
  *			size is out of range
@@ -270,7 +276,7 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_server **server_p);
 
 /*
- * Removes the region's name, so that nothing is left behind if all processes crash. Connected
+ * Removes the region's name, so that nothing is left behind if all processes crash later. Connected
  * clients stay connected; no client can connect any more. Returns 0, also if the name was removed
  * before; or -errno of unlink(2), after which the name still exists.
  */
@@ -282,16 +288,16 @@ void shmipc_server_destroy(struct shmipc_server *server);
 /*
  * Reads the ring of every connected client, starting with another client each time. Returns how
  * many of them have requests. shmipc_server_recv() then hands these requests out, at most 8 of each
- * client. While some of them are left, further polls read no other rings, and return how many
- * clients have some left. Never fails and never blocks. Publishes replies (see Visibility), and
- * notices new, leaving and dead clients. While a client waits and has yielded its core, the server
- * yields about every 150 us, so that clients on the server's core can run. A loop whose poll finds
- * nothing should pause once per turn, or call shmipc_server_wait().
+ * client. While some of these requests are left, further polls read no other rings, and return how
+ * many clients have requests left. Never fails and never blocks. Publishes replies (see
+ * Visibility), and notices new, leaving and dead clients. While a client waits and has yielded its
+ * core, the server yields about every 150 us, so that clients on the server's core can run. A loop
+ * whose poll finds nothing should pause once per turn, or call shmipc_server_wait().
  */
 SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
 /*
- * Polls like shmipc_server_poll(), but always reads the rings, and skips each client i for which
+ * Polls like shmipc_server_poll(), but always reads the rings, and skips the client in place i if
  * bit i % 64 of skip[i / 64] is set. Returns the same as shmipc_server_poll(). skip has max_clients
  * bits, belongs to the caller and is used during the call only. The requests of a skipped client
  * stay in its ring, which is backpressure for that client alone.
@@ -301,10 +307,10 @@ SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 /*
  * Takes the next request of the clients that the last poll found. Fills *req_p in and copies at
  * most capacity bytes of the payload to buf. If req_p->len > capacity, the rest of the request is
- * lost. The bytes of buf after the first req_p->len are unspecified. If capacity is a compile-time
- * constant, the copy is inlined. Returns 1, or 0 if there are no more until the next poll. The
- * bytes come from another process: check them. Requests with an impossible id or length are
- * counted and dropped.
+ * lost. If req_p->len < capacity, the rest of the capacity bytes of buf is unspecified. If capacity
+ * is a compile-time constant, the copy is inlined. Returns 1, or 0 if there are no more requests
+ * until the next poll. The bytes come from another process: check them. Requests with an impossible
+ * id or length are counted and dropped.
  */
 SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
 	void *buf, uint32_t capacity);
@@ -319,10 +325,10 @@ SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc
 	const void **payload_p);
 
 /*
- * Answers the request (client, id) of shmipc_server_recv(), now or at any later time, in
- * any order; each request exactly once. Copies len bytes of resp (which may be NULL when len is
- * 0), and passes len on to the client. If len is a compile-time constant, the copy is inlined.
- * Returns 0, or, with nothing sent,
+ * Answers the request (client, id) of shmipc_server_recv(). Each request gets one reply, at any
+ * time and in any order. Copies len bytes of resp (which may be NULL when len is 0), and passes len
+ * on to the client. If len is a compile-time constant, the copy is inlined. Returns 0, or, with
+ * nothing sent,
  *	-EPIPE		that client has gone (another client may have its place now): drop the
  *			request. If the request is in a loan, the loan has ended
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
@@ -333,9 +339,10 @@ SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t cli
 	const void *resp, uint32_t len);
 
 /*
- * Writes the address for the response to the request (client, id), which is in a loan and not
- * answered, to *loan_p: loan_resp_size bytes, aligned to 64, with undefined contents. They belong
- * to the caller until it answers by shmipc_server_commit() or shmipc_server_reply(). Returns 0, or
+ * Finds the memory for a response in a loan. The request (client, id) must be in a loan and not
+ * answered yet. *loan_p becomes the address of loan_resp_size bytes, aligned to 64, with undefined
+ * contents. They belong to the caller until it answers the request by shmipc_server_commit() or
+ * shmipc_server_reply(). Returns 0, or
  *	-EPIPE		that client has gone
  *	-EINVAL		no such request is unanswered, or it is not in a loan: use
  *			shmipc_server_reply()
@@ -351,19 +358,20 @@ int shmipc_server_loan(struct shmipc_server *server, uint64_t client, uint32_t i
 int shmipc_server_commit(struct shmipc_server *server, uint64_t client, uint32_t id, uint32_t len);
 
 /*
- * Handles a request. payload points at req->len bytes, as in shmipc_server_take(); a copy is valid
- * until the function returns. The function answers with shmipc_server_reply(), or keeps *req and
- * answers later; a post (req->id is SHMIPC_POST) gets no answer. It may reply to any request and
- * push, but not poll, receive, serve, wait or destroy.
+ * Handles a request. payload points at req->len bytes, as in shmipc_server_take(): a request in a
+ * loan is valid until it is answered, any other until the function returns. The function answers
+ * with shmipc_server_reply() or shmipc_server_commit(), or keeps a copy of *req and answers later;
+ * a post (req->id is SHMIPC_POST) gets no answer. The function may also reply to other requests and
+ * push, but must not poll, receive, serve, wait or destroy.
  */
 typedef void shmipc_serve_fn(void *arg, const struct shmipc_req *req, const void *payload);
 
 /*
- * Polls, calls fn(arg, ...) for each request that has arrived, at most max times, publishes the
- * replies and wakes their clients. Returns the number of requests. Passes no requests while there
- * is an event to take (shmipc_server_event()). So a program that takes all events before each call
- * learns that a client came before it gets that client's first request. A server that has nothing
- * else to do:
+ * Polls, calls fn(arg, ...) for each request that the poll found, at most max times, publishes the
+ * replies and wakes their clients. Returns how often it called fn. While there is an event to take
+ * (shmipc_server_event()), fn is not called. So if a program takes all events before each call of
+ * this function, it gets the event of a client's arrival before that client's first request. A
+ * server that has nothing else to do:
  *
  *	for (;;)
  *		if (!shmipc_server_serve(s, fn, arg, 256))
@@ -376,11 +384,11 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
  * Sends a message to the client in place `index`: len bytes of msg (NULL if len is 0). The client
  * needs no open call. The index is SHMIPC_CLIENT_INDEX() of a request's client, event.index, or the
  * client's shmipc_client_index(). A push is published like a reply to that client. The client that
- * the server means may have gone and another one may have its place; a server that takes events
- * learns of it before. Returns 0, or, with nothing sent,
- *	-EAGAIN		the client has not consumed attr.pushes pushes: drop this one, or try again
- *			after a later poll. No other client is held up, and no function waits for
- *			this room
+ * the server means may have gone, and another client may have its place; a server that takes events
+ * learns of this before. Returns 0, or, with nothing sent,
+ *	-EAGAIN		attr.pushes pushes to this client are not consumed yet: drop this one, or
+ *			try again after a later poll. No other client is held up, and no function
+ *			waits for this room
  *	-EPIPE		no client has this place
  *	-EMSGSIZE	len exceeds resp_size
  *	-EINVAL		there is no such place, or attr.pushes is 0: a bug of the caller
@@ -388,8 +396,8 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
 int shmipc_server_push(struct shmipc_server *server, uint32_t index, const void *msg, uint32_t len);
 
 /*
- * Publishes the replies, and wakes those of their clients that sleep. A server must call it before
- * it does other work after a reply.
+ * Publishes the replies and pushes, and wakes those of their clients that sleep. A server must call
+ * this function after a reply or push, before it does other work.
  */
 SHMIPC_INLINE void shmipc_server_flush(struct shmipc_server *server);
 
@@ -402,9 +410,9 @@ int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
 /*
  * Returns the descriptor that becomes readable when an armed server has something to do. The first
- * call opens it; it belongs to the server until destroy. Clients that connected before the first
- * call can wake the server as well. A server with a descriptor uses three descriptors of its
- * process; a client that has woken such a server uses one. Errors:
+ * call opens the descriptor, which belongs to the server until destroy. Clients that connected
+ * before the first call can wake the server as well. A server with a descriptor uses three
+ * descriptors of its process; a client that has woken such a server uses one. Errors:
  *	-ENETUNREACH	a client is connected from another network namespace and could not
  *			wake this server, or there is no /proc to find that out
  *	-EBADF		in a forked child
@@ -414,24 +422,24 @@ int shmipc_server_fd(struct shmipc_server *server);
 
 /*
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and polls once
- * more. Returns 0 if the caller may sleep, 1 if it must poll again instead, or -EBADF if there is
- * no descriptor to wait for.
+ * more. Returns 0 if the caller may sleep, 1 if it must poll again instead, or
+ *	-EBADF		shmipc_server_fd() has not opened the descriptor
  *
- * A loop that polls a bounded number of times must call this function before it sleeps, because
- * clients wake only an armed server.
+ * A thread must call this function each time before it sleeps, because clients wake only an armed
+ * server.
  */
 int shmipc_server_arm(struct shmipc_server *server);
 
 /*
  * Takes the next event of a server that was created with attr.events: a client has come, left or
- * died. There are no events of a client that ended before a poll noticed it. Writes at most size
- * bytes to *event_p. A place goes to another client only after the event of its last client's end
- * has been taken, so a server can keep data for each client and free them at that event. Call this
- * function after each poll and wait, before shmipc_server_recv(), until it returns 0: then the
- * event that a client came precedes its first request, and the event of its end follows its last
- * request. The server notices deaths while it polls, waits or is armed, usually within a second.
- * Memory for two events per place is reserved; if the events are not taken, each place is used only
- * once. Returns 1, 0 if there is none, or
+ * died. A client that ended before any poll noticed that it had come has no events. Writes at most
+ * size bytes to *event_p. A place goes to another client only after the event of its last client's
+ * end has been taken, so a server can keep data for each client and free them at that event. Call
+ * this function after each poll and wait, before shmipc_server_recv(), until it returns 0. Then the
+ * event of a client's arrival precedes that client's first request, and the event of the client's
+ * end follows its last request. The server notices deaths while it polls, waits or is armed,
+ * usually within a second. Memory for two events per place is reserved; if the events are not
+ * taken, each place is used only once. Returns 1, 0 if there is no event, or
  *	-EINVAL		attr.events was 0: a bug of the caller
  */
 int shmipc_server_event(struct shmipc_server *server, struct shmipc_event *event_p, size_t size);
@@ -458,18 +466,18 @@ void shmipc_server_get_stats(const struct shmipc_server *server,
 /* ---- client ---- */
 
 /*
- * Handles the response to the call with that token. resp points at the len bytes that the server
- * sent, in shared memory, aligned to 8 and valid until the function returns (see
+ * Handles the response to the call with this token. resp points into shared memory, at the len
+ * bytes that the server sent; it is aligned to 8, and valid until the function returns (see
  * shmipc_client_hold()). Even if the call was made with a loan, the server may answer outside of
- * the loan. Copy the bytes before you check them. The function may call and post, but not poll,
- * wait, abort or disconnect. resp is NULL if shmipc_client_abort() hands the token back.
+ * the loan. Copy the bytes before you check them. The function may call and post, but must not
+ * poll, wait, abort or disconnect. resp is NULL if shmipc_client_abort() hands the token back.
  */
 typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
 /*
  * Connects to the server of that name. Sizes that are not zero in attr (NULL: none) must be equal
- * to the region's. If there is a clean place, the server need not do anything. Otherwise connect
- * waits for at most a second until the server has cleaned a place that a client left. Returns 0, or
+ * to the region's. The server cleans each place that a client has left. If no place is clean,
+ * connect waits for at most a second until the server has cleaned one. Returns 0, or
  *	-ENOENT		no such region: the server is not there yet; try again later
  *	-ECONNREFUSED	the server is dead or has closed: try again later
  *	-EAGAIN		the server is just starting, or did not clean a free place within a
@@ -490,8 +498,8 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p);
 
 /*
- * Gives the place back. Pending calls get no callback, and posts that the server has not consumed
- * are lost. NULL is allowed.
+ * Disconnects and frees the client. Pending calls get no callback, and posts that the server has
+ * not consumed are lost. NULL is allowed.
  */
 void shmipc_client_disconnect(struct shmipc_client *client);
 
@@ -511,9 +519,9 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
 /*
  * Sends a message without a response: len bytes of req, like a call. A post is in flight, and
  * counts as a call does (see depth and Visibility), until this client knows that the server has
- * consumed it. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After -EAGAIN
- * with posts in flight, shmipc_client_wait() also returns 1, and an armed descriptor is readable,
- * when the server has consumed some of them.
+ * consumed the post. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After
+ * -EAGAIN while posts are in flight, one later shmipc_client_wait() returns 1, or the armed
+ * descriptor becomes readable, when the server has consumed some of them.
  */
 int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t len);
 
@@ -525,11 +533,11 @@ int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t l
  *		shmipc_client_poll(c, on_response, arg);
  *
  * After the end of a server, and until a reconnect, the number tells how many posts may be lost.
- * The server publishes its count once per burst, so it may have consumed up to seven of them.
+ * The server may have consumed up to seven of these, because it publishes its count once per burst.
  */
 uint32_t shmipc_client_posts(struct shmipc_client *client);
 
-/* Handles a push. msg points at its len bytes like resp of shmipc_response_fn, with the same limits. */
+/* Handles a push. For msg and len, the rules for resp and len of shmipc_response_fn hold. */
 typedef void shmipc_push_fn(void *arg, const void *msg, uint32_t len);
 
 /*
@@ -551,7 +559,7 @@ int shmipc_client_loan(struct shmipc_client *client, void **loan_p);
  * Makes a call like shmipc_client_call(), with the first len bytes of the memory of
  * shmipc_client_loan() as the request. Returns 0, or, with nothing sent, so that the loan stays
  * with the caller,
- *	-EAGAIN, -EPIPE	as for shmipc_client_call()
+ *	-EAGAIN, -EPIPE, -EPROTO	as for shmipc_client_call()
  *	-EMSGSIZE	len exceeds loan_req_size
  *	-EINVAL		the caller has no loan at this address: a bug
  */
@@ -573,14 +581,14 @@ int shmipc_client_release(struct shmipc_client *client, const void *loan);
 
 /*
  * Publishes the calls, and wakes the server if it sleeps and calls were made since the last flush.
- * A client must call it before it does other work after a call. If the server could not be woken,
- * the next poll that finds nothing returns the error.
+ * A client must call this function after a call, before it does other work. If the server could not
+ * be woken, the next poll that finds nothing returns the error.
  */
 SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 
 /*
- * Passes responses, each to fn(arg, ...), in the order in which the server replied. There are at
- * most SHMIPC_POLL_MAX per poll, so that client and server work at the same time. If a response
+ * Passes each response to fn(arg, ...), in the order in which the server replied. One poll passes
+ * at most SHMIPC_POLL_MAX responses, so that client and server work at the same time. If a response
  * leads to another call, make that call in fn. Returns the number of responses and pushes, or 0 if
  * there is none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait().
  * An error is returned only when no response is left:
@@ -596,49 +604,52 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 SHMIPC_INLINE int shmipc_client_poll(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg);
 
-/* Returns the number of calls without a response, including calls that timed out. */
+/* Returns the number of calls without a response. Calls that timed out count, too. */
 SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client);
 
 /*
  * Waits until a response is there or timeout_ns nanoseconds have passed: spins for about 1 us,
- * yields for about 100 us, then sleeps. Returns 1 if poll will find a response or push, or if there
- * may be room for a post (see shmipc_client_post()); 0 if the time has passed, nothing is pending,
- * or a signal interrupted the sleep; or, without waiting, an error of shmipc_client_poll().
+ * yields for about 100 us, then sleeps. Publishes the calls and wakes the server. Returns 1 if poll
+ * will find a response or push, or if there may be room for a post (see shmipc_client_post()); 0 if
+ * the time has passed, nothing is pending, or a signal interrupted the sleep; or, without waiting,
+ * an error of shmipc_client_poll().
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
 /*
- * Returns the descriptor like shmipc_server_fd(), for responses. One error has another cause:
+ * Returns the client's descriptor, like shmipc_server_fd(). One error has another cause:
  *	-ENETUNREACH	the server is in another network namespace and could not wake this
  *			client, or there is no /proc to find that out
  */
 int shmipc_client_fd(struct shmipc_client *client);
 
 /*
- * Arms the descriptor like shmipc_server_arm(). Publishes calls and wakes the server first. With
- * calls pending the descriptor is readable after 100 ms at the latest, so that a poll finds a dead
- * server in time. Returns the same as shmipc_server_arm(). If the server could not be woken,
+ * Arms the descriptor like shmipc_server_arm(). Publishes calls and wakes the server first. If
+ * calls are pending, the descriptor is readable after 100 ms at the latest, so that a poll finds a
+ * dead server in time. Returns the same as shmipc_server_arm(). If the server could not be woken,
  * returns an error of shmipc_client_poll(), and the client is not armed.
  *
- * A client without pending calls is woken only by pushes, if it takes them. A loop that ends after
- * the last response must therefore check shmipc_client_pending() before it arms.
+ * A client without pending calls is woken only by pushes, if it takes them, and by room for posts,
+ * if it waits for room. So a loop that ends after the last response must check
+ * shmipc_client_pending() before it arms the client.
  */
 int shmipc_client_arm(struct shmipc_client *client);
 
 /*
- * Sets the function that gets the responses to other calls that arrive while
+ * Sets the function that gets responses to other calls if they arrive while
  * shmipc_client_call_wait() waits. If fn is NULL, shmipc_client_call_wait() fails while other calls
  * are pending. fn may do what a response function of shmipc_client_poll() may do.
  */
 void shmipc_client_others(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
 /*
- * Makes a call and waits for its response. Copies at most capacity bytes of it to resp, and writes
- * the number of bytes that the server sent, which may be larger, to *len_p (len_p may be NULL).
- * Signals do not end the wait. Returns 0, or
+ * Makes a call and waits for its response. Copies at most capacity bytes of the response to resp,
+ * and writes the number of bytes that the server sent, which may be larger, to *len_p (len_p may be
+ * NULL). Signals do not end the wait. Returns 0, or
  *	-ETIMEDOUT	no response within timeout_ns. A late response is dropped; until it arrives,
  *			the call counts as in flight
- *	-EBUSY		other calls are pending: shmipc_client_others(), or poll until there are none
+ *	-EBUSY		other calls are pending, and shmipc_client_others() has set no function for
+ *			them: set one, or poll until none is pending
  *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as for shmipc_client_call() and shmipc_client_poll()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of shmipc_client_poll(), without waiting;
  *			the call and its response are treated as after -ETIMEDOUT
@@ -649,7 +660,7 @@ int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint3
 /*
  * Ends the pending calls after a poll or wait has returned -EPIPE or -EPROTO: calls fn(arg, token,
  * NULL, 0) for each of them. It is not known whether the server has carried out these calls. For
- * posts see shmipc_client_posts(). Returns the number of calls that it ended, or -EBUSY, with
+ * posts see shmipc_client_posts(). Returns the number of calls that were ended, or -EBUSY, with
  * nothing done, if the connection still works.
  */
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
@@ -668,7 +679,9 @@ int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, vo
  */
 int shmipc_client_reconnect(struct shmipc_client *client, uint64_t timeout_ns);
 
-/* Returns the extra buffer like shmipc_server_extra(); valid until disconnect. */
+/*
+ * Returns the extra buffer, like shmipc_server_extra(). It is valid until disconnect or reconnect.
+ */
 void *shmipc_client_extra(struct shmipc_client *client);
 
 /* Returns the client's place, 0 .. max_clients - 1. After disconnect another client may have it. */
@@ -684,7 +697,7 @@ void shmipc_client_get_stats(const struct shmipc_client *client,
 
 /* ---- inspecting a region from outside ---- */
 
-/* DEAD is known from the process's lock. The process itself has written the other states. */
+/* The state of a server or client. DEAD follows from its lock; it writes the others itself. */
 enum shmipc_look_state {
 	SHMIPC_LOOK_DEAD, /* it has ended, or has disconnected */
 	SHMIPC_LOOK_RUNNING,
@@ -718,8 +731,8 @@ typedef void shmipc_look_fn(void *arg, const struct shmipc_look_client *client);
 /*
  * Reads the region of this name without connecting: opens the file for reading only, does not map
  * it, takes no lock and no place, and disturbs no process. Calls fn for each client, dead ones
- * included, unless fn is NULL. Writes at most size bytes to *look_p. Needs read permission and works
- * with dead servers. Returns 0, or
+ * included, unless fn is NULL. Writes at most size bytes to *look_p. Needs read permission, and
+ * works with dead servers. Returns 0, or
  *	-EINVAL, -ENOENT, -ELOOP	as for shmipc_client_connect()
  *	-EACCES		this process may not read the file, or it is not a regular file
  *	-EPROTO		not a region of this library, another version, or not complete yet
