@@ -3,9 +3,9 @@
  * Compares calls with loans to calls that copy, and both to two minima: the time in which one
  * thread produces the bytes (alone), and the time in which it also passes them to another thread by
  * two counters, without the library (bare). A producer makes each payload by a memcpy() from
- * private memory, either into a buffer that it then passes to the call, or into the loan. The
- * minima write to the memory of the loans. The four are measured alternately, each for a short
- * window.
+ * private memory, either into a buffer that it then passes to the call, or into the loan. In the
+ * two minima, the producer writes into the memory of loans as well. The four are measured
+ * alternately, each for a short window.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -53,7 +53,8 @@ struct bench {
 	struct shmipc_client *client[MODES];
 	uint32_t size;
 	bool response; /* the response is the long message, not the request */
-	unsigned char *source, *buf, *answer; /* source: of all payloads; others: to be copied */
+	/* source: what every payload is made from; buf, answer: what COPYING passes to calls */
+	unsigned char *source, *buf, *answer;
 	void *buffers[256]; /* loans that are not sent, for the minima */
 	struct bare bare;
 	_Atomic enum mode mode;
@@ -407,7 +408,7 @@ int main(int argc, char **argv)
 	args_main(&args, "shmipc-loan-bench", argc, argv, &b.opt);
 	sched_getaffinity(0, sizeof(b.cpus), &b.cpus);
 	pin(&b.cpus, pthread_self(), 0);
-	printf("%8s  %-8s  %8s  %8s  %8s  %8s  %10s  %10s  %10s\n", "bytes", "of the", "alone",
+	printf("%8s  %-8s  %8s  %8s  %8s  %8s  %10s  %10s  %10s\n", "bytes", "message", "alone",
 		"bare", "copying", "loans", "to alone", "to bare", "to copying");
 	for (uint32_t i = 0; i < b.opt.sizes.n && !err; i++)
 		err = bench_size(&b, (uint32_t)b.opt.sizes.at[i]);

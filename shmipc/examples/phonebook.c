@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A phone book that one process keeps and others query: the server, and three clients that
- * each enter a hundred numbers and look them up again.
+ * A phone book. One process, the server, keeps the book. Each of three other processes, the
+ * clients, enters a hundred numbers and looks them up again.
  *
  *	cc phonebook.c $(pkg-config --cflags --libs shmipc) -o phonebook && ./phonebook
  */
@@ -82,8 +82,8 @@ static int serve(struct shmipc_server *s)
 }
 
 /*
- * The token of a call is the name. Counts the entries that are found with the number that was
- * entered.
+ * Handles an answer; the token is the name. Counts the names that are found with the number that
+ * was entered.
  */
 static void check(void *arg, uint64_t token, const void *resp, uint32_t len)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot path of shmipc.h, inlined into its users. shmipc.h includes this file; users do not. The
- * fields of these structs are private to the library: users must not read or write them.
+ * The hot path of shmipc.h, inlined into its users. Users include shmipc.h, which includes this
+ * file. The fields of these structs are private to the library: users must not read or write them.
  *
- * The rings are those of cellring.h, which explains why a reader never sees a wrong message. Its
- * condition on space holds here: at most depth calls are in flight, and a ring has more than depth
- * cells. A response proves to the client that the request has been read. The n-th call proves to
- * the server that at least n - depth responses have been read. A post counts as a call until the
- * server's count proves that it has been read. The response ring has one more cell for each push
- * that the client may not have read yet. The head of a message is untrusted, because another
- * process writes it: cellring_arrive() checks its count, and the code that takes the message checks
- * its id and its length.
+ * The rings are those of cellring.h, which explains why a reader never sees a wrong message, and
+ * states a condition on space. That condition holds here: at most depth calls are in flight, and a
+ * ring has more than depth cells. A response proves to the client that the request has been read.
+ * The n-th call proves to the server that at least n - depth responses have been read. A post
+ * counts as a call until the server's count proves that the post has been read. The response ring
+ * has one more cell for each push that the client may not have read yet. The head of a message is
+ * untrusted, because another process writes it: cellring_arrive() checks the count in it, and the
+ * code that takes the message checks the id and the length.
  *
  * Sleep and wake: a sleeper sets its word, executes a fence, checks once more for messages, and
  * sleeps. A publisher executes a fence and then reads the word, after polls that found nothing and
@@ -28,10 +28,10 @@
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 9u /* version of the region's layout */
 
-#define SHMIPC_VISIT_MAX 8 /* most requests of one client per server poll */
+#define SHMIPC_VISIT_MAX 8 /* maximum of requests of one client per server poll */
 #define SHMIPC_IDLE_POLLS 16 /* consecutive empty polls of a client before the slow path */
 #define SHMIPC_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
-#define SHMIPC_VAIN 8 /* or after this many polls that find nothing after the last burst */
+#define SHMIPC_VAIN 8 /* ... or after this many polls that find nothing after the last burst */
 
 enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
@@ -64,7 +64,7 @@ struct shmipc_client {
 	struct shmipc_call *calls; /* by id; their number is a power of two */
 	uint32_t calls_mask;
 	uint32_t depth;
-	uint32_t open_max; /* most calls in flight: depth - posts_open; 0 if the connection ended */
+	uint32_t open_max; /* limit of calls in flight: depth - posts_open; 0: connection ended */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
@@ -99,7 +99,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	uint32_t posts; /* posts consumed since the client came; a private copy */
 	uint64_t epoch; /* private copy of server_epoch */
 	struct shmipc_place *place; /* in the region */
-	uint32_t pushes, pushes_seen; /* sent since the client came; last count of consumed ones */
+	uint32_t pushes, pushes_seen; /* pushes sent since the client came; consumed, last seen */
 };
 
 struct shmipc_visit {
@@ -127,7 +127,7 @@ struct shmipc_server {
 	struct cellring_burst burst;
 	unsigned char *copy; /* copy of the request that is being served */
 	uint64_t posts, pushes, refused_pushes; /* since create */
-	uint32_t push_max; /* most unconsumed pushes per client */
+	uint32_t push_max; /* maximum of unconsumed pushes per client */
 	struct shmipc_server_loans *loans; /* NULL: the region has none */
 };
 
@@ -216,8 +216,8 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client)
 }
 
 /*
- * Must be called after a poll. The fence of the wake test waits until the core has got the cache
- * lines of the last burst. So the test is made some empty polls after the burst.
+ * Must be called after a poll. The wake test executes a fence, which waits until the core has got
+ * the cache lines of the last burst. So the test comes only some empty polls after the burst.
  */
 static inline void shmipc_priv_client_polled(struct shmipc_client *client, int found)
 {
@@ -400,7 +400,10 @@ static inline uint32_t shmipc_priv_server_look(struct shmipc_server *server,
 	return count;
 }
 
-/* Sets how far this visit may read. One burst may be read in two visits. */
+/*
+ * Sets how far this visit may read. Returns 1, or 0 if the visit may take no more requests or none
+ * has arrived. One burst may be read in two visits.
+ */
 CELLRING_INLINE int shmipc_priv_server_visit(struct shmipc_server *server,
 	struct shmipc_visit *visit)
 {
