@@ -30,8 +30,8 @@ static inline int output_end(const char *program, int status)
 	return output_failed(program, "standard output", err);
 }
 
-/* Opens the file with this mode of fopen(); - is standard output. If @name is NULL, *f_p becomes
- * NULL. Returns the exit status. */
+/* Opens the file with this mode of fopen(). The name "-" means standard output. If @name is NULL,
+ * *f_p becomes NULL. Returns the exit status. */
 static inline int output_open(const char *program, const char *name, const char *mode, FILE **f_p)
 {
 	*f_p = !name ? NULL : strcmp(name, "-") ? fopen(name, mode) : stdout;

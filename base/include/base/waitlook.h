@@ -6,12 +6,15 @@
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
- *	PREFIX, CLIENT_BYTE(i)	as for connecting and for waiting
+ *	PREFIX			as for base/waitconnect.h
+ *	CLIENT_BYTE(i)		as for base/waitserver.h
  *	LOOK(STATE)		the name of this state in enum LAYER(look_state)
  *	LAYER(header_check)(h, size, l)	checks a header, and computes the struct LAYER(layout)
- *	look_at_layer(r, h, l, look)	reads what only this layer's struct LAYER(look_region) has
+ *	look_at_layer(r, h, l, look)	fills in the fields that only this layer's struct
+ *				LAYER(look_region) has. Returns 0 or -errno
  *	look_at_client(r, h, l, i, word_p)	reads the sleep word of client i. Returns 1 if a
- *				client has taken the place or the id, 0 if not, or -errno
+ *				client has taken place i (shmipc) or client id i (delegrpc), 0 if
+ *				not, or -errno
  */
 #ifndef BASE_WAITLOOK_H
 #define BASE_WAITLOOK_H
