@@ -117,7 +117,7 @@ static const struct arg_row rows[] = {
 			"of shmipc and flux without ids and checks"},
 	{"peer-slots", 0, "N", ARG_WHOLE, AT(peer_slots), .max = 1u << 20,
 		.unset = "four for each call in flight, and at least 64",
-		.help = "least number of slots in the peers' rings"},
+		.help = "least number of slots in the rings of the compared libraries"},
 	{"wake", 0, "N", ARG_WHOLE, AT(wakes), .max = 100000, .def = "0",
 		.help = "also measure N calls to a server that sleeps"},
 	{"json", 0, "FILE", ARG_CALL, AT(json), .read = arg_open,
