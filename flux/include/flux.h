@@ -73,13 +73,13 @@
  * node is armed again. Spurious wake-ups are possible. A peer that leaves wakes the node, too, so
  * no timeout is needed to notice that.
  *
- * Posts: flux_post() sends a message that has no response and no token. Calls and posts to a node
- * are received in the order in which they were made. A post is consumed when flux_try_recv_raw()
- * has copied it, or when the function that flux_serve() calls has returned. Until the sender knows
- * that a post was consumed, the post is in flight and counts against max_inflight as a call does.
- * The receiver publishes its count of consumed posts after the last of successive posts in a burst.
- * The sender reads the count when it has no room left, when it waits for room, and in flux_posts().
- * In the rules of Visibility and Waking, a post counts as a call.
+ * Posts: with flux_post() a node sends a message that has no response and no token. Calls and posts
+ * to a node are received in the order in which they were made. A post is consumed when
+ * flux_try_recv_raw() has copied it, or when the function that flux_serve() calls has returned.
+ * Until the sender knows that a post was consumed, the post is in flight and counts against
+ * max_inflight as a call does. The receiver publishes its count of consumed posts after the last of
+ * successive posts in a burst. The sender reads the count when it has no room left, when it waits
+ * for room, and in flux_posts(). In the rules of Visibility and Waking, a post counts as a call.
  *
  * Leaving: see flux_leave(). If a node leaves before it has answered a call, that call ends exactly
  * once: either flux_call() returns -EPIPE, or the response function is called with payload NULL.
@@ -232,7 +232,7 @@ uint32_t flux_posts(struct flux_node *node, uint32_t to);
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 
 /*
- * Takes the next call or post to this node. Returns 1, or 0 if there is none. Copies at most
+ * Takes the next call or post to this node. Returns 1, or 0 if none has arrived. Copies at most
  * capacity bytes of the message to payload; if it is shorter, the rest of payload's capacity bytes
  * is unspecified. Sets *from_p to the sender's index, *flux_token_p to the token for flux_reply()
  * or to FLUX_POST, and *len_p to the number of bytes that were sent (len_p may be NULL). If that
@@ -335,11 +335,11 @@ int flux_arm(struct flux_node *node);
 void flux_leave(struct flux_node *node);
 
 /*
- * Reports each other node that has left, once. Returns 1 and sets *peer_p to the index of such a
- * node, or returns 0 if there is none to report now. A node is reported when nothing more will come
- * from it: its calls have been received, and the calls to it have ended. So the caller can then
- * free the data that it keeps for that node. From the first call of this function on, flux_wait()
- * and flux_arm() also return 1 while a node that has left has not been reported yet.
+ * Reports each other node that has left, once. Returns 1 and the index of a node in *peer_p, or 0
+ * if there is no node to report now. A node is reported when nothing more will come from it: its
+ * calls have been received, and the calls to it have ended. So the caller can then free the data
+ * that it keeps for that node. From the first call of this function on, flux_wait() and flux_arm()
+ * also return 1 while a node that has left has not been reported yet.
  */
 int flux_left(struct flux_node *node, uint32_t *peer_p);
 
