@@ -31,13 +31,14 @@
  *		;
  *	delegrpc_client_disconnect(c);
  *
- * Posts: delegrpc_client_post() sends a message that has no response and no token. Calls and posts
- * of one client are received in the order in which they were made. A post is in flight until the
- * server has given its slot back (delegrpc_server_advance_tail()), and counts against resp_depth as
- * a call does. A post whose client dies is received if it was published. If the server dies, the
- * posts whose slots it had given back have been received. It may also have received some of the
- * later posts, after its last delegrpc_server_advance_tail(). The rest are lost. The function
- * delegrpc_client_posts() returns the number of posts that are not known to have been received.
+ * Posts: with delegrpc_client_post() a client sends a message that has no response and no token.
+ * Calls and posts of one client are received in the order in which they were made. A post is in
+ * flight until the server has given its slot back (delegrpc_server_advance_tail()), and counts
+ * against resp_depth as a call does. A post whose client dies is received if it was published. If
+ * the server dies, the posts whose slots it had given back have been received. It may also have
+ * received some of the later posts, after its last delegrpc_server_advance_tail(). The rest are
+ * lost. The function delegrpc_client_posts() returns the number of posts that are not known to have
+ * been received.
  *
  * Visibility: calls and posts are staged in private memory and published eight at a time, with one
  * atomic addition. They become visible to the server at the latest in the client's next poll,
@@ -64,13 +65,13 @@
  * disconnect or destroy them, which then only frees memory.
  *
  * Death: a process that is killed, at any instruction, does not block the others. Requests that a
- * dead client had published are served, slots that it had only reserved are skipped, and its id
- * is free for the next client. If the server is killed or destroyed, clients that wait, or poll at
- * least twenty times a second, get -EPIPE within a second. A client that polls at regular
- * intervals, but less often, gets -EPIPE at its first poll that is 0.1 s or more after the server's
- * death. A new server of the same name replaces the region of a dead one. If a client is stopped
- * (SIGSTOP, a debugger) in the few instructions between reserving and filling its slots, the others
- * wait until it continues or dies.
+ * dead client had published are served, slots that it had only reserved are skipped, and the
+ * client's id is free for the next client. If the server is killed or destroyed, clients that wait,
+ * or poll at least twenty times a second, get -EPIPE within a second. A client that polls at
+ * regular intervals, but less often, gets -EPIPE at its first poll that is 0.1 s or more after the
+ * server's death. A new server of the same name replaces the region of a dead one. If a client is
+ * stopped (SIGSTOP, a debugger) in the few instructions between reserving and filling its slots,
+ * the others wait until it continues or dies.
  *
  * Trust: the region belongs to one user (mode 0600: other users are refused), or to a group that
  * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Such
@@ -123,9 +124,9 @@
  * another process spoils the wake-up by writing into the region, the request waits until the next
  * client wakes the server. A timeout of poll(2) limits that wait.
  *
- * Waiting: delegrpc_client_wait() and delegrpc_server_wait() poll for about 1 us, with a pause
- * instruction between polls, then yield the core between polls for about 100 us, and then sleep in
- * the kernel. A program with a polling loop of its own should do the same.
+ * Waiting: the functions delegrpc_client_wait() and delegrpc_server_wait() poll for about 1 us,
+ * with a pause instruction between polls, then yield the core between polls for about 100 us, and
+ * then sleep in the kernel. A program with a polling loop of its own should do the same.
  */
 #ifndef DELEGRPC_H
 #define DELEGRPC_H
@@ -298,16 +299,16 @@ int delegrpc_server_unlink(struct delegrpc_server *server);
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
 /*
- * Writes the region's attributes, after rounding, to *attr_p, at most size bytes. They may be
- * passed to create or connect.
+ * Writes the region's attributes, after rounding, to *attr_p, at most size bytes. The attributes
+ * may be passed to create or connect.
  */
 void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p,
 	size_t size);
 
 /*
- * Looks for requests. Returns how many of them delegrpc_server_recv() can now hand out, at most
- * DELEGRPC_SERVER_POLL_MAX. They are handed out in the order in which their slots were reserved. A
- * poll looks for new requests only after all requests that it had found have been handed out.
+ * Looks for requests. Returns how many requests delegrpc_server_recv() can now hand out, at most
+ * DELEGRPC_SERVER_POLL_MAX. Requests are handed out in the order in which their slots were
+ * reserved. New requests are looked for only when all that were found before have been handed out.
  * Publishes replies (see Visibility), and wakes clients (see Waking). Every few hundred empty polls
  * it checks whether a dead client blocks the ring, and skips and gives back the slots that this
  * client reserved. One poll makes at most DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips;
@@ -319,9 +320,9 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
 DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server);
 
 /*
- * Returns 1 and the next request in *req_p, or 0 if all requests that the last poll found have been
- * handed out. In the latter case it also publishes the replies. Requests with an impossible client,
- * id or length are counted and dropped.
+ * Takes the next of the requests that the last poll found. Returns 1 and the request in *req_p, or
+ * 0 if all these requests have been handed out. Before it returns 0, the function publishes the
+ * replies. Requests with an impossible client, id or length are counted and dropped.
  */
 DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
 	struct delegrpc_req *req_p);
@@ -347,7 +348,7 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
  *	-EPIPE		the client of this request has gone, and a later client uses its index: drop
  *			the request
  * A reply to a client that died and has no successor yet returns 0, but is never read. If such a
- * reply is still collected when the successor's first request is received, it is dropped.
+ * reply is still collected when the successor's first request is received, the reply is dropped.
  */
 DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint64_t id, const void *resp, uint32_t len);
@@ -377,14 +378,15 @@ DELEGRPC_INLINE int delegrpc_server_serve(struct delegrpc_server *server, delegr
 
 /*
  * Publishes all replies, and wakes the sleeping clients that got a reply since the last such check.
- * A server must call it before it does other work after a reply.
+ * A server must call this function after a reply, before it does other work.
  */
 DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
  * Waits for a request or, if the server takes events, an event. If there is none at first,
- * publishes replies and wakes clients. Returns 1 if there is one, 0 if timeout_ns nanoseconds have
- * passed or a signal interrupted the sleep, or -EPROTO like delegrpc_server_poll().
+ * publishes replies and wakes clients. Returns 1 if there is a request or an event, 0 if timeout_ns
+ * nanoseconds have passed or a signal interrupted the sleep, or -EPROTO like
+ * delegrpc_server_poll().
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
@@ -628,7 +630,10 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 
 /* ---- inspecting a region from outside ---- */
 
-/* The state of a server or client. DEAD follows from its lock; it writes the others itself. */
+/*
+ * The state of a server or client. Its lock shows whether it is dead; it has written the other
+ * states itself.
+ */
 enum delegrpc_look_state {
 	DELEGRPC_LOOK_DEAD, /* it has ended, or has disconnected */
 	DELEGRPC_LOOK_RUNNING,
