@@ -286,13 +286,13 @@ int shmipc_server_unlink(struct shmipc_server *server);
 void shmipc_server_destroy(struct shmipc_server *server);
 
 /*
- * Reads the ring of every connected client, starting with another client each time. Returns how
- * many of them have requests. shmipc_server_recv() then hands these requests out, at most 8 of each
- * client. While some of these requests are left, further polls read no other rings, and return how
- * many clients have requests left. Never fails and never blocks. Publishes replies (see
- * Visibility), and notices new, leaving and dead clients. While a client waits and has yielded its
- * core, the server yields about every 150 us, so that clients on the server's core can run. A loop
- * whose poll finds nothing should pause once per turn, or call shmipc_server_wait().
+ * Reads the ring of every connected client, starting with another client each time. Returns the
+ * number of clients that have requests. After that, shmipc_server_recv() hands these requests out,
+ * at most 8 of each client. While some of these requests are left, further polls read no other
+ * rings, and return how many clients have requests left. Never fails and never blocks. Publishes
+ * replies (see Visibility), and notices new, leaving and dead clients. While a client waits and has
+ * yielded its core, the server yields about every 150 us, so that clients on the server's core can
+ * run. A loop whose poll finds nothing should pause once per turn, or call shmipc_server_wait().
  */
 SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
@@ -453,7 +453,7 @@ int shmipc_server_event(struct shmipc_server *server, struct shmipc_event *event
 void *shmipc_server_extra(struct shmipc_server *server, uint64_t client);
 
 /*
- * Writes the sizes and the access in use to *attr_p, at most size bytes. They may be passed to
+ * Writes the attributes in use to *attr_p, at most size bytes. These attributes may be passed to
  * create or connect.
  */
 void shmipc_server_get_attr(const struct shmipc_server *server, struct shmipc_attr *attr_p,
@@ -527,7 +527,7 @@ int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t l
 
 /*
  * Returns the number of posts that the server is not known to have consumed. If the number is not
- * 0, the client can wait for the server to consume them, as after -EAGAIN of a post:
+ * 0, the client can wait for the server to consume posts, as after -EAGAIN of a post:
  *
  *	while (shmipc_client_posts(c) && shmipc_client_wait(c, SHMIPC_FOREVER) >= 0)
  *		shmipc_client_poll(c, on_response, arg);
@@ -609,10 +609,10 @@ SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client)
 
 /*
  * Waits until a response is there or timeout_ns nanoseconds have passed: spins for about 1 us,
- * yields for about 100 us, then sleeps. Publishes the calls and wakes the server. Returns 1 if poll
- * will find a response or push, or if there may be room for a post (see shmipc_client_post()); 0 if
- * the time has passed, nothing is pending, or a signal interrupted the sleep; or, without waiting,
- * an error of shmipc_client_poll().
+ * yields for about 100 us, then sleeps. Publishes the calls first. Returns 1 if poll will find a
+ * response or push, or if there may be room for a post (see shmipc_client_post()); 0 if the time
+ * has passed, nothing is pending, or a signal interrupted the sleep; or, without waiting, an error
+ * of shmipc_client_poll().
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
@@ -684,10 +684,13 @@ int shmipc_client_reconnect(struct shmipc_client *client, uint64_t timeout_ns);
  */
 void *shmipc_client_extra(struct shmipc_client *client);
 
-/* Returns the client's place, 0 .. max_clients - 1. After disconnect another client may have it. */
+/*
+ * Returns the client's place, 0 .. max_clients - 1. After a disconnect, another client may get the
+ * same place.
+ */
 uint32_t shmipc_client_index(const struct shmipc_client *client);
 
-/* Writes the sizes and the access in use, like shmipc_server_get_attr(). */
+/* Writes the attributes in use, like shmipc_server_get_attr(). */
 void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_attr *attr_p,
 	size_t size);
 
@@ -697,7 +700,10 @@ void shmipc_client_get_stats(const struct shmipc_client *client,
 
 /* ---- inspecting a region from outside ---- */
 
-/* The state of a server or client. DEAD follows from its lock; it writes the others itself. */
+/*
+ * The state of a server or client. Its lock shows whether it is dead; it has written the other
+ * states itself.
+ */
 enum shmipc_look_state {
 	SHMIPC_LOOK_DEAD, /* it has ended, or has disconnected */
 	SHMIPC_LOOK_RUNNING,
