@@ -24,15 +24,15 @@
  * generation of its client (48 bits) and an index (16 bits). A post has the index
  * DELEGRPC_POST_INDEX.
  *
- * A response position q lies in slot q & (resp_depth - 1) of its client's ring, and is filled
- * when the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
- * generation counts the clients that have had this id, so that a client does not mistake a response
- * to a predecessor for its own. The generation does not wrap: 2^48 clients, one every 10 us, take
- * 89 years. Its lower 16 bits do wrap. So a generation is skipped if its lower 16 bits are those of
- * a generation that the server may still answer. There are two such generations: the last one of
- * which the server has received a request, and the last one that has published a request. The rest
- * of the stamp's word has the request's index (15 bits) and the length of the payload in bytes (17
- * bits).
+ * A response position q lies in slot q & (resp_depth - 1) of its client's ring, and is filled when
+ * the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
+ * generation counts the clients that have had this client id, so that a client does not mistake a
+ * response to a predecessor for its own. The generation does not wrap: 2^48 clients, one every 10
+ * us, take 89 years. Its lower 16 bits do wrap. So a generation is skipped if its lower 16 bits are
+ * those of a generation that the server may still answer. There are two such generations: the last
+ * one of which the server has received a request, and the last one that has published a request.
+ * The rest of the stamp's word has the request's index (15 bits) and the length of the payload in
+ * bytes (17 bits).
  *
  * Slots are packed and written in bursts, because a core can have only a limited number of stores
  * that wait for cache lines of other cores, and stores to private memory between two messages count
