@@ -53,7 +53,8 @@ static void refused(const struct duo_attr *a, int err, const char *words)
  * must be the first one: after other cases the numbers would differ.
  */
 TEST_WITH(a_peer_of_another_network, refused,
-	&(struct duo_attr){.target_fabric = "tent-pairs-other"}, -ENETUNREACH, "not in one network");
+	&(struct duo_attr){.target_fabric = "tent-pairs-other"}, -ENETUNREACH,
+	"not in one network");
 
 TEST(names_pair_within_a_subnet)
 {
