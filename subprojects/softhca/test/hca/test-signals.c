@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -68,7 +69,8 @@ static void jump_out(int sig, siginfo_t *si, void *uc)
 	siglongjmp(out, 1);
 }
 
-static volatile bool deeper = true; /* whose value the compiler does not know */
+/* Nothing else accesses it. The compiler does not know what an atomic load returns. */
+static _Atomic bool deeper = true;
 static int *nowhere; /* a page without access */
 
 static uint64_t __attribute__((noinline)) recurse(uint64_t n)
@@ -76,7 +78,9 @@ static uint64_t __attribute__((noinline)) recurse(uint64_t n)
 	volatile uint8_t frame[PAGE];
 
 	frame[n % PAGE] = (uint8_t)n;
-	return deeper ? recurse(n + 1) + frame[n % PAGE] : n;
+	return atomic_load_explicit(&deeper, memory_order_relaxed) ?
+		       recurse(n + 1) + frame[n % PAGE] :
+		       n;
 }
 
 static void fault(void)
