@@ -367,7 +367,7 @@ static void push_until_full(struct post_pair *p)
  */
 TEST(forged_counts_of_pushes)
 {
-	static const uint32_t forged[] = {5, UINT32_MAX, 1u << 31};
+	static const uint32_t forged[] = {5, UINT32_MAX, 1u << 31, 1};
 	AT_END(post_end) struct post_pair p;
 
 	post_begin(&p, 4, 24, 2);
