@@ -297,7 +297,7 @@ TEST(waits_end_at_once_or_in_time)
 
 TEST(forged_responses_end_the_connection)
 {
-	static const uint32_t ids[] = {0, 1, 31, 32, 4095, CELLRING_ID_MASK};
+	static const uint32_t ids[] = {0, 1, 31, 32, 4095, CELLRING_ID_MASK - 1, CELLRING_ID_MASK};
 	uint8_t seen[2] = {0};
 	struct tally t = {.size = 2, .seen = seen};
 
