@@ -12,12 +12,14 @@ import sys
 if len(sys.argv) != 3:
     sys.exit(__doc__)
 run, bench = sys.argv[1:]
-r = subprocess.run([run, "--fabric", f"copyrpc-sleeps-{os.getpid()}", bench, "--fork", "--events", "--rate", "200",
-                    "-q", "1", "-D", "0.5", "--json", "-"], capture_output=True, text=True, timeout=60)
+r = subprocess.run([run, "--fabric", f"copyrpc-sleeps-{os.getpid()}", bench, "--fork", "--events", "--rate", "100",
+                    "-q", "1", "-D", "1", "--json", "-"], capture_output=True, text=True, timeout=60)
 if r.returncode:
     sys.exit(f"status {r.returncode}: {r.stderr}")
 row = json.loads(r.stdout)
 sleeps = row["server_sleeps_per_call"]
 print(f"{row['calls']} calls, {sleeps} sleeps a call, {row['server_cpu_percent']} % of a core")
-if not row["calls"] or not 0 < sleeps <= 3:
+# One for the request; on a busy machine others for the completion of the reply and for credits. A timer of one
+# millisecond in the server would give ten.
+if not row["calls"] or not 0 < sleeps < 8:
     sys.exit("not about one")

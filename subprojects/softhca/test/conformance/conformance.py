@@ -221,9 +221,10 @@ def pingpong_done(case, output, passive):
 
 
 def rows(output):
-    """Returns (bytes, iterations) of each line of results."""
+    """Returns (bytes, iterations) of each line of results. The times are inf where perftest could not calibrate the
+    clock on a busy machine (it prints "Correlation coefficient r^2")."""
     return [(int(m[1]), int(m[2]))
-            for m in re.finditer(r"^ (\d+) +(\d+) +[\d.]+ +[\d.]+", output, re.M)]
+            for m in re.finditer(r"^ (\d+) +(\d+) +(?:[\d.]+|inf) +(?:[\d.]+|inf)", output, re.M)]
 
 
 def perftest_done(case, output, passive):
