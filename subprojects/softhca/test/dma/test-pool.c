@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "check.h"
@@ -87,6 +88,56 @@ TEST(number_of_record_moves)
 
 	test_get(fd, &n, sizeof(n));
 	CHECK_EQ(n, 4096);
+	CHECK_EQ(test_reap(pid), 0);
+}
+
+/* Leaves n descriptors free. */
+static void leave_free(int n)
+{
+	const struct rlimit limit = {64, 64};
+	int fd, last = 0;
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	while ((fd = dup(0)) >= 0)
+		last = fd;
+	while (n--)
+		CHECK(!close(last--));
+}
+
+static bool a_file_opens(void)
+{
+	int fd = open("/dev/null", O_RDONLY);
+
+	return fd >= 0 && !close(fd);
+}
+
+/* The program and the library open files for a moment, so the pool does not take the last
+ * descriptor. */
+static void few_descriptors(int fd)
+{
+	uint32_t *p = filled(1);
+	uint32_t done;
+
+	join();
+	leave_free(1);
+	CHECK(!enter(p, PAGE));
+	CHECK(a_file_opens());
+	leave_free(2);
+	CHECK(enter(p, PAGE));
+	CHECK(a_file_opens());
+	done = is_filled(p, 1);
+	test_put(fd, &done, sizeof(done));
+	exit(0);
+}
+
+TEST(leaves_a_descriptor)
+{
+	uint32_t done;
+	int fd;
+	pid_t pid = test_peer(few_descriptors, &fd);
+
+	test_get(fd, &done, sizeof(done));
+	CHECK(done);
 	CHECK_EQ(test_reap(pid), 0);
 }
 
