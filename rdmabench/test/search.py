@@ -220,7 +220,7 @@ def bad(_):
                  ["--log", "l", "--peer", "-x=a"], ["--log", "l", "--peer", "a=-x"], ["--log", "l", "--server", "-x"], ["--log", "l", "--peer", "x" * 256 + "=a"],
                  ["--log", "l", "--server", "x" * 256], ["--log", "l", *["--server", "x"] * 17], ["--log", "l", "--address", "a"],
                  ["--log", "l", "--server", "a", "--compat"], ["--log", "l", "--peer", "a", "--fix", "1.direction=reverse"],
-                 ["--log", "l", "--peer", "a", "--address", "b", "--server", "c", "--fix", "1.direction=reverse"], ["--log", "l", "--tx-pause", "nan"]):
+                 ["--dry-run", "--peer", "a", "--address", "b", "--server", "c", "--fix", "1.direction=reverse"], ["--log", "l", "--tx-pause", "nan"]):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout
