@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages that find no receive are repeated by the engine's thread, which holds the fabric's mutex
+ * meanwhile. Commands and the arming of a CQ need the mutex, too.
+ */
+#include "rig.h"
+
+#define QPS 200
+#define COMMANDS 20 /* each makes a QP and destroys it */
+#define REFUSALS_MAX 100000 /* meanwhile: without a limit millions, otherwise about 5,000 */
+
+static struct rig a, b;
+static struct rig from[QPS], to[QPS]; /* a and b with other QPs */
+
+static void open_all(void)
+{
+	rig_open(&a, NULL);
+	rig_open(&b, &(struct rig_attr){.srq = true});
+	for (uint32_t i = 0; i < QPS; i++) {
+		from[i] = rig_with(&a, rig_qp(&a));
+		to[i] = rig_with(&b, rig_qp(&b));
+		rig_connect_pair(&from[i], &to[i]);
+	}
+}
+
+/*
+ * Counts the refusals of messages during commands. Without a limit the thread repeats all messages
+ * while it holds the mutex, and often takes the mutex again before the waiting command does.
+ */
+TEST(do_not_keep_the_mutex)
+{
+	uint64_t before;
+
+	open_all();
+	for (uint32_t i = 0; i < QPS; i++)
+		rig_post(&from[i], &(struct rig_wr){.op = IBV_WR_SEND, .len = 8});
+	while (rig_counters().rnr_naks < 2 * QPS)
+		sched_yield();
+	before = rig_counters().rnr_naks;
+	for (int i = 0; i < COMMANDS; i++) {
+		CHECK(!ibv_destroy_qp(rig_qp(&a)));
+		CHECK(rig_counters().rnr_naks - before < REFUSALS_MAX);
+	}
+	for (uint32_t i = 0; i < QPS; i++)
+		CHECK(!ibv_destroy_qp(from[i].qp) && !ibv_destroy_qp(to[i].qp));
+}
+
+FABRIC_MAIN("refused", "SOFTHCA_MODE=trap");
