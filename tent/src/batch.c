@@ -19,8 +19,9 @@
 /* ---- submit ---- */
 
 /*
- * Reads request number @i of a caller that may be of another version of the library. 0; -E2BIG;
- * -EINVAL: the size is not that of the first request, or breaks the alignment of the next one.
+ * Reads request number @i of a caller that may have been built for another version of the library.
+ * 0; -E2BIG: a field of a later version is not 0; -EINVAL: the size is not that of the first
+ * request, or breaks the alignment of the next one.
  */
 static int take_request(const struct tent_request *requests, uint32_t i, struct tent_request *r)
 {
@@ -88,8 +89,8 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 
 /*
  * Does work of the engine in the calling thread, but does not read messages of peers, which takes
- * system calls. Wakes the engine's thread if it would sleep too long; otherwise its descriptors
- * wake it.
+ * system calls. Wakes the engine's thread if it would sleep too long; otherwise the descriptors
+ * that it watches wake it.
  */
 static void drive(struct tent *t)
 {
@@ -98,7 +99,7 @@ static void drive(struct tent *t)
 		loop_wake(t, move_unarmed(s) ? 0 : move_due(s));
 }
 
-/* Begins a request that this thread may move. */
+/* Begins a request in state TASK_NEW, whose bytes this thread may move itself. */
 static void start_new(struct tent *t, uint32_t id)
 {
 	const struct task *k = &t->tasks[id];
@@ -112,7 +113,10 @@ static void start_new(struct tent *t, uint32_t id)
 		stage_or_wait(t, id);
 }
 
-/* Counts all requests before the first one is moved, because moving releases the lock. */
+/*
+ * Increments the counters of uses for all requests before the first one is moved, because moving
+ * releases the lock.
+ */
 static void start_batch(struct tent *t, struct tent_batch *b)
 {
 	uint64_t left = t->transport->at_once;

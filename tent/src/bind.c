@@ -7,8 +7,10 @@
 
 #define PROBE_EVERY 100
 
-/* Counts slices as the published planner does: it rounds the block length up, so the last slices
- * may be empty. */
+/*
+ * Counts slices as the published scheduler (see defects.h) does: it rounds the block length up, so
+ * the last slices may be empty.
+ */
 static uint64_t defective_count(uint64_t length, uint32_t max_slices)
 {
 	uint64_t n = (length + PLAN_GRANULE - 1) / PLAN_GRANULE;
@@ -36,7 +38,7 @@ static uint32_t next_in_turn(struct sched *s, uint32_t location, uint8_t tier)
 	return NO_RAIL;
 }
 
-/* Finds the best tier with a usable rail. Returns the rails of this tier in turn. */
+/* Finds the best tier with a usable rail. Each call returns the next rail of this tier. */
 static uint32_t baseline_pick(struct sched *s, uint32_t location)
 {
 	uint8_t best = TENT_TIERS;
@@ -60,7 +62,7 @@ static uint32_t smart_scores(struct sched *s, uint32_t location, uint64_t length
 
 		if (!sched_usable(s, location, r))
 			continue;
-		/* Bandwidth in bytes per ns; the jitter is in seconds. */
+		/* rail->ewma is in bytes per ns; the score and the jitter are in seconds. */
 		value = score_value(rail->inflight, length, rail->ewma * 1e9,
 			c->numa_penalties[sched_tier(s, location, r)]);
 		value += rand_unit(&s->random) * c->score_jitter_range;

@@ -79,7 +79,7 @@ static bool find_partner(const struct tent_segment *s, const struct pair *p, boo
 	return false;
 }
 
-/* Requests the peer's end for message @i. If that fails, MESSAGE_NONE remains. */
+/* Asks the peer to make its end of the link for message @i. If that fails, MESSAGE_NONE remains. */
 static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t remote)
 {
 	struct blame_end *e = &s->blame.ends[i];

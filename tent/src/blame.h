@@ -2,7 +2,8 @@
 /*
  * Finds the cause of an outage. A port that has gone down on either side, and a peer's adapter that
  * has refused an access, report that themselves. If there is no such report, two messages without
- * data are sent after the failed pair has been fenced, over queue pairs that are made for them:
+ * data are sent after the failed pair of rails has been fenced (can receive nothing more), over
+ * queue pairs that are made for them:
  *
  *	rail of the pair here -> another rail of the peer
  *	another rail here     -> rail of the pair at the peer

@@ -21,7 +21,7 @@ struct tent_why;
 enum tent_mode {
 	TENT_BASELINE, /* round-robin in the best tier */
 	TENT_SMART, /* at submit, by scores from in-flight bytes and measured bandwidth */
-	TENT_PULL, /* late: a rail takes the next slice when its window has room */
+	TENT_PULL, /* not at submit: a rail takes the next slice when its window has room */
 };
 
 #define TENT_MODE_DEFAULT TENT_PULL
@@ -59,7 +59,7 @@ double config_bandwidth_gbps(const struct tent_config *c, double gbps);
 
 /*
  * The number of samples after which the weight of an old value has halved, computed from the
- * learning rate: 0.15 for 0.01; 0 for 0; infinite for 1.
+ * learning rate: 0.15 for the rate 0.01; 0 for 0; infinite for 1.
  */
 double config_half_life(const struct tent_config *c);
 

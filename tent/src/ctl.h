@@ -2,7 +2,7 @@
 /*
  * Control connections: TCP, messages of one size. The initiator, which has imported a segment,
  * sends requests (left). The target replies, and sends messages of its own (right). An arrow points
- * from a message to its reply.
+ * from a message to its reply. The words after a message name the fields that it uses.
  *
  *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended,
  *	                                           rail: the version
@@ -47,7 +47,10 @@ enum ctl_type {
 	CTL_SKIP,
 };
 
-/* The status of MEMORY. 0: the text is complete. */
+/*
+ * The status of MEMORY. 0: the text is complete; CTL_PART: more bytes follow; CTL_PART_ASK: more
+ * bytes follow after another MORE.
+ */
 enum { CTL_PART = 1, CTL_PART_ASK };
 
 enum stage_op {
@@ -118,7 +121,7 @@ int ctl_send_all(struct ctl *c, struct ctl_msg *msgs, uint32_t n);
  * is closed; -EPROTO: invalid data.
  */
 int ctl_receive(struct ctl *c, struct ctl_msg *msg_p);
-/* Waits for the next message. Errors as above, and -ETIMEDOUT. */
+/* Waits for the next message. Returns the same as ctl_receive(), or -ETIMEDOUT. */
 int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p);
 
 #endif

@@ -322,7 +322,7 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 	return read_keys(r, json_object_get(v, "keys"), b);
 }
 
-/* As read_buffer(), with a new buffer. */
+/* Allocates a buffer and reads it with read_buffer(). */
 static int read_new(struct reader *r, const json_t *v, struct desc_buffer **b_p)
 {
 	struct desc_buffer *b = calloc(1, sizeof(*b));

@@ -35,7 +35,7 @@ struct desc_buffer {
 	uint32_t id; /* of the registration */
 	int32_t fd; /* of the memory, in process pid; -1: the memory has no descriptor */
 	bool shared; /* memory of a GPU that a process of the same host can open */
-	struct cu_ipc handle; /* of the allocation that contains it */
+	struct cu_ipc handle; /* of the allocation that contains the memory */
 	uint64_t offset; /* in the allocation */
 	bool staged; /* rails do not reach the memory; it is copied through the stage */
 	char location[TENT_NAME_LEN];
@@ -60,7 +60,7 @@ struct desc {
 	struct rail_id rails[TENT_MAX_RAILS];
 	uint32_t n_buffers;
 	struct desc_buffer **buffers; /* in the order of their addresses, without overlap */
-	struct desc_buffer *stage; /* NULL: none */
+	struct desc_buffer *stage; /* the peer's memory for staged buffers, see stage.c; or NULL */
 };
 
 /* 0 or -ENOMEM. The caller must free the text with free(). */

@@ -32,7 +32,10 @@ static bool may_post(const struct sched *s, uint32_t rail)
 	return r->state == RAIL_UP || (r->state == RAIL_HALF && !r->posted);
 }
 
-/* The next slice of the rail: of the first class in turn that has one. NO_SLICE: there is none. */
+/*
+ * Returns the first slice that is bound to the rail in the class whose turn it is, see turns.c, or
+ * in the next class that has one. NO_SLICE: no slice is bound to the rail.
+ */
 static uint32_t next_bound(struct sched *s, uint32_t rail)
 {
 	uint32_t without = 0, p;

@@ -47,12 +47,12 @@
 #define MAX_STRANGERS 256 /* maximum number of connections that have not presented the key yet */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
 #define NOTICES 4096 /* while so many notices have not been taken, peers wait with new ones */
-#define NOTICE_RING (2 * NOTICES) /* has room for marks that links still bring; a power of two */
+#define NOTICE_RING (2 * NOTICES) /* with room for later marks, see notice.h; a power of two */
 #define NO_TASK UINT32_MAX
 #define STAGE_SLOTS 16 /* slots of each direction, see stage.c */
 #define STAGE_SLOT_LEN (1ull << 20)
 #define STAGE_CHUNKS 64 /* maximum number of chunks under way, of all segments */
-#define STAGE_OF_CONN (STAGE_SLOTS / 2) /* slots that one peer has at a time */
+#define STAGE_OF_CONN (STAGE_SLOTS / 2) /* maximum number of slots that one peer has at a time */
 #define NO_SLOT UINT32_MAX
 
 enum buffer_state {
@@ -74,7 +74,7 @@ struct buffer {
 	struct gpu_memory gpu;
 	/* in state BUFFER_GOING: */
 	struct buffer *next; /* in the list of these buffers */
-	uint64_t *awaits; /* a bit for each peer that has not confirmed, by its place */
+	uint64_t *awaits; /* bit conn.place is set for each peer that has not confirmed */
 	uint32_t n_awaits; /* the number of these bits */
 	bool pinned; /* by gpu_memory_pin() */
 	bool staged; /* no rail reaches the memory: neither this side's rails nor those of peers */
@@ -139,12 +139,16 @@ struct tent_segment {
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
 	uint32_t n_closed; /* pairs that have a closed link */
-	/* There has been a link with arm() or without a descriptor; a link with flush(). */
+	/*
+	 * arms: there has been a link with arm(), or one without a descriptor. flushes: there has
+	 * been a link with flush().
+	 */
 	bool arms, flushes;
 	struct blame blame;
 	struct sched *sched;
 	struct place_sets sets; /* of the tiers of the peer's buffers */
-	struct desc_buffer *leaving; /* buffers whose end the peer waits for */
+	struct desc_buffer *leaving; /* buffers that the peer is unregistering; it waits for
+					CTL_UNREGISTERED */
 	struct growth growth;
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
@@ -166,7 +170,8 @@ struct tent_segment {
 	uint32_t notifying; /* tasks in slots */
 	uint64_t n_notices; /* total; the next one uses the slot n_notices % NOTICE_SLOTS */
 	uint32_t open; /* number of tasks that have not ended */
-	uint32_t movers; /* threads that move, or unmap memory of the peer, without the lock */
+	uint32_t movers; /* threads that move bytes, or unmap memory of the peer, without the
+			    lock */
 	struct live_record *live;
 };
 
@@ -257,13 +262,13 @@ struct conn {
 	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
 	uint64_t number; /* of the peer, from 1 */
-	struct stage_ask asks[STAGE_SLOTS]; /* from ask_head to ask_tail: without a slot */
+	struct stage_ask asks[STAGE_SLOTS]; /* those from ask_head to ask_tail have no slot yet */
 	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
 	uint32_t slots; /* that the peer has */
 	bool told; /* CTL_GREW was sent, and the peer has not sent CTL_MORE since */
 	char *text; /* describes registrations; the peer gets it in parts; NULL: none */
 	size_t at, len; /* bytes of the text: those sent, and all */
-	uint32_t covers; /* the version that the peer will know */
+	uint32_t covers; /* the version that the peer knows after the whole text */
 };
 
 struct tent {
@@ -283,7 +288,8 @@ struct tent {
 	struct topo topo;
 	struct rail_map *map; /* NULL: none */
 	const struct transport *transport; /* of the first port */
-	int (*check)(uint64_t addr, uint64_t len); /* of a transport; NULL: there is none */
+	int (*check)(uint64_t addr, uint64_t len); /* transport.check of a port; NULL: no port has
+						      one */
 	uint32_t n_ports;
 	struct port *ports[TENT_MAX_RAILS];
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
@@ -317,7 +323,10 @@ struct tent {
 	struct slab task_ids;
 	struct task *tasks; /* first the tasks of requests, then those of chunks */
 
-	/* Pinned memory for chunks of peers and of own requests; NULL: no registration needs it. */
+	/*
+	 * Pinned memory for chunks: stage_in for those of peers, stage_out for own ones. NULL: no
+	 * registration needs it.
+	 */
 	struct buffer *stage_in, *stage_out;
 	struct gpu_copies *copies; /* exists if there is a stage */
 	struct slab chunk_ids, out_slots;
@@ -421,7 +430,7 @@ uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 void stage_or_wait(struct tent *t, uint32_t id);
 /* Cuts chunks off the requests of the segment while there is room for them. */
 void stage_start(struct tent_segment *s);
-/* Takes the copies that have ended. Returns whether there were some. */
+/* Handles the copies that have ended. Returns whether there were some. */
 bool stage_progress(struct tent *t);
 /* Handles the target's reply. 0, or -EPROTO. */
 int stage_answered(struct tent_segment *s, const struct ctl_msg *msg);
@@ -440,7 +449,7 @@ void stage_fini(struct tent *t);
  * no such stream; -ENOMEM, -EMFILE, -ENFILE, or -errno of the driver.
  */
 int order_add(struct tent *t, uint32_t id);
-/* The request with this id is not submitted after all. */
+/* Undoes order_add(): the request is not submitted, because of an error. */
 void order_drop(struct tent *t, uint32_t id);
 /* Begins requests whose streams have done the awaited work. Returns whether there were some. */
 bool order_progress(struct tent *t);

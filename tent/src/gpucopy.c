@@ -10,10 +10,10 @@
 
 #include "gpumem.h"
 
-#define STREAMS 16 /* contexts and devices of the copied memory */
-#define BURSTS 2 /* one is under way while the next one is started */
+#define STREAMS 16 /* maximum number of contexts and devices of the copied memory */
+#define BURSTS 2 /* groups of items: one is under way while the next one is started */
 
-/* A stream for the memory of a context, or of a device and no context. */
+/* A stream for the memory of a context or, if the memory has no context, of a device. */
 struct stream {
 	struct cu_context *context;
 	int device;

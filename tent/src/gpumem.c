@@ -129,7 +129,7 @@ int gpu_memory_node(int number)
 	return node;
 }
 
-/* The driver describes whole pages, with the memory around small allocations. */
+/* The driver exports whole pages, with the memory around small allocations. */
 static int dmabuf_of(const struct cuda *cu, uint64_t addr, uint64_t len, uint64_t *offset_p)
 {
 	uint64_t base, start;
