@@ -77,11 +77,12 @@
  * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Such
  * a process cannot make the server read or write outside of the region, or hang. But it can:
  *	- spoil, forge or delay the calls of others
- *	- keep all others from connecting, by taking all ids or their locks
- *	- with events: act as a client that has come, also after that client's death
- *	- with events: keep the server from learning which clients come, by filling the server's
- *	  socket, or by replacing the server's address in the region; at the new address, it
- *	  receives the descriptors of the region's file that clients send
+ *	- keep all others from connecting, by taking all client ids or their locks
+ *	- if the server takes events (delegrpc_server_event()): make requests under the index of a
+ *	  client that has connected, also after that client's death
+ *	- if the server takes events: keep the server from learning which clients come, by filling
+ *	  the server's socket, or by replacing the socket's address in the region; clients then send
+ *	  descriptors of the region's file to the new address
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -111,12 +112,12 @@
  * also uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
- * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
- * delegrpc_server_fd() fails. If the cause arises after connect, the client's calls are delayed,
- * and its flush, poll, wait and arm return the error (see delegrpc_client_poll()). The descriptor
- * of an armed client with pending calls becomes readable within 100 ms, so that the client polls
- * and finds a dead server. The descriptor of an armed server becomes readable within 100 ms in
- * three cases only:
+ * abstract sockets. If a client would be unable to wake a server that sleeps on a descriptor,
+ * connect or delegrpc_server_fd() fails. If the cause arises after connect, the client's calls are
+ * delayed, and its flush, poll, wait and arm return the error (see delegrpc_client_poll()). The
+ * descriptor of an armed client with pending calls becomes readable within 100 ms, so that the
+ * client polls and finds a dead server. The descriptor of an armed server becomes readable within
+ * 100 ms in three cases only:
  *	- while a dead client may block the ring
  *	- while a client could not be woken for lack of a descriptor
  *	- while clients are connected, if the server takes events
@@ -154,11 +155,11 @@ extern "C" {
 #define DELEGRPC_SERVER_POLL_MAX 32 /* maximum of requests that one server poll makes available */
 
 /*
- * Limits on the work of one poll of a server, or of one poll within a wait, in its search for
- * holes.
+ * Limits on the work of one poll of a server, or of one poll within a wait, in its search for holes
+ * (slots that a dead client has reserved and will never fill).
  */
 #define DELEGRPC_POLL_LOOKS 64 /* checks of clients' locks, each a system call */
-#define DELEGRPC_POLL_SKIPS 1024 /* slots skipped */
+#define DELEGRPC_POLL_SKIPS 1024 /* holes skipped */
 
 #define DELEGRPC_FOREVER UINT64_MAX /* a timeout: wait without limit */
 #define DELEGRPC_SET_GID 1u /* bit of attr.set: gid is valid; needed because gid 0 is a group */
@@ -198,10 +199,10 @@ struct delegrpc_attr {
 	/*
 	 * The access. 0600 or 0: only the server's user may connect. 0660: the members of the
 	 * region's group may connect, too. That group is `gid` if `set` contains
-	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, a mode that is
-	 * not 0, and a gid that is in `set`, are those that the caller expects: connect fails if
-	 * the region has others. A client of another user must be a member of the group and must
-	 * set mode to 0660 as well.
+	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, `mode` (unless
+	 * it is 0) and `gid` (if `set` contains DELEGRPC_SET_GID) are what the caller expects:
+	 * connect fails if those of the region differ. A client of another user must be a member of
+	 * the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain DELEGRPC_SET_GID */
@@ -225,8 +226,8 @@ struct delegrpc_req {
 	uint32_t client; /* index of the client, less than max_clients; for the reply */
 	uint32_t len; /* bytes of the payload, at most req_size */
 	/*
-	 * DELEGRPC_POST for a post. Otherwise opaque, for the reply: no other request that has this
-	 * client index and is not answered has this id, not even one of a former client.
+	 * DELEGRPC_POST for a post. Otherwise an opaque number for the reply. It is unique among
+	 * the unanswered requests with this client index, including those of former clients.
 	 */
 	uint64_t id;
 	/*
@@ -314,8 +315,8 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
  * client reserved. One poll makes at most DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips;
  * the next polls do the rest. A busy server yields its core every 150 us if clients wait. Returns 0
  * if there is no request yet, or
- *	-EPROTO		a client has overwritten the ring's indices, and no order can be restored.
- *			The clients get -EPIPE; destroy the server
+ *	-EPROTO		a client has overwritten the ring's indices, which cannot be repaired. The
+ *			clients get -EPIPE; destroy the server
  */
 DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server);
 
@@ -528,7 +529,7 @@ uint32_t delegrpc_client_posts(struct delegrpc_client *client);
 DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
 
 /*
- * Publishes the staged calls and posts, and hands at most DELEGRPC_BATCH responses to fn (a
+ * Publishes the staged calls and posts, and calls fn for at most DELEGRPC_BATCH responses (a
  * constant fn is inlined). Returns the number of responses, 0 for none yet, or
  *	-EPIPE		the server has gone, and every response it wrote has been handed out. The
  *			calls still pending will never be answered: abort, or disconnect
@@ -631,8 +632,8 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 /* ---- inspecting a region from outside ---- */
 
 /*
- * The state of a server or client. Its lock shows whether it is dead; it has written the other
- * states itself.
+ * The state of a server or client. The kernel's lock shows whether the process is dead; the other
+ * states are those that the process wrote into the region.
  */
 enum delegrpc_look_state {
 	DELEGRPC_LOOK_DEAD, /* it has ended, or has disconnected */
@@ -667,9 +668,9 @@ typedef void delegrpc_look_fn(void *arg, const struct delegrpc_look_client *clie
 
 /*
  * Reads the region of this name without connecting: opens the file for reading only, does not map
- * it, takes no lock and no id, and disturbs no process. Passes each client, dead ones included, to
- * fn, unless fn is NULL. Writes at most size bytes to *look_p. Needs read permission and works with
- * dead servers. Returns 0, or
+ * it, takes no lock and no id, and disturbs no process. Calls fn for each client, dead ones
+ * included, unless fn is NULL. Writes at most size bytes to *look_p. Needs read permission and
+ * works with dead servers. Returns 0, or
  *	-EINVAL, -ENOENT, -ELOOP	as for delegrpc_client_connect()
  *	-EACCES		this process may not read the file, or it is not a regular file
  *	-EPROTO		not a region of this library, another version, or not complete yet

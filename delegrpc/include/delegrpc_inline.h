@@ -123,7 +123,11 @@ struct delegrpc_header {
 	uint32_t server_state; /* enum delegrpc_state; a futex */
 	uint32_t changes; /* counts connects and disconnects, if the server takes events */
 	struct delegrpc_address server_address;
-	struct delegrpc_address door; /* for introductions; name 0: the server takes no events */
+	/*
+	 * The address to which clients that connect send introductions, see delegrpc(7). Name 0:
+	 * the server takes no events.
+	 */
+	struct delegrpc_address door;
 	uint8_t pad2[8];
 };
 
@@ -182,9 +186,9 @@ struct delegrpc_line {
 	/*
 	 * DELEGRPC_TAKEN: a client has the id, or had it when it died. Without events this is a
 	 * hint, and the id's lock decides. With events a client writes DELEGRPC_COMING before it
-	 * introduces itself, and DELEGRPC_LEFT when it leaves. The server writes 0 when the event
-	 * of the client's end has been taken, or when the client has died while it was COMING. Only
-	 * then may another client take the id.
+	 * sends its introduction, and DELEGRPC_LEFT when it leaves. The server writes 0 when the
+	 * event of the client's end has been taken, or when the client has died while it was
+	 * COMING. Only then may another client take the id.
 	 */
 	uint32_t taken;
 	uint8_t pad0[36];
@@ -238,7 +242,7 @@ struct delegrpc_client {
 	uint32_t posts; /* number of posts that occupy an id */
 	uint32_t pending;
 	int32_t idle_left; /* empty polls left before the slow path */
-	uint32_t idle; /* slow paths taken in this wait, until the state is WAITING */
+	uint32_t idle; /* slow paths taken in this wait; stops at 3, when the state is WAITING */
 	uint32_t unfenced; /* publications since the last check whether the server sleeps */
 	uint64_t generation;
 	uint32_t req_size, req_stride;
@@ -622,7 +626,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	delegrpc_priv_replied(server, client, 1);
 }
 
-/* Returns true if the next reply to this client belongs to a burst, which is open then. */
+/* Returns true if the next reply to this client must be added to the burst; opens the burst. */
 static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
 {
 	if (server->burst.client == client)

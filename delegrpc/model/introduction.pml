@@ -187,7 +187,7 @@ proctype server()
 		:: here && !ended && !LOCKED -> ended = true
 		:: !here && seen == MARKED && !LOCKED ->
 #ifndef ONE_LOOK
-			/* The lock is free, so this is what its holder wrote last. */
+			/* The lock is free, so the mark is the last one that its holder wrote. */
 			seen = mark;
 #endif
 			if

@@ -3,9 +3,10 @@
  * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search,
  * slots given back; at most one client is killed, between any two of its steps.
  *
- * A batch is copied to its slots first, and then gets its laps, in order. The server's sweep
- * checks one client at a time, and the server takes requests and skips holes in between. The
- * program that uses the server (its user) gives slots back only after it has received something.
+ * The requests of a batch are copied to their slots first, and then the laps are stored, in order.
+ * The server's sweep checks one client at a time, and the server takes requests and skips holes in
+ * between. The program that uses the server (its user) gives slots back only after it has received
+ * something.
  *
  * Each shared access is one step, and steps interleave freely (sequential consistency; the variant
  * LATE_FILL models what can happen without release and acquire on weaker machines). Positions do

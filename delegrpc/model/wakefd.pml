@@ -25,7 +25,7 @@
  *	SET_FIRST	the sleeper sets its word, checks, empties its descriptor, and sets the word again
  *	KEEPS_WORD	a publisher that could not send does not put the word back
  *	FORGETS		a publisher that could not send puts the word back but does not try again
- *	TRUSTS_WORD	(DEATHS=1) a publisher that waits wakes the sleeper only if the word says so
+ *	TRUSTS_WORD	(DEATHS=1) a publisher that waits wakes the sleeper only if the word is ON_FD
  */
 #define PUBLISHERS 2
 #define MESSAGES 1 /* messages of each publisher */

@@ -58,7 +58,10 @@ static bool has_room(struct client *c)
 		if (!c->watch)
 			return true;
 	}
-	/* Relaxed, but after the load of tail. By coherence it includes our last reservation. */
+	/*
+	 * Relaxed, but after the load of tail. By coherence the value includes our last
+	 * reservation.
+	 */
 	head = __atomic_load_n(&c->control->head, __ATOMIC_RELAXED);
 	if (head - c->tail <= c->limit)
 		return true;
@@ -175,7 +178,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	return 0;
 }
 
-/* ---- cold ends of the hot path ---- */
+/* ---- rare cases of the hot path ---- */
 
 /* Handles a response that belongs to no open call. */
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id)
@@ -296,7 +299,7 @@ static bool server_ended(const struct client *c)
 	return !delegrpc_priv_alive(c->hot.header);
 }
 
-/* Tells the other clients. */
+/* Tells the other clients that the server has died. */
 static void server_died(struct client *c)
 {
 	/* Release, as in announce_end(): pairs with the acquire in delegrpc_priv_alive(). */
@@ -339,7 +342,7 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
 {
 	struct client *c = client_of(client);
-	uint32_t polls = client->resp_depth + IDLE_POLLS; /* a forger may never stop writing */
+	uint32_t polls = client->resp_depth + IDLE_POLLS; /* responses may be forged without end */
 	int n = 0;
 
 	/* If a call or a flush noticed the server's end first, there may be unread responses. */

@@ -12,12 +12,16 @@ struct client {
 	unsigned char *requests;
 	uint32_t ring_shift;
 	uint32_t id;
-	bool watch; /* the ring can be full, or our predecessor's requests may be in it */
+	/*
+	 * Each publication must first call has_room(), because the ring can be full, or may still
+	 * have requests of our predecessor, the former client of this id.
+	 */
+	bool watch;
 	bool watched; /* the server takes events */
 	bool admitted; /* our predecessor's requests have been given back */
 	uint64_t start; /* value of head when we connected */
 	uint64_t limit; /* a batch may be reserved if at most this many positions are in use */
-	uint64_t tail; /* last value read from the region */
+	uint64_t tail; /* last value of control->tail that was read */
 	uint64_t last; /* the position after our last reservation */
 	uint64_t late, bad, flushes, full;
 	/* See post.c. */

@@ -25,8 +25,8 @@ static bool differs(uint32_t want, uint32_t have)
 }
 
 /*
- * Checks the header, and leaves its sizes in c->layout. Only server_alive and server_state are read
- * again later.
+ * Checks the header, and stores its sizes in c->layout. They are not read from the region again,
+ * because another process may change them.
  */
 static int check_header(struct client *c, const struct delegrpc_attr *want)
 {
@@ -90,7 +90,7 @@ static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool 
 	return -EUSERS;
 }
 
-/* Makes a server that takes events look at the marks. */
+/* Makes a server that takes events look at the fields `taken` of all clients. */
 static void tell_server(void *arg)
 {
 	struct client *c = arg;
@@ -142,9 +142,9 @@ static bool same_stamp(uint64_t a, uint64_t b)
  * predecessors before it receives our first request. Such stamps have the generation whose request
  * the server received last (served), or the only generation whose requests it may not have received
  * yet (published). There is only one, because a client publishes nothing before the requests of all
- * predecessors have been given back. Relaxed: the predecessors wrote before the kernel freed the
- * lock that we hold, and if the load of served misses its newest value, that value is the one in
- * published.
+ * predecessors have been given back. Relaxed: the predecessors wrote generation and published
+ * before the kernel freed the lock that we hold. If the load of served misses its newest value,
+ * that value is equal to published.
  */
 static uint64_t next_generation(const struct delegrpc_line *line)
 {
@@ -160,8 +160,8 @@ static uint64_t next_generation(const struct delegrpc_line *line)
 
 /*
  * Takes over the id of a predecessor, which may have died at any instruction. Its claim is void.
- * Its stamps in the slots are cleared, because the generation numbers may wrap. Responses that the
- * server still writes for the predecessor carry its generation, not ours.
+ * Its stamps in the slots are cleared, because the 16 bits of the generation in a stamp may wrap.
+ * Responses that the server still writes for the predecessor carry its generation, not ours.
  */
 static void take_over(struct client *c)
 {
@@ -233,14 +233,14 @@ static void init_place(struct client *c)
 	c->w.looked_ns = clock_ns();
 }
 
-/* Must be called before the lock is dropped: only the holder of the lock may write the mark. */
+/* Must be called before the lock is dropped: only the holder of the lock may write `taken`. */
 static void place_leave(struct client *c)
 {
 	/* Release: pairs with the acquire load in take_over(): we read no response any more. */
 	__atomic_store_n(&c->hot.line->taken, c->watched ? DELEGRPC_LEFT : 0, __ATOMIC_RELEASE);
 	if (!c->watched)
 		return;
-	shm_release(&c->w.region); /* explicitly, because an unread introduction keeps the lock */
+	shm_release(&c->w.region); /* explicitly: an unread introduction keeps the file open */
 	tell_server(c);
 }
 

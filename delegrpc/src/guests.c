@@ -61,8 +61,8 @@ static void free_id(struct server *s, uint32_t i)
 }
 
 /*
- * Forgets a client that died while it was coming. If its lock is free, the second load of the mark
- * returns the last value that the client wrote.
+ * Forgets a client that died while its `taken` was DELEGRPC_COMING. If its lock is free, the second
+ * load of `taken` returns the last value that the client wrote.
  */
 static void test_coming(struct server *s, uint32_t i)
 {
@@ -142,8 +142,8 @@ bool guests_look(struct server *s, bool sleeps)
 }
 
 /*
- * Looks for events, and returns true if any have not been taken. Every request that has been found
- * belongs to a client whose event has been taken or is now queued.
+ * Looks for events, and returns true if any have not been taken. Afterwards, for each request that
+ * a poll has found, the event of its client's arrival is queued or has been taken.
  */
 bool delegrpc_priv_untold(struct delegrpc_server *server)
 {

@@ -25,7 +25,8 @@ static uint64_t claimed_from(const struct server *s, uint32_t i)
 {
 	/*
 	 * Acquire: pairs with the release stores in delegrpc_priv_publish() and take_over().
-	 * If a claim has been replaced, a later read of the slots sees what was filled under it.
+	 * If a claim has been replaced, a later read of the slots sees what was filled under the
+	 * old claim.
 	 */
 	uint64_t claim = __atomic_load_n(&s->lines[i].claim, __ATOMIC_ACQUIRE);
 	uint64_t first = claim >> 8, n = claim >> 2 & 0x3f, cursor = s->hot.cursor;

@@ -30,8 +30,8 @@ bool posts_asked(const struct client *c)
 static bool oldest_is_consumed(struct client *c)
 {
 	/*
-	 * Acquire: pairs with delegrpc_server_advance_tail(). The slots have been read. Staged
-	 * posts have no position to compare with the tail.
+	 * Acquire: pairs with the store in delegrpc_server_advance_tail(). The server has read the
+	 * slots below the tail. Staged posts have no position to compare with the tail.
 	 */
 	c->tail = __atomic_load_n(&c->control->tail, __ATOMIC_ACQUIRE);
 	return c->hot.posts > c->hot.staged_posts &&

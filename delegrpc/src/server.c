@@ -10,7 +10,7 @@
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
 #define MAX_BUSY (1u << 16) /* polls between two readings of the clock */
-#define STAGED 256 /* largest response slot that is collected: a larger one is not copied twice */
+#define STAGED 256 /* larger response slots are not collected, because that copies them twice */
 
 static const struct live_type live_server = {LIVE_MAGIC, PREFIX, "server", WAITER_STATES,
 	.field = {
@@ -57,7 +57,7 @@ static bool server_rest(struct server *s)
  */
 static bool server_owes(const struct server *s)
 {
-	/* Relaxed: a client that reserves after the earlier fence wakes us, or dies before that. */
+	/* Relaxed: a client whose reservation this load misses wakes us, unless it dies before. */
 	return __atomic_load_n(&s->hot.control->head, __ATOMIC_RELAXED) != s->hot.cursor ||
 	       s->hot.n_unfenced_peers || s->members.here;
 }
@@ -292,8 +292,9 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 }
 
 /*
- * Drops collected replies whose client has gone, after its successor's first request. They must not
- * be written into the successor's ring: their positions and stamp are the former client's.
+ * Drops collected replies whose client has gone, when the first request of its successor is
+ * received. They must not be written into the successor's ring: their positions and stamp are the
+ * former client's.
  */
 static void drop_replies(struct server *s)
 {
@@ -305,7 +306,7 @@ static void drop_replies(struct server *s)
 	burst->client = DELEGRPC_ID_NONE;
 }
 
-/* ---- cold ends of the hot path ---- */
+/* ---- rare cases of the hot path ---- */
 
 /* Must be called at the first request of a client that has taken this id. */
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint64_t generation)
@@ -367,8 +368,8 @@ COLD static void wake_sleeping(struct server *s, uint32_t client)
 
 /*
  * One fence serves all replies since the last fence, and the store of the tail. Pairs with
- * sleep_prepare_as(). A client whose posts have been received, but not been given back, is checked
- * again next time.
+ * sleep_prepare_as(). A client is checked again next time if its posts have been received, but
+ * their slots have not been given back.
  */
 void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 {

@@ -58,9 +58,9 @@ int skip_holes(struct server *s);
 int guests_init(struct server *s);
 
 /*
- * Looks for clients that came or ended. Looks for dead clients as well if the last such look was
- * some time ago. With @sleeps each call reads the clock for that, otherwise only some calls do.
- * Returns true if there are events.
+ * Looks for clients that came or ended. Tests the locks of some clients as well, to find dead ones,
+ * if the last such test was 10 ms ago. With @sleeps each call reads the clock for that, otherwise
+ * each 64th call does. Returns true if there are events.
  */
 bool guests_look(struct server *s, bool sleeps);
 
