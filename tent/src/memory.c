@@ -178,7 +178,8 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 }
 
 /*
- * @gpu: NULL: memory of the host. @fd: of the memory; -1: none. Returns NULL if no memory is left.
+ * @gpu: NULL: memory of the host. @fd: descriptor of memory that map() has mapped; -1: none.
+ * Returns NULL if no memory is left.
  */
 static struct buffer *new_buffer(struct tent *t, uint64_t addr, uint64_t len, uint32_t location,
 	const struct gpu_memory *gpu, int fd)
@@ -266,7 +267,9 @@ static int map(size_t len, int *fd_p, void **addr_p)
 	return err;
 }
 
-/* Makes one direction of the stage. 0 or -errno. */
+/*
+ * Allocates, pins and registers the slots for one direction of the stage, see stage.c. 0 or -errno.
+ */
 static int make_slots(struct tent *t, struct buffer **b_p)
 {
 	const uint64_t len = STAGE_SLOTS * STAGE_SLOT_LEN;
@@ -358,7 +361,7 @@ static int add(struct tent *t, struct buffer *b, struct tent_why *why)
 	return err;
 }
 
-/* The tiers of a GPU are those of the node that it is attached to, unless the topology names it. */
+/* Returns the GPU's own location if the topology has it, else that of the GPU's NUMA node. */
 static int gpu_location(const struct tent *t, const struct gpu_memory *gpu)
 {
 	char name[TENT_NAME_LEN];
@@ -373,7 +376,10 @@ static int gpu_location(const struct tent *t, const struct gpu_memory *gpu)
 	return location < 0 ? 0 : location;
 }
 
-/* As tent_register(). @fd: of memory from tent_alloc(), which the buffer owns then; -1: none. */
+/*
+ * Registers memory for tent_register() and tent_alloc(). @fd: descriptor of memory from
+ * tent_alloc(), which the buffer owns after success; -1: none.
+ */
 static int register_memory(struct tent *t, void *addr, size_t len, const char *location, int fd,
 	struct tent_why *why)
 {

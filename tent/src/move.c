@@ -23,7 +23,7 @@
 #include "engine.h"
 
 #define FENCE_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has to confirm a fence */
-#define DRAIN_NS (10 * NSEC_PER_MSEC) /* after that a queue pair is destroyed without a flush */
+#define DRAIN_NS (10 * NSEC_PER_MSEC) /* the time that our end has to complete its posted work */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define FIRST_OPEN_NS                                                                              \
 	(10000 * NSEC_PER_MSEC) /* longer than the transport retries of a queue pair last */
@@ -37,9 +37,9 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	const struct buffer *b = k->buffer;
 	const struct desc_buffer *r = k->remote;
 	/*
-	 * If tent_alloc() has not mapped the local memory, the program may unmap it at any time. So
-	 * only a system call may access it, which uses no mapping of the peer's memory, unless the
-	 * transport pins the memory.
+	 * If tent_alloc() has not mapped the local memory, the program may unmap it at any time.
+	 * Unless the transport pins the memory, it is then accessed only by a system call, which
+	 * uses no mapping of the peer's memory.
 	 */
 	uint8_t *at = b->fd >= 0 || s->t->transport->mapped ? r->lent.at : NULL;
 
@@ -143,7 +143,10 @@ static void op_close(void *arg, uint32_t rail)
 
 	assert(p->link);
 	close_old(s, p);
-	/* Destroying a link takes long. Keep it until the slices have gone to other rails. */
+	/*
+	 * Destroying a link takes long. An idle one is kept until the slices have gone to other
+	 * rails.
+	 */
 	if (!p->link->posted) {
 		p->closed = p->link;
 		p->link = NULL;

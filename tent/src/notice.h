@@ -3,8 +3,8 @@
  * Notices report to a receiver that a request has ended. When all slices have been acknowledged,
  * the sender posts one mark, a SEND of the record below, on each rail that carried a slice. A queue
  * pair delivers in order, so all bytes are in place when the marks of all these rails have arrived.
- * If a rail fails, its mark is sent over another rail, so a mark may arrive twice; the receiver
- * counts each position once.
+ * If a rail fails, its mark is sent over another rail, so a mark may arrive twice. The marks of a
+ * notice have different positions, and the receiver counts each position once.
  *
  * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses the slots
  * in turn, in the order in which the bytes of the requests were in place. The sender uses a slot
@@ -13,7 +13,7 @@
  * Each use has a higher lap than the use before. Laps have 64 bits and are never used twice, so the
  * receiver recognizes a mark of an earlier lap, however late it arrives.
  *
- * The receiver gives notices to its program in that order: a notice waits until each earlier notice
+ * The program gets the notices in the order of the uses: a notice waits until each earlier notice
  * is complete, or the request of the earlier notice is known to have failed. A control message
  * reports such a failure; a mark of a higher lap in the same slot shows it, too.
  *

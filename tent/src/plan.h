@@ -23,7 +23,7 @@
 struct plan {
 	uint64_t at, length;
 	const uint64_t *cuts; /* ascending, between 0 and length; owned by the caller */
-	uint32_t n_cuts, cut; /* cut: the first cut after @at */
+	uint32_t n_cuts, cut; /* cut: the index of the first cut after @at */
 };
 
 /* 0, or -EINVAL: the length is 0 or above PLAN_LENGTH_MAX, or the cuts do not ascend within it. */

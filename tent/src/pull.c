@@ -2,9 +2,9 @@
 /*
  * Mode pull: slices wait in one queue per location of memory, and are cut when a rail has
  * room in its window of bytes. The rail with room that would finish a slice first takes it, unless
- * the other rails, although they have no room yet, can finish all waiting slices before that. So
- * each slice goes to the rail that finishes it earliest, computed with the rates that are known
- * when the slice is posted.
+ * the other rails, although they have no room yet, can finish all waiting slices earlier. So each
+ * slice goes to the rail that finishes it earliest, computed with the rates that are known when the
+ * slice is posted.
  *
  * Memory on another NUMA node adds latency to the finish time. Rails that share a link divide the
  * rate of the link.
@@ -15,14 +15,15 @@
 #include "sched_priv.h"
 
 #define SOONER_NS 1.0 /* so that two equally good rails do not wait for each other */
-#define WINDOW_LATENCIES 2.0 /* the window is the bytes of so many latencies, and two slices */
+#define WINDOW_LATENCIES 2.0 /* the window is two slices and the bytes of so many latencies */
 
 /* A snapshot of the rails during one pull_run(). */
 struct view {
 	uint64_t now;
 	bool stale; /* a rail has been woken, or has failed */
 	uint32_t n,
-		rails[SCHED_MAX_RAILS]; /* those that may be used; only they have values below */
+		rails[SCHED_MAX_RAILS]; /* the rails that may be used; the arrays below have values
+					   for these only */
 	double rate[SCHED_MAX_RAILS];
 	double cost[SCHED_MAX_RAILS]; /* ns for the location's memory; negative: not usable */
 	double fastest, all; /* the highest rate, and the sum of the rates */
@@ -70,7 +71,7 @@ static uint32_t idle_rails(const struct sched *s)
 	return awake < most;
 }
 
-/* A rail on trial is used although it is idle. */
+/* A rail on trial (RAIL_HALF) is used although it is idle. */
 static bool may_use(const struct rail *r, uint32_t *idle)
 {
 	if (r->state != RAIL_UP || r->posted)
@@ -273,7 +274,10 @@ static uint32_t take_new(struct sched *s, struct queue *all, uint64_t block)
 	return id;
 }
 
-/* Posts the head of the queue on the rail. 0, as rail_ops.post, or -ENOSPC: no slice is free. */
+/*
+ * Posts the head of the queue on the rail. 0, an error of rail_ops.post, or -ENOSPC: no slice is
+ * free.
+ */
 static int place(struct sched *s, uint64_t now, uint32_t location, const struct head *h,
 	uint32_t rail, const struct view *v)
 {

@@ -13,7 +13,7 @@ static double min(double a, double b)
 	return a < b ? a : b;
 }
 
-/* Sets the sums as if this rate had been measured for a while. */
+/* Sets the sums as if this rate had been measured for RAIL_AVERAGE_NS. */
 static void set_rate(struct rail *r, double rate)
 {
 	r->rate = rate;

@@ -15,7 +15,7 @@
 
 #include "sched.h"
 
-#define RAIL_AVERAGE_NS 50e3 /* busy time after which a sample's weight has halved */
+#define RAIL_AVERAGE_NS 50e3 /* a slice of this busy time halves the older samples' weight */
 #define RAIL_STALE_NS 1e6 /* idle time after which the estimated rate has doubled */
 #define RAIL_LATENCY_NS 5000
 #define RAIL_STALL_NS 2000000ull
@@ -34,7 +34,10 @@ struct rail {
 	uint64_t posted_bytes;
 	uint32_t posted; /* slices */
 
-	/* Measured: decaying sums of bytes and of busy time; smart's moving average. */
+	/*
+	 * Measured: decaying sums of bytes and of busy time; ewma: the moving average of mode
+	 * smart.
+	 */
 	double sum_bytes, sum_busy;
 	double rate; /* sum_bytes / sum_busy */
 	double ewma;

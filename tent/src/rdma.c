@@ -133,7 +133,7 @@ static int rdma_open(const struct tent_attr *attr, const char *name, bool named,
 
 /*
  * An event may be old and report an outage that is over. So the result is the port's current state,
- * and peers are told the same.
+ * which is also what the engine sends to the peers.
  */
 static bool rdma_event(struct port *p, bool *up_p)
 {

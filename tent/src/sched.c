@@ -7,7 +7,7 @@
 
 #include "base/probe.h"
 
-#define ALONE_BLOCK (4u << 20) /* of a request for which only one rail is woken */
+#define ALONE_BLOCK (4u << 20) /* block size of a request for which only one rail is woken */
 #define DUE_TIMES 8 /* a request is due after this many times its shortest duration */
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
@@ -157,7 +157,7 @@ static struct slice *slice_of(struct sched *s, uint64_t token)
 	return NULL;
 }
 
-/* A slice of the request @q has ended. */
+/* Updates the measurements of the rail with a slice of the request @q that has ended. */
 static void learn(struct sched *s, uint64_t now, const struct slice *sl, const struct request *q)
 {
 	struct rail *r = &s->rails[sl->rail];

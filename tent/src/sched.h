@@ -181,7 +181,7 @@ enum sched_rail_state {
 
 struct sched_rail_stats {
 	enum sched_rail_state state;
-	uint64_t inflight; /* bytes charged */
+	uint64_t inflight; /* bytes of slices that the rail was given and that have not ended */
 	uint64_t bytes, slices; /* completed */
 	uint64_t exclusions;
 	double rate; /* bytes per ns, estimated */

@@ -96,7 +96,8 @@ struct sched {
 	struct slab slice_ids, request_ids;
 	uint32_t ended_head, ended_tail; /* requests for which rail_ops.done must be called */
 	uint32_t next_location; /* the location whose turn it is */
-	uint32_t round_robin; /* next rail: of baseline, and of smart's decisions in turn */
+	uint32_t round_robin; /* the next rail in turn, for baseline and for smart's every hundredth
+				 decision */
 	uint64_t calls; /* number of smart's decisions */
 	uint64_t random;
 	uint32_t n_up; /* rails in state UP */

@@ -26,7 +26,10 @@ void conn_free(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
 		link_close(&c->links[i]);
-	/* Not by close(): while a forked child has the descriptor, events would still name the connection. */
+	/*
+	 * While a forked child has the descriptor, close() does not remove it from the set, and
+	 * events would still name the freed connection.
+	 */
 	epoll_ctl(t->ctls, EPOLL_CTL_DEL, c->ctl.fd, NULL);
 	ctl_close(&c->ctl);
 	free(c->text);
