@@ -48,13 +48,14 @@ def compare(a, b, *args):
 
 
 def rows(r):
-    """Returns the table as a dictionary: by name, the ratio, the interval and the verdict."""
+    """Returns the table as a dictionary: by figure, (ratio, lower end of the interval, upper end, verdict)."""
     found = re.findall(r"^([a-z_.0-9]+) +\S+ +\S+ +(\S+)  (?:(\S+) to (\S+))? +(\S.*)$", r.stdout, re.M)
     return {name: (float(ratio), low and float(low), high and float(high), words) for name, ratio, low, high, words in found}
 
 
 def rank(n):
-    """The largest k for which the interval from the k-th to the (n + 1 - k)-th value contains the median with 95 %."""
+    """The largest k for which the interval from the k-th to the (n + 1 - k)-th value contains the true median with a
+    probability of 95 %."""
     k, ways, below = 0, 1, 0  # number of ways for exactly k, and for fewer than k, of n values to be below the median
     while 40 * (below + ways) <= 2**n:
         below += ways

@@ -89,7 +89,10 @@ static void open_next(struct crowd_client *side)
 	check_sent(&side->check, &r->req);
 }
 
-/* Serves a client's oldest request that is not served, or the next one, which overtakes it. */
+/*
+ * Serves the client's oldest request that is not served yet; with CROWD_REORDER sometimes the next
+ * one, which so overtakes it.
+ */
 static void serve_next(struct crowd *c, struct crowd_client *side)
 {
 	struct crowd_request *r = &side->request[side->served];

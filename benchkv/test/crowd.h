@@ -54,7 +54,7 @@ struct crowd {
 	 */
 	bool (*due)(struct crowd *c, bool put);
 	uint64_t requests, puts;
-	uint64_t lose; /* an argument of due() */
+	uint64_t lose; /* for due() only: which put, or what share of the puts, is lost */
 	uint64_t rng;
 	struct source source;
 	struct store store, older; /* older: the values that the newest puts replaced */
@@ -64,8 +64,8 @@ struct crowd {
 };
 
 /*
- * Simulates all runs and the audit. The caller must have set shape to rng. Returns the errors
- * found.
+ * Simulates all runs and the audit. The caller must have set the fields from `shape` to `rng`.
+ * Returns the number of errors that the clients found.
  */
 uint64_t crowd_find(struct crowd *c);
 

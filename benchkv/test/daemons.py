@@ -119,7 +119,8 @@ def case_round_trip():
          env={"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"})
     for rank in 0, 1:
         seen = [row["seen"]["rtt_us"] for row in decisions.read(f"{path}.{rank}")[2] if row["what"] == "budget"]
-        # A filter that starts at 0; a daemon reads the clock once per loop, and loops are long on a busy machine.
+        # rtt_us is a filtered value that starts at 0, so the first values are too small. It has no upper limit here,
+        # because a daemon reads the clock once per loop, and loops are long on a busy machine.
         check(len(seen) > 3 and statistics.median(seen) >= 2000, seen)
         check(len(set(seen)) > len(seen) / 2, f"it does not follow the network: {seen}")
         os.unlink(f"{path}.{rank}")
@@ -249,7 +250,8 @@ def case_machine():
     os.unlink(path)
     for np in 0, 2:
         refused(run(job(np, "--machine", path, "--duration", 86400)), path)
-    # Both ranks have ended before the launcher can end one, so an error of both would be printed twice.
+    # The script waits until both ranks have ended, so that the launcher cannot kill one before it prints its error: an
+    # error that both ranks print would appear twice.
     together = '"$@"; s=$?; : >$f.$PMIX_RANK; until [ -e $f.0 ] && [ -e $f.1 ]; do :; done; exit $s'
     argv = job(2, "--machine", path, "--duration", 86400)
     at = argv.index(BENCHKV)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * benchkv with faults. These functions replace, by ld --wrap, store_serve() and daemon_answer(),
- * and are called before a client's functions that take a reply and send a request. BENCHKV_FAULT
- * names the faults, separated by commas. Unless noted, a fault happens to every PERIOD-th request
- * or reply of a thread that it can happen to ("this" one below). The tests check that benchkv
- * detects the fault. Faults of the store:
+ * and in a client the functions that receive a reply and send a request. BENCHKV_FAULT names the
+ * faults, separated by commas. "This" put, get, swap or request below is every PERIOD-th one of a
+ * thread; so are the replies to which a fault happens. The tests check that benchkv detects the
+ * fault. Faults of the store:
  *
  *	lose-all	every put is acknowledged but not stored
  *	lose		this put is acknowledged but not stored
@@ -39,7 +39,7 @@
 #include "hello.h"
 
 #define PERIOD 200
-#define MEMORY 65536 /* keys for which a memory has room at first; it grows */
+#define MEMORY 65536 /* initial room of each store of a struct memory, in keys; it grows */
 
 typedef void answer_fn(void *giver, const struct asker *who, const struct kv_resp *resp);
 
@@ -59,7 +59,7 @@ static bool faulty(const char *kind)
 	return found;
 }
 
-/* Returns true if this fault is due. The named faults of replies take turns, in this order. */
+/* Returns true if it is the turn of this fault of replies. The named ones take turns. */
 static bool has_turn(const char *kind, uint32_t turn)
 {
 	static const char *const kinds[] = {"drop", "swap", "duplicate", "spoil"};
@@ -234,7 +234,7 @@ struct held {
 	bool full;
 };
 
-/* Gives the held reply to this caller, and this reply to the caller of the held one. */
+/* Sends the held reply to @who, and @resp to the client for which the held reply was. */
 static void swap(answer_fn *answer, void *giver, const struct asker *who,
 	const struct kv_resp *resp, struct held *held)
 {
@@ -283,7 +283,7 @@ void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struc
 
 static void (*real_take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 
-/* For replies that a client takes; only the token of @who is set. */
+/* Calls the client's own function for a reply. Only the token in @who is set. */
 static void by_network(void *c, const struct asker *who, const struct kv_resp *resp)
 {
 	real_take(c, who->call, resp);
@@ -307,7 +307,7 @@ static int misdirected(struct client *c, uint32_t shard, const struct kv_req *re
 	return c->node->o->backend->call(c, shard, req);
 }
 
-/* Replaces functions of a client before it starts. All clients had the same functions. */
+/* Replaces functions of a client before it starts. `take` is the same function in all clients. */
 void *__wrap_client_main(void *arg)
 {
 	static struct backend faulty_backend;

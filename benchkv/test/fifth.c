@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * benchkv with a fifth backend, `owner`: a client gives its request by shmipc to the daemon that
- * owns the endpoint of the rank. A backend needs only this file and its line in the list below
+ * benchkv with a fifth backend, `owner`: a client sends a request for another rank by shmipc to the
+ * daemon that owns the endpoint for that rank. A backend needs only this file and its line in the list below
  * (which replaces that of benchkv by ld --wrap).
  */
 #include "backend/owners.h"

@@ -19,14 +19,14 @@ CASE, _, backend = sys.argv[1].partition(":")
 backend = backend or "delegation"
 BENCHKV, SOFTHCA_RUN = sys.argv[2:4]
 FAULTY, KILLED, ORDERED, FIFTH = (f"{sys.argv[4]}/benchkv-{name}" for name in ("faulty", "killed", "ordered", "fifth"))
-DELEGATED = ("delegation", "meta", "owner")  # daemons make the calls
+DELEGATED = ("delegation", "meta", "owner")  # backends whose daemons make the calls
 UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
 NO_CONTROL = ["--control", "none"] if backend in DELEGATED else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
 SOAK = os.environ.get("SOAK") == "1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 400  # seconds until a job counts as hung
-BUSY_NS = 5_000_000  # CPU time of each client in a run before a test acts; a few thousand operations
+BUSY_NS = 5_000_000  # CPU time that each client uses in a run before a test acts: a few thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks audit
     version time host command requested""".split()
@@ -61,7 +61,7 @@ class Result:
 
 
 def start(argv, env=None):
-    """Starts a program. Each mpirun has its own directory, because of two that begin and end at the same time one fails."""
+    """Starts a program. Each mpirun has its own directory: if two share one at the same time, one of them fails."""
     env = {**os.environ, **(env or {})}
     if argv[0] == "mpirun":
         own = tempfile.mkdtemp(prefix="ompi.", dir=env["TMPDIR"])

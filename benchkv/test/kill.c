@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* True: this is the chosen rank, and the variable has the number `count`. */
+/* Returns true if this is the chosen rank, and the variable has the number `count`. */
 static bool chosen(const char *variable, int count)
 {
 	const char *at = getenv(variable), *victim = getenv("BENCHKV_KILL_RANK");
@@ -26,6 +26,7 @@ static bool chosen(const char *variable, int count)
 	return at && !strcmp(rank ? rank : "0", victim ? victim : "0") && count == atoi(at);
 }
 
+/* Counts a call of a replaced function. Kills the process if it is the chosen call. */
 static void point(void)
 {
 	static atomic_int calls;
@@ -36,7 +37,7 @@ static void point(void)
 		kill(getpid(), SIGKILL);
 }
 
-/* Returns the library's function with this name. Every call of this function is a point. */
+/* Counts a call, and returns the library's function with this name. */
 static void *next(const char *name)
 {
 	point();

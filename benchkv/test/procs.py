@@ -15,7 +15,7 @@ def resident(pid):
 
 
 def asleep(pid):
-    """By thread, except daemons: how often it has gone to sleep by itself. Empty unless all these threads sleep now."""
+    """The voluntary context switches of each thread that is no daemon. Empty unless all these threads sleep now."""
     found = {}
     for t in os.listdir(f"/proc/{pid}/task"):
         status = open(f"/proc/{pid}/task/{t}/status").read()

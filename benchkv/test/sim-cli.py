@@ -155,7 +155,7 @@ for args, name in ((SHORT, "standard output"), ([*SHORT, "--json", "-"], "standa
         full = subprocess.run([SIM, *args], stdout=out, stderr=subprocess.PIPE, text=True)
     reasons = "No space left on device", "not all could be written"  # the second one if an earlier flush has failed
     assert full.returncode == 1 and full.stderr in [f"benchkv-sim: {name}: {why}\n" for why in reasons], full
-sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # is away for long
+sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # its loops are long
 short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
 long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)
 assert short["mops"] > 3 * long["mops"], (short, long)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The adaptive poll budget: tests every number and every transition, with exact values. */
+/*
+ * The adaptive poll budget (adaptive.h): tests every number and every transition, with exact
+ * values. rho is loop time / round trip.
+ */
 #include "adaptive.h"
 #include "support/test.h"
 
 static const struct adaptive_loop empty = {0, 1.0, 0};
 
-/* A controller after its identification, whose filters and counters are at 0. */
+/* A controller that has measured the effect of u. Its filters and counters are at 0. */
 static struct adaptive identified(uint32_t step_up, uint32_t u_max)
 {
 	struct adaptive a;
@@ -51,7 +54,7 @@ TEST(identifies)
 		double b0, b1, r0;
 		uint32_t up, down, u_max;
 	} cases[] = {
-		{1, 9, 6, 2, 4, 15}, /* gain 1: 2; 2.5 * 6 */
+		{1, 9, 6, 2, 4, 15}, /* gain (9 - 1) / 8 = 1; up 2 / gain; u_max 2.5 * r0 */
 		{1, 1, 6, 8, 16, 15}, /* no gain: the largest step */
 		{2, 1, 6, 8, 16, 15}, /* a loss, too */
 		{0, 100, 1, 1, 2, 8}, /* gain 12.5: 0.16, at least 1; 2.5 at least 8 */

@@ -104,7 +104,7 @@ static bool reply(uint32_t token, struct kv_resp resp)
 	return closed;
 }
 
-/* The right reply to a request that is open. */
+/* Gives the checker the right reply to an open request. */
 static void answer(const struct kv_req *req)
 {
 	CHECK(reply(req->seq, serve(req)));
@@ -189,7 +189,7 @@ TEST(sees_duplicates)
 	answer(&a);
 	CHECK(!reply(a.seq, serve(&a)));
 	CHECK_EQ(counts->duplicated, 1);
-	b = open_next(); /* in the same slot, with another name */
+	b = open_next(); /* in the same slot, with another token (seq) */
 	CHECK(a.seq != b.seq);
 	CHECK(!reply(a.seq, serve(&a)));
 	CHECK_EQ(counts->duplicated, 2);
@@ -215,7 +215,7 @@ TEST(sees_misdelivery)
 	CHECK_EQ(counts->verified, 0);
 	a = open_next();
 	other = serve(&a);
-	other.origin++; /* the same name of a request, but of another client */
+	other.origin++; /* the same token, but of another client */
 	CHECK(reply(a.seq, other));
 	CHECK_EQ(counts->misdelivered, 3);
 	CHECK_EQ(check_errors(counts), 3);
@@ -243,7 +243,7 @@ TEST(sees_wrong_puts)
 	CHECK_EQ(check_errors(counts), 3);
 }
 
-/* Makes a get with this reply, and checks which counter it increases. */
+/* Makes a get with this reply, and checks that the reply increases @count. */
 static void get_with(enum kv_type type, uint64_t (*make)(uint64_t key), const uint64_t *count)
 {
 	struct kv_req get = open_type(KV_GET);
@@ -432,11 +432,11 @@ TEST(cancelled_puts_are_none)
 /* The audit reads the store's values, except that one key has a wrong value. */
 static struct {
 	struct history_made made[4];
-	uint64_t at; /* the operation of client 2 that has put the key last */
+	uint64_t at; /* the last put of the key by client 2 */
 	uint32_t key;
 } a;
 
-/* In both runs only client 2 makes puts; this client makes none. */
+/* In both runs only client 2 makes puts; the client that is tested makes none. */
 static void begin_audit(bool preloaded, uint64_t doubtful)
 {
 	memset(a.made, 0, sizeof(a.made));
@@ -461,7 +461,7 @@ static void begin_audit(bool preloaded, uint64_t doubtful)
 #define AS_STORED UINT64_MAX
 #define NOTHING 0
 
-/* Reads all keys, and finds the given value under the one key. */
+/* Reads all keys. The reply for a.key has the given value. */
 static void audit_all(uint64_t value)
 {
 	while (w.next < w.check.n_due) {
@@ -477,7 +477,7 @@ static void audit_all(uint64_t value)
 	check_finish(&w.check, false);
 }
 
-/* An earlier put of a key by client 2 in this run. Changes the one key to a key with two puts. */
+/* Sets a.key to a key that client 2 has put twice. Returns the value of an earlier put of it. */
 static uint64_t earlier(uint32_t run)
 {
 	for (uint32_t j = 0; j < w.check.n_next; j++) {

@@ -9,7 +9,7 @@
 #include "support/test.h"
 #include "control.h"
 
-/* The control of the case, and the positions of its endpoints. */
+/* The control of the case. By endpoint, how far its stream of WRITEs was posted and consumed. */
 static struct control c;
 static uint64_t posted[8], consumed[8];
 

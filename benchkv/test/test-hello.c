@@ -174,7 +174,7 @@ TEST(ports_are_compared)
 	CHECK(!hello_mtu_differs(&good, &good, 3, said, sizeof(said)));
 	none.port_errno = ENODEV;
 	CHECK(strstr(fits(&good, &none), "rank 3 (node1) has no mlx5 device mlx5_0: give"));
-	CHECK(!*fits(&none, &good)); /* rank 0 names itself */
+	CHECK(!*fits(&none, &good)); /* rank 0 reports its own error */
 	none.device[0] = 0;
 	CHECK(strstr(fits(&none, &none), "rank 3 (node1) has no mlx5 device: give"));
 	none = good;

@@ -16,7 +16,7 @@
 
 static const struct placement place = {.ranks = 1, .shards = 1};
 
-/* Operations of this client and of others on one key. Each group has the order of its names. */
+/* Operations of clients on one key. A client makes its operations in the order of the fields. */
 static struct script {
 	uint64_t key;
 	uint64_t put, get, put2, get2, get3, get4; /* of this client */
@@ -160,7 +160,7 @@ TEST(own_puts)
 	/* The get that was made before the second put sees the first one. */
 	CHECK_EQ(history_found(&h, &early, value_of(SELF, 0, s.put)), READ_RIGHT);
 	CHECK_EQ(history_found(&h, &early, value_of(SELF, 0, s.put2)), READ_INVENTED);
-	/* The value was replaced by another client's put, and is read again. */
+	/* A value that another client's put had replaced is read again. */
 	CHECK_EQ(read_at(s.get3, value_of(2, 0, s.a)), READ_RIGHT);
 	CHECK_EQ(read_at(s.get4, value_of(SELF, 0, s.put2)), READ_STALE);
 }
@@ -175,7 +175,7 @@ TEST(foreign_puts)
 	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key + 1, true, 0))), READ_INVENTED);
 	/* A get: */
 	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key, false, 0))), READ_INVENTED);
-	/* More than it makes: */
+	/* An operation that its client does not reach: */
 	CHECK_EQ(read_at(s.get, value_of(2, 0, find_op(2, s.key, true, OPS / 4))), READ_INVENTED);
 	CHECK_EQ(read_at(s.get, value_of(2, 1, s.a)), READ_INVENTED); /* the next run */
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a2)), READ_RIGHT);

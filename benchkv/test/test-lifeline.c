@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Rank 0's end of the lifeline: which connections it accepts, and how it handles messages. */
+/*
+ * Rank 0's end of the lifeline (the TCP connections from all ranks to rank 0): which connections it
+ * accepts, and how it handles messages.
+ */
 #include "lifeline.h"
 
 #include <errno.h>
@@ -47,7 +50,7 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number
 	return -EPROTO;
 }
 
-/* ---- the end of another rank; the layouts are those of lifeline.c ---- */
+/* ---- another rank's end of its connection; the layouts are those of lifeline.c ---- */
 
 enum {
 	WELCOME = 1,
@@ -102,7 +105,7 @@ static int dial(void)
 	return fd;
 }
 
-/* The reply of the other end: the kind of a message, or 0 if the connection is closed. */
+/* Returns the kind of the message that rank 0 sends, or 0 if it closes the connection. */
 static uint32_t answer(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};

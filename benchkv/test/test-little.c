@@ -63,7 +63,8 @@ TEST(an_epoch_needs_requests)
 }
 
 /*
- * Off, then on for a trial, then the better setting. Requests under way at a switch do not count.
+ * Batching is off at first, then on for a trial; then the better setting stays. Requests that were
+ * under way at a switch do not count.
  */
 TEST(tries_both_then_keeps_the_better_one)
 {
@@ -98,7 +99,7 @@ TEST(tries_the_other_one_again)
 	epoch(8, 1);
 	settle();
 	CHECK(!l.batching && !l.trying);
-	while (!l.trying) { /* each epoch is a little slower than the last, to distinguish them */
+	while (!l.trying) { /* two latencies in turn: epoch() waits until the latency changes */
 		CHECK(!l.batching && n < 100);
 		epoch(4 + ++n % 2, 1);
 	}
@@ -149,7 +150,10 @@ TEST(hears_differences)
 	CHECK(l.peers_ended == 13 && l.peers_area == 42 << 12);
 }
 
-/* With 44,000 requests under way the counter of the integral wraps once in this time. */
+/*
+ * A report is compared with the one before if that is less than 100 ms old. In 100 ms the counter
+ * of the integral wraps once if 44,000 requests are under way.
+ */
 TEST(compares_no_old_reports)
 {
 	begin(1);

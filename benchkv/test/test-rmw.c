@@ -15,7 +15,7 @@
 
 static const struct placement place = {.ranks = 1, .shards = 1};
 
-/* Two clients of two ranks, which share no table, and a store that answers both. */
+/* Two clients of two ranks, each with its own struct rmw_known, and a store that answers both. */
 static struct world {
 	struct source source;
 	struct store store;
@@ -75,7 +75,7 @@ static struct kv_req open_next(uint32_t client)
 	return req;
 }
 
-/* Gives a client a reply. True: the reply ends the operation. */
+/* Gives a client a reply. Returns true if the reply ends the operation. */
 static bool reply(uint32_t client, uint64_t token, struct kv_resp resp)
 {
 	uint64_t start;
@@ -176,7 +176,7 @@ static const struct workload loads[] = {
 		.hot_ops = 0.9,
 		.rmw = true,
 		.seed = 6},
-	{.key_range = 100000, .read_ratio = 0.5, .rmw = true, .seed = 7}, /* not all known */
+	{.key_range = 100000, .read_ratio = 0.5, .rmw = true, .seed = 7}, /* not all in rmw_known */
 };
 
 static void all_right(bool preloaded)
@@ -316,7 +316,7 @@ TEST(replies_to_gets)
 	end();
 }
 
-/* The same with the swap to version 3. */
+/* The same with the swap to version 3. NULL: a failed swap must be tried again. */
 static void swap_with(enum kv_type type, uint64_t value, const uint64_t *counter)
 {
 	struct kv_req req;

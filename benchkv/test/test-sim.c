@@ -438,8 +438,8 @@ TEST(meta_passes_calls_between_daemons)
 	c.duration_ns = meta.duration_ns = 100 * NSEC_PER_MSEC;
 	more = 2 * 2e9 * (1 / run(&meta).ops_per_s - 1 / run(&c).ops_per_s);
 	/*
-	 * Half of the requests are calls, which the other daemon handles; both see them half a loop
-	 * late.
+	 * Half of the requests are calls, which daemon 1 handles. It sees the call half a loop late,
+	 * and daemon 0 the response.
 	 */
 	CHECK(near(more, m->request_ns + m->response_ns + m->reply_ns + m->loop_ns, 0.2));
 }
@@ -536,7 +536,7 @@ TEST(clients_that_wait_end_the_collapse)
 	CHECK(near(run_collapsed(&c).ops_per_s, 57e6, 0.1));
 }
 
-/* With such clients and a longer wire 16 ranks have the published rhythm, unlike in the model. */
+/* With such clients and a longer wire 16 ranks have the published rhythm (sim/README.md). */
 TEST(clients_that_wait_have_the_published_rhythm)
 {
 	struct sim_config c = job(16, 32, "none");
@@ -570,7 +570,8 @@ TEST(one_equilibrium_with_auto)
 }
 
 /*
- * A small window, from the collapsed state: a peer without messages to send acknowledges nothing.
+ * A job with a small window leaves the collapsed state, although a peer acknowledges WRITEs only in
+ * its own messages.
  */
 TEST(auto_does_not_stall)
 {
@@ -592,7 +593,7 @@ static void as_published(const struct published *p)
 	CHECK(ratio < 1.3 && ratio > 1 / 1.3);
 }
 
-/* Without the job of the next test, which has two outcomes. */
+/* All published jobs except that of the next test, which has two outcomes. */
 TEST(published_throughput)
 {
 	for (size_t b = 0; b < 2; b++) { /* the others are not published, or not of this machine */
@@ -607,8 +608,8 @@ TEST(published_throughput)
 }
 
 /*
- * With some seeds the job leaves the collapsed state, as the published one (58.4 M/s); with others
- * it does not, as the published one of 16 ranks.
+ * With some seeds the job leaves the collapsed state, like the published job (58.4 M/s). With other
+ * seeds it does not, like the published job of 16 ranks.
  */
 TEST(budget_at_eight_ranks_has_two_outcomes)
 {
@@ -657,8 +658,8 @@ TEST(several_daemons_share_the_endpoints)
 }
 
 /*
- * Daemons that call only each other, with more of the rank's requests than an average daemon has.
- * With the limit of an average daemon they took turns, with some seeds.
+ * Two daemons that call only each other have all requests of their ranks. When control_limit()
+ * gave them the limit of an average daemon, each waited while the other worked, with some seeds.
  */
 TEST(daemons_with_all_endpoints_do_not_take_turns)
 {

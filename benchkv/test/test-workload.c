@@ -112,7 +112,7 @@ TEST(operations_by_themselves)
 	}
 }
 
-/* With 2^32 keys nearly every put has a key of its own: of 1.5 million random keys, .9998. */
+/* With 2^32 keys nearly every put has a key of its own: .9998 of 1.5 million random keys. */
 TEST(does_not_repeat)
 {
 	enum { OPS = 3000000 };
@@ -186,7 +186,7 @@ TEST(reads_as_often_as_told)
 			CHECK(fabs((double)puts - SOME * (1 - w.read_ratio)) <= 640);
 			CHECK(puts > 0 || tenth == 10);
 			CHECK(puts < SOME || tenth == 0);
-			/* For the sum of 65,536 uniform keys they are 370,000. */
+			/* Those of the sum of 65,536 uniform keys are 370,000. */
 			CHECK(kind || fabs((double)keys - SOME * 499.5) <= 370000);
 		}
 	}
@@ -225,7 +225,10 @@ TEST(zipf_frequencies)
 	zipf_is_zipf(2.5);
 }
 
-/* The probability of a number; with latest, the probability that z is this number. */
+/*
+ * The probability that an operation is for the key with this number (workload.h); with latest, that
+ * a get is for the key of the client's put `number` puts before its last one.
+ */
 static double probability(const struct workload *w, uint32_t number)
 {
 	double hot = fmax(1, w->hot_keys * KEYS), norm = 0;

@@ -18,7 +18,7 @@
 #include "puts.h"
 #include "ways.h"
 
-#define KEYS 65536 /* keys for which a client has room at first; it grows */
+#define KEYS 65536 /* initial room of a client's own store, in keys; it grows */
 #define CLIENTS 1024 /* most clients of a rank */
 #define QUEUE_DEPTH 4096
 

@@ -243,7 +243,7 @@ def case_tiny():
 
 
 def case_held():
-    """More requests for a worker than it has room for: they also keep their order."""
+    """Daemons forward more requests to another daemon than it has room for: the requests keep their order."""
     path = of_test("trace")
     good(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300, "--ops", MANY // 2,
          "--trace", path)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test for libFuzzer. If the first byte is even, the input is a machine file, otherwise the
- * result of another rank. The result is that of an empty run; the input first changes its fixed
- * part by `n8 at16 bytes...`, then has its histograms, to which this program adds the check sums.
- * If a result is accepted, its encoding must be the same bytes. If a machine is accepted, it must
- * be in range and possible to simulate.
+ * A test for libFuzzer. If the first byte is even, the rest of the input is a machine file,
+ * otherwise it describes the encoded result of another rank: `n8 at16 bytes...` are XORed into the
+ * fixed part of the result of an empty run, n bytes from offset `at` on; after them come the
+ * histograms, to which this program adds the check sums. If a result is accepted, its encoding must
+ * be the same bytes. If a machine is accepted, its numbers must be in range and possible to
+ * simulate.
  */
 #include <errno.h>
 #include <math.h>

@@ -12,7 +12,7 @@
 #include "tasks.h"
 
 #define ADAPTER_LOOK_NS 25 /* time between two steps of the adapters */
-#define COLLECTS 8 /* depth from which delegrpc may publish a reply later, see delegrpc.h */
+#define COLLECTS 8 /* from this depth on delegrpc may delay replies, see delegrpc.h */
 #define CLIENT_LOOK_NS (100 * NSEC_PER_USEC) /* time between polls of a client that is not woken */
 
 static struct {
@@ -20,8 +20,8 @@ static struct {
 	uint32_t clients, sq_depth;
 	uint64_t single_until_ns, random;
 	uint64_t answered
-		[COSTS_RANKS]; /* in this loop of the rank's daemon: a bit for each client */
-	/* By rank, calls of other ranks: served in the daemon's loop, and left by its last loop. */
+		[COSTS_RANKS]; /* a bit for each client that the rank's daemon has answered in this loop */
+	/* By rank: calls of other ranks that the daemon's loop has served, and its last loop left. */
 	uint32_t served[COSTS_RANKS], left[COSTS_RANKS];
 	uint64_t loops_left; /* number of loops that left calls */
 	bool stop;
@@ -199,7 +199,7 @@ uint64_t costs_loops_left(void)
 	return costs.loops_left;
 }
 
-/* The end of a loop. Replies that were collected are now published, so their clients poll again. */
+/* The end of a loop. delegrpc has now published delayed replies, so their clients poll again. */
 void __wrap_network_observe(struct daemon *d)
 {
 	spend(costs.m.loop_ns * (1 + (2 * rand_unit(&costs.random) - 1) * costs.m.loop_jitter));

@@ -4,7 +4,7 @@
  * with the simulator. README.md explains which parts are real and which are modelled.
  *
  *	benchkv-test-timed [NAME]	the tests, or those with such a name
- *	benchkv-test-timed tables	prints the tables of benchkv/sim/README.md
+ *	benchkv-test-timed tables	prints the tables of README.md
  *	benchkv-test-timed orders	prints the throughput with other orders of the phases
  */
 #include <stdio.h>
