@@ -99,8 +99,10 @@ static inline struct shmipc_client *local_with_room(struct gateway *g)
 	return NULL;
 }
 
-/* Passes requests on as long as there is room. The others wait in copyrpc until a response makes
- * room. The clients are armed before the loop sleeps, so the response wakes the loop. */
+/*
+ * Passes requests on as long as a client has room. The others wait in copyrpc until a response
+ * makes room. The clients are armed before the loop sleeps, so the response wakes the loop.
+ */
 static inline bool pass_requests(struct gateway *g)
 {
 	struct shmipc_client *c;

@@ -55,7 +55,7 @@ def run(rails, *command):
 
 
 def tent(rails, size):
-    """Returns GB/s, and the number of writes."""
+    """Returns GB/s, and the number of writes in about a second."""
     row = json.loads(run(rails, o.tentbench, "client", "--fork", "--size", size, "--json", "-"))
     return row["gb_per_s"], round(row["gb_per_s"] * 1e9 / size) + 5
 

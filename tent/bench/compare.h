@@ -11,7 +11,7 @@
 /*
  * For each size, tent and the peers in the options write the same number of bytes in turn, many
  * times, tent with one request at a time. Prints a row per size, and with @json an object as well.
- * Returns the exit status. @server: its process; @u: NULL if UCX is no peer.
+ * Returns the exit status. @server: the server's process id; @u: NULL if UCX is no peer.
  */
 int compare_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, pid_t server, struct ucx *u, FILE *json);

@@ -132,10 +132,13 @@ static uint64_t memory_needed(const struct move_options *o)
 struct server {
 	pid_t child; /* 0: the server is no child of this process */
 	int fd; /* -1: none */
-	char *text, *ucx; /* descriptions of its engine and, if that is a peer, of UCX */
+	char *text, *ucx; /* descriptions of its engine and, if UCX is a peer, of UCX */
 };
 
-/* The child writes a line for each description, and ends when the parent closes its end. */
+/*
+ * The child writes a line for each description, and ends when the parent closes its end of the
+ * socket pair.
+ */
 static void child(const struct move_options *o, int fd)
 {
 	char *text, *line = NULL, byte;
@@ -314,7 +317,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 			(unsigned long long)need);
 		return 2;
 	}
-	/* Before the rows, because these may take hours. */
+	/* Opens the files before the rows, because the rows may take hours. */
 	for (int i = 0; i < OUTPUTS && !status; i++)
 		status = output_open("tentbench", names[i], "we", &out[i]);
 	if (!status)

@@ -6,10 +6,12 @@
  * `bars`, the peer's requests fail.
  *
  *	target     READY --UNREGISTER to all--> GOING --all UNREGISTERED, or time over--> gone
- * initiator used --UNREGISTER--> no new requests --nothing is moving--> UNREGISTERED * * A
- description may be older than the end of a registration. WELCOME contains the number of *
- registrations that have ended. If it differs from the description's epoch, tent_import() forgets *
- the registrations of the description, and requests all that exist, see grow.c. */
+ *	initiator  used --UNREGISTER--> no new requests --nothing moves--> UNREGISTERED
+ *
+ * A description may be older than the end of a registration. WELCOME contains the number of
+ * registrations that have ended. If it differs from the description's epoch, tent_import() forgets
+ * the registrations of the description, and requests all that exist, see grow.c.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -34,7 +36,7 @@ int revoke_begin(struct tent *t, struct buffer *b)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
 		b->n_awaits++;
-		ctl_send(&c->ctl, &msg); /* if this fails, no confirmation comes */
+		ctl_send(&c->ctl, &msg); /* without the message there is no confirmation */
 	}
 	return 0;
 }

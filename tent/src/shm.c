@@ -11,8 +11,8 @@
  * threads that wait for a batch copy as well. If a request is too short for two threads, and a
  * thread waits for it, it is best if only the waiting thread copies: waking another thread takes a
  * system call, and moves the memory to another core's cache. So while threads wait, the copying
- * thread is not woken, but naps. It performs the moves that are older than a nap, or whose end a
- * thread polls for.
+ * thread is not woken, but naps: it sleeps for NAP_NS at a time. It performs the moves that are
+ * older than a nap, or whose end a thread polls for.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -180,7 +180,10 @@ static void *copier(void *arg)
 	return NULL;
 }
 
-/* The link may be destroyed before the thread has taken the engine's lock again. */
+/*
+ * The link may be destroyed while this function waits for the engine's lock, so the function does
+ * not use the link after that.
+ */
 static bool shm_help(struct link *link, pthread_mutex_t *lock)
 {
 	struct shm_link *l = to_shm(link);
@@ -235,7 +238,9 @@ static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 	return err;
 }
 
-/* Nothing is posted, so the copying thread does not use the link. */
+/*
+ * Nothing is posted, so the copying thread does not write l->stopped, and the mutex is not needed.
+ */
 static int shm_now(struct link *link, const struct link_move *m, pthread_mutex_t *lock)
 {
 	const struct shm_link *l = to_shm(link);

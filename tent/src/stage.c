@@ -31,7 +31,7 @@ enum {
 	CHUNK_ENDED,
 };
 
-#define OF_LANDING (1ull << 32) /* in a copy's token: the other bits are a slot, else a chunk */
+#define OF_LANDING (1ull << 32) /* set: a copy's token contains a slot; not set: a chunk */
 
 static uint64_t slot_at(const struct buffer *stage, uint32_t slot)
 {

@@ -41,7 +41,7 @@ struct tcp_region {
 struct tcp_rail {
 	struct port port;
 	int listener;
-	uint16_t number; /* of the listener */
+	uint16_t number; /* TCP port of the listener */
 	struct tcp_crowd crowd; /* connections without a token */
 	struct target *targets;
 	pthread_mutex_t mutex; /* protects the table */
@@ -140,9 +140,9 @@ static struct target *to_target(struct link *l)
 }
 
 /*
- * As wire_move(), with an item whose bytes are the memory of the frame. If there is no such memory,
- * sets *status to an error, and moves the item without memory. After -EFAULT the caller must call
- * the function again.
+ * Calls wire_move() with an item whose bytes are the memory of the frame. If there is no such
+ * memory, sets *status to an error, and moves the item without memory. After -EFAULT the caller
+ * must call the function again.
  */
 static int move_memory(struct target *l, struct served *c, bool out, struct item *i,
 	uint32_t *status)
@@ -264,7 +264,7 @@ static int target_stop(struct link *link)
 
 static void take_guests(struct tcp_rail *p);
 
-/* Serves the initiator, and takes up to @max marks. Returns not 0 if there was work. */
+/* Serves the initiator, and takes up to @max marks. Returns a number above 0 if there was work. */
 static int target_poll(struct link *link, int max, link_mark_fn *fn, void *arg)
 {
 	struct target *l = to_target(link);
@@ -453,7 +453,8 @@ const struct transport tcp_transport = {
 	.bars = true,
 	.beside = true,
 	.spares = true,
-	.stall_ns = SCHED_NEVER, /* a peer may be stopped; links find out that its host is gone */
+	.stall_ns = SCHED_NEVER, /* a silent peer may be a stopped process; links detect a dead
+				    host */
 	.asked = offsetof(struct tent_attr, tcp_rails),
 	.open = tcp_open,
 	.close = tcp_close,

@@ -17,15 +17,15 @@
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define TURN (1u << 20) /* the turn of a connection ends when it has moved so many bytes */
-#define CHECK_S 1 /* between two checks whether the peer's host is silent */
+#define CHECK_S 1 /* seconds between two checks whether the peer's host is silent */
 
 /* ---- bytes ---- */
 
 static const uint8_t zeros[16 << 10]; /* sent in place of bytes that cannot be read */
 
 /*
- * For a part without memory: zeros to send, or NULL, for which move_once() discards bytes. Such a
- * part is received in a system call of its own.
+ * Returns the entry for a part without memory: zeros to send, or NULL, for which move_once()
+ * discards received bytes. Such a part is received in a system call of its own.
  */
 static struct iovec nothing(bool out, size_t left)
 {
@@ -139,7 +139,7 @@ struct stream {
 	struct call ring[RING];
 	uint32_t first, sent, last; /* never reduced modulo RING */
 	uint64_t queued; /* bytes from first to last */
-	uint64_t greeted, put, got; /* bytes of the greeting, of a frame, of a reply */
+	uint64_t greeted, put, got; /* bytes moved of the greeting, a frame, a reply */
 	struct reply reply, end; /* end: after the bytes of a read */
 };
 

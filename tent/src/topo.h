@@ -41,7 +41,7 @@ void topo_init(struct topo *t);
  * or there are too many rails.
  */
 int topo_add_rail(struct topo *t, const char *name, struct tent_why *why);
-/* Appends a location. -EINVAL as above. */
+/* Appends a location. Returns the same as topo_add_rail(). */
 int topo_add_location(struct topo *t, const char *name, struct tent_why *why);
 
 /* Adds the host's locations, and the tiers of the rails in @t. -ENOSYS: hwloc fails. */

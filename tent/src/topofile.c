@@ -13,7 +13,10 @@ static int bad(struct tent_why *why, const char *what, const char *give)
 	return why_say(why, -EINVAL, "topology: %s: give %s", what, give);
 }
 
-/* A device of a list: a name, or in the first form the number of one of the nics. */
+/*
+ * Returns the rail of a device in a list: a name or, in the first form, the number of one of the
+ * nics.
+ */
 static int rail_of(struct topo *t, const json_t *v, bool may_add, struct tent_why *why)
 {
 	const char *name = json_string_value(v);

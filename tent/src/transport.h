@@ -12,7 +12,8 @@
  * A port is a rail of this engine. A link connects a port with a rail of a peer: the initiator's
  * end moves data, the target's end receives marks (see notice.h).
  *
- * The engine calls check() and add() without its lock, all other functions with it.
+ * The engine holds its lock when it calls event(), link(), accept() or a function of struct
+ * link_ops. It may call the other functions without the lock.
  */
 #ifndef TENT_TRANSPORT_H
 #define TENT_TRANSPORT_H
