@@ -257,7 +257,7 @@ int delegrpc_priv_client_idle(struct delegrpc_client *client);
 void delegrpc_priv_client_resume(struct delegrpc_client *client);
 void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id);
 
-/* Pairs with the release store in delegrpc_server_destroy() and in delegrpc_priv_client_idle(). */
+/* Acquire: pairs with the release stores in announce_end() and server_died(). */
 static inline bool delegrpc_priv_alive(const struct delegrpc_header *header)
 {
 	return __atomic_load_n(&header->server_alive, __ATOMIC_ACQUIRE);

@@ -19,11 +19,12 @@
  * those of one server. A child of fork(2) must not use the handles of its parent; it may only
  * destroy or disconnect them.
  *
- * Visibility: if a client has at least eight calls in flight, or had at its last poll that came
- * after a call, up to eight of its calls, or replies to it, are collected and published together.
- * Otherwise each of its calls, and each reply to it, is published immediately. A client publishes
- * collected calls at the latest in its next poll, flush, wait or arm, or in a call that is refused
- * with -EAGAIN. The server publishes collected replies at the latest in the first of these:
+ * Visibility: if a client has at least eight calls in flight, or had that many at its last poll
+ * that came after a call, its calls are collected and published together, up to eight at a time,
+ * and so are the replies to it. Otherwise each of its calls, and each reply to it, is published
+ * immediately. A client publishes collected calls at the latest in its next poll, flush, wait or
+ * arm, or in a call that is refused with -EAGAIN. The server publishes collected replies at the
+ * latest in the first of these:
  *	- a flush, an arm, a destroy, a reply to another client, a recv that returns 0
  *	- a poll or wait that finds no request
  *	- the second of two polls or waits without a reply in between
@@ -70,11 +71,12 @@
  * uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
- * abstract sockets. If a client could not wake a server that sleeps on a descriptor, connect or
- * shmipc_server_fd() fails. If the cause arises after connect, the client's calls are delayed, and
- * its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor of an armed
- * client with pending calls becomes readable within 100 ms, so that the client polls and finds a
- * dead server. The descriptor of an armed server becomes readable within 100 ms in two cases only:
+ * abstract sockets. If a client would be unable to wake a server that sleeps on a descriptor,
+ * connect or shmipc_server_fd() fails. If the cause arises after connect, the client's calls are
+ * delayed, and its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor
+ * of an armed client with pending calls becomes readable within 100 ms, so that the client polls
+ * and finds a dead server. The descriptor of an armed server becomes readable within 100 ms in two
+ * cases only:
  *	- while a client could not be woken for lack of a descriptor
  *	- while clients are connected, if the server takes events
  * If a client dies after publishing requests and before waking the server, or if another process
@@ -86,10 +88,11 @@
  *	- overwrite its contents (requests, responses and extra buffers of every client)
  *	- keep the server busy with forged connects
  *	- keep all others from connecting, by taking all places or their locks
- *	- with events: act as a client that has come, also after that client's death
- *	- with events: keep the server from learning which clients come, by filling the server's
- *	  socket, or by replacing the server's address in the region; at the new address, it
- *	  receives the descriptors of the region's file that clients send
+ *	- if the server takes events (shmipc_server_event()): make requests in the place of a client
+ *	  that has connected, also after that client's death
+ *	- if the server takes events: keep the server from learning which clients come, by filling
+ *	  the server's socket, or by replacing the socket's address in the region; clients then send
+ *	  descriptors of the region's file to the new address
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -177,10 +180,10 @@ struct shmipc_attr {
 	/*
 	 * The access. 0600 or 0: only the server's user may connect. 0660: the members of the
 	 * region's group may connect, too. That group is `gid` if `set` contains
-	 * SHMIPC_SET_GID, otherwise the group of the server's process. In connect, a mode that is
-	 * not 0, and a gid that is in `set`, are those that the caller expects: connect fails if
-	 * the region has others. A client of another user must be a member of the group and must
-	 * set mode to 0660 as well.
+	 * SHMIPC_SET_GID, otherwise the group of the server's process. In connect, `mode` (unless
+	 * it is 0) and `gid` (if `set` contains SHMIPC_SET_GID) are what the caller expects:
+	 * connect fails if those of the region differ. A client of another user must be a member of
+	 * the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* only with mode 0660; if not 0, `set` must contain SHMIPC_SET_GID */
@@ -193,8 +196,8 @@ struct shmipc_attr {
 	/* Create only: not 0 if the server takes events (shmipc_server_event()). */
 	uint32_t events;
 	/*
-	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. Each of them
-	 * enlarges the client's response ring by a burst.
+	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. For each of them
+	 * the client's response ring has the memory of one more burst.
 	 */
 	uint32_t pushes;
 	/*
@@ -384,8 +387,8 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
  * Sends a message to the client in place `index`: len bytes of msg (NULL if len is 0). The client
  * needs no open call. The index is SHMIPC_CLIENT_INDEX() of a request's client, event.index, or the
  * client's shmipc_client_index(). A push is published like a reply to that client. The client that
- * the server means may have gone, and another client may have its place; a server that takes events
- * learns of this before. Returns 0, or, with nothing sent,
+ * the server means may have gone, and another client may have its place; shmipc_server_event()
+ * reports such a change. Returns 0, or, with nothing sent,
  *	-EAGAIN		attr.pushes pushes to this client are not consumed yet: drop this one, or
  *			try again after a later poll. No other client is held up, and no function
  *			waits for this room
@@ -482,8 +485,8 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *	-ECONNREFUSED	the server is dead or has closed: try again later
  *	-EAGAIN		the server is just starting, or did not clean a free place within a
  *			second: try again immediately
- *	-EUSERS		max_clients clients are connected, or have gone and the server has not
- *			read their introductions: try again later
+ *	-EUSERS		max_clients clients are connected, or some have gone and a server that
+ *			takes events has not noticed that yet: try again later
  *	-EPROTO		another layout version, or other sizes
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its
@@ -541,7 +544,7 @@ uint32_t shmipc_client_posts(struct shmipc_client *client);
 typedef void shmipc_push_fn(void *arg, const void *msg, uint32_t len);
 
 /*
- * Sets the function that shmipc_client_poll() passes pushes to, for this connection and those of
+ * Sets the function that shmipc_client_poll() calls for each push, for this connection and those of
  * later reconnects. A wait of the client then also waits for pushes, even if no call is pending. If
  * fn is NULL, which is the default, pushes are consumed and dropped.
  */
@@ -587,11 +590,11 @@ int shmipc_client_release(struct shmipc_client *client, const void *loan);
 SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 
 /*
- * Passes each response to fn(arg, ...), in the order in which the server replied. One poll passes
- * at most SHMIPC_POLL_MAX responses, so that client and server work at the same time. If a response
- * leads to another call, make that call in fn. Returns the number of responses and pushes, or 0 if
- * there is none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait().
- * An error is returned only when no response is left:
+ * Calls fn(arg, ...) for each response, in the order in which the server replied. One poll takes at
+ * most SHMIPC_POLL_MAX responses and pushes, so that client and server work at the same time. If a
+ * response leads to another call, make that call in fn. Returns the number of responses and pushes,
+ * or 0 if there is none yet. A loop that gets 0 should pause once per turn, or call
+ * shmipc_client_wait(). An error is returned only when no response is left:
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds a message that no correct server writes: abort or disconnect
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
@@ -701,8 +704,8 @@ void shmipc_client_get_stats(const struct shmipc_client *client,
 /* ---- inspecting a region from outside ---- */
 
 /*
- * The state of a server or client. Its lock shows whether it is dead; it has written the other
- * states itself.
+ * The state of a server or client. The kernel's lock shows whether the process is dead; the other
+ * states are those that the process wrote into the region.
  */
 enum shmipc_look_state {
 	SHMIPC_LOOK_DEAD, /* it has ended, or has disconnected */

@@ -12,10 +12,10 @@
  * untrusted, because another process writes it: cellring_arrive() checks the count in it, and the
  * code that takes the message checks the id and the length.
  *
- * Sleep and wake: a sleeper sets its word, executes a fence, checks once more for messages, and
- * sleeps. A publisher executes a fence and then reads the word, after polls that found nothing and
- * otherwise from time to time. One of the two fences is first, so either the publisher sees the
- * word, or the sleeper sees the message.
+ * Sleep and wake: a sleeper sets its word (server_state or client_state), executes a fence, checks
+ * once more for messages, and sleeps. A publisher executes a fence and then reads the word; this is
+ * a wake test. It does so after polls that found nothing, and otherwise from time to time. One of
+ * the two fences is first, so either the publisher sees the word, or the sleeper sees the message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H
@@ -68,7 +68,8 @@ struct shmipc_client {
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
-	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
+	/* With fewer others in flight, a call is published alone unless a burst is open. */
+	uint32_t alone;
 	uint64_t polled; /* value of `called` at the poll that set `window` */
 	uint64_t returned; /* value of `called` when the last poll with responses ended */
 	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
@@ -76,7 +77,7 @@ struct shmipc_client {
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* polls that found nothing since the last burst */
 	int32_t idle_left; /* empty polls left before the slow path */
-	uint32_t idle; /* slow paths taken in this wait, until the state is WAITING */
+	uint32_t idle; /* slow paths taken in this wait; stops at 3, when the state is WAITING */
 	struct shmipc_client_loans *loans; /* NULL: the region has none */
 	struct cellring_burst burst;
 	struct shmipc_place *place; /* in the region */
@@ -99,7 +100,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	uint32_t posts; /* posts consumed since the client came; a private copy */
 	uint64_t epoch; /* private copy of server_epoch */
 	struct shmipc_place *place; /* in the region */
-	uint32_t pushes, pushes_seen; /* pushes sent since the client came; consumed, last seen */
+	uint32_t pushes, pushes_seen; /* since the client came: sent; consumed, as read last */
 };
 
 struct shmipc_visit {

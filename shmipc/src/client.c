@@ -93,7 +93,7 @@ static void client_give_up(struct client *c, uint32_t id)
 	c->hot.calls[id].state = SHMIPC_CALL_GIVEN_UP;
 }
 
-/* Acquire: pairs with the release in shmipc_server_destroy(); its last replies are visible. */
+/* Acquire: pairs with the release in announce_end(); the server's last replies are visible. */
 static bool server_ended(const struct client *c)
 {
 	return __atomic_load_n(&c->header->closed, __ATOMIC_ACQUIRE);
@@ -436,9 +436,9 @@ COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
 }
 
 /*
- * Takes a message that is not the response to a normal call. Passes on a push, or a response to a
- * call with a loan, and returns 1. Drops a response to a call that was given up, and returns 0.
- * Returns -EPROTO for any other message.
+ * Takes a message that is not the response to a normal call. Calls the user's function for a push,
+ * or for a response to a call with a loan, and returns 1. Drops a response to a call that was given
+ * up, and returns 0. Returns -EPROTO for any other message.
  */
 COLD int shmipc_priv_client_stray(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
 {

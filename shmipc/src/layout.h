@@ -4,8 +4,8 @@
  *
  *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer | loans
  *
- * Each cache line has one writer, except the line and the bitmap that clients write when
- * they connect and disconnect.
+ * The first two lines are struct shmipc_place; layout.c explains the gap of 2 KiB. Each cache line
+ * has one writer, except the lines of `changes` and `active`, which several processes write.
  */
 #ifndef SHMIPC_LAYOUT_H
 #define SHMIPC_LAYOUT_H
@@ -54,7 +54,7 @@ struct shmipc_header {
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
 	struct wakefd_addr server_addr;
-	struct wakefd_addr door; /* for introductions; name 0: the server takes no events */
+	struct wakefd_addr door; /* clients send introductions to it, see shmipc(7); name 0: none */
 
 	/* Written by clients that connect or disconnect. */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */

@@ -5,7 +5,7 @@
 
 #include "loan.h"
 
-#define LOAN_LONG 1024 /* after a payload of more bytes, lines of the next one are prefetched */
+#define LOAN_LONG 1024 /* after a longer payload, two lines of the next one are prefetched */
 
 /* Reads the payload of a message once, because another process may change it at any time. */
 static struct loan_message message_read(const unsigned char *slot)
@@ -90,8 +90,8 @@ static void give_back(struct shmipc_client_loans *loans, uint32_t chunk)
 }
 
 /*
- * Finds the chunk that has a request (state LOAN_OUT) or response (LOAN_HELD) at this address. Returns
- * false if the user does not own it.
+ * Finds the chunk that has a request (if the state is LOAN_OUT) or a response (in other states) at
+ * this address. Returns false if there is none in this state.
  */
 static bool chunk_find(const struct shmipc_client_loans *loans, const void *at,
 	enum loan_state state, uint32_t *chunk_p)

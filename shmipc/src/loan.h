@@ -99,7 +99,10 @@ bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 /* Finds the client of a request in a loan. Returns 0, or an error of shmipc_server_loan(). */
 int loans_server_find(struct shmipc_server *hot, uint64_t client, uint32_t id,
 	struct shmipc_peer **peer_p);
-/* Called when a client has gone: keeps its requests in loans that are not answered. */
+/*
+ * Called when a client has gone: marks its unanswered requests in loans as kept, so that the
+ * client's place is not cleaned before they are answered.
+ */
 void loans_server_end(struct shmipc_server *hot, const struct shmipc_peer *peer);
 /*
  * Called when a request of a client that has gone is answered. Returns true if it was the last kept

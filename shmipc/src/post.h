@@ -17,7 +17,7 @@ static inline bool is_one_way(const unsigned char *slot)
 	return CELLRING_ID(cellring_head(slot)) == SHMIPC_ONE_WAY;
 }
 
-/* Returns how many posts the server has consumed since the last look, by its unchecked count. */
+/* Returns how many posts the server has consumed since posts_look(), by its unchecked count. */
 static inline uint32_t posts_news(const struct shmipc_client *c)
 {
 	/* Acquire: pairs with the release in shmipc_priv_server_consumed(): the cells were read. */

@@ -73,7 +73,7 @@ static void peer_rewind(struct server *s, struct shmipc_peer *peer)
 	memset(peer->open, 0, s->hot.depth);
 }
 
-/* Acquire: pairs with the releases in place_enter() and shmipc_client_disconnect(). */
+/* Acquire: pairs with the releases in place_enter() and place_leave(). */
 static bool place_has_bit(const struct server *s, uint32_t index)
 {
 	return __atomic_load_n(&s->header->active[index / 64], __ATOMIC_ACQUIRE) >> index % 64 & 1;
@@ -143,7 +143,7 @@ static void peer_admit(struct server *s, uint32_t index)
 {
 	struct shmipc_peer *peer = &s->hot.peers[index];
 
-	/* Relaxed: ordered by the bit, which was set after it. */
+	/* Relaxed: ordered by the bit, which the client sets after its epoch. */
 	if (__atomic_load_n(&peer->place->client_epoch, __ATOMIC_RELAXED) != peer->epoch)
 		return;
 	peer->handle = peer_handle(peer);
