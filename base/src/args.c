@@ -534,8 +534,8 @@ static const struct arg_row *find_row(const struct args *args, int val)
 }
 
 /*
- * Describes the option that getopt_long() refused. If this is a letter inside a word of letters,
- * argv[optind - 1] is not that word yet, so only the letter is named.
+ * Describes the option that getopt_long() refused. If this is a letter of a group such as -abc,
+ * argv[optind - 1] may be the argument before that group, so only the letter is named.
  */
 static int refuse(const struct args *args, int val, char **argv)
 {
@@ -547,7 +547,7 @@ static int refuse(const struct args *args, int val, char **argv)
 		val == ':' ? "needs a value" : "is not valid");
 }
 
-/* 1: continue; 0: the help text or the version was printed; -EINVAL. */
+/* Returns 1 to continue, 0 after printing the help text or the version, or -EINVAL. */
 static int read_option(struct args *args, const struct arg_row *row, void *options)
 {
 	struct arg a;

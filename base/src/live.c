@@ -40,7 +40,7 @@ static void step(struct live_record *r, uint32_t steps)
 
 static bool take(struct live_record *r)
 {
-	/* Relaxed: the exchange checks it. */
+	/* Relaxed: the compare-exchange below checks that this value is current. */
 	uint32_t seq = __atomic_load_n(&r->seq, __ATOMIC_RELAXED);
 
 	/* Acquire: pairs with the release in step(), by the thread that removed an object. */
@@ -59,7 +59,7 @@ static void set_name(struct live_record *r, const char *name)
 static void fill(struct live_record *r, const struct live_type *type, const void *object,
 	const char *name)
 {
-	/* The stores that follow come after the exchange in take(). */
+	/* Orders the stores below after the exchange in take(). */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	r->pid = (uint32_t)getpid();
 	r->type = type;

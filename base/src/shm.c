@@ -17,8 +17,8 @@
 #include "base/list.h"
 
 /*
- * Numbers of tries that other processes may win before -EADDRINUSE: after yielding, and then after
- * a sleep of 1 ms.
+ * Numbers of further tries before -EADDRINUSE, if another process is faster each time: the first
+ * ones after a yield each, then the others after a sleep of 1 ms each.
  */
 #define SHM_YIELDS 1000
 #define SHM_NAPS 1000
@@ -78,7 +78,7 @@ static int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Returns another region of this process with the same file. The registry must be locked. */
+/* Returns another region of this process with the same file. The caller must hold the lock. */
 static struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
@@ -176,8 +176,8 @@ bool shm_holds(const struct shm_region *r, int fd, uint32_t byte)
 	if (fstat(fd, &st) != 0 || st.st_dev != r->dev || st.st_ino != r->ino)
 		return false;
 	/*
-	 * The byte is locked, but the description of @fd could lock it: that description holds the
-	 * lock.
+	 * If the byte is locked, and the kernel reports no lock that conflicts with one of @fd, the
+	 * description of @fd holds the lock itself.
 	 */
 	if (shm_file_locked(r, byte) <= 0 || fcntl(fd, F_OFD_GETLK, &fl) != 0)
 		return false;
@@ -422,7 +422,7 @@ static int shm_check_stale(const struct shm_region *r)
 }
 
 /*
- * Must be called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE)
+ * Removes the name, which must exist, unless it belongs to a living server (-EADDRINUSE)
  * or the file does not begin with magic (-EPROTO). -EAGAIN: see shm_check_stale(). For a group's
  * region, the locks of the guard decide which server lives and which process removes the file of a
  * dead one; otherwise the locks of the file itself do. Only the process that holds the guard
@@ -652,7 +652,7 @@ int shm_remove_name(struct shm_region *r)
 	r->named = false;
 	/*
 	 * The guard is removed after the region: without a guard, the region's own locks would
-	 * count.
+	 * decide whether the server is alive.
 	 */
 	return r->guard ? shm_remove_name(r->guard) : 0;
 }

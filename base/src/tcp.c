@@ -116,7 +116,7 @@ static int listen_at(const struct addrinfo *a, bool reuse, int *fd_p)
 	return 0;
 }
 
-/* Listens at the first address of that family. After -EADDRINUSE it tries no other one. */
+/* Tries the addresses of that family until one works, or one is in use (-EADDRINUSE). */
 static void listen_by(const struct addrinfo *list, int family, bool reuse, int *err, int *fd_p)
 {
 	for (const struct addrinfo *a = list; a && *err && *err != -EADDRINUSE; a = a->ai_next)
@@ -129,7 +129,7 @@ int tcp_listen(const char *host, uint16_t port, int *fd_p)
 	struct addrinfo *list = resolve(host, port, AI_PASSIVE);
 	int err = -EADDRNOTAVAIL;
 
-	/* An IPv6 socket at all addresses accepts IPv4 connections as well. */
+	/* Without a host IPv6 first: an IPv6 socket at all addresses accepts IPv4, too. */
 	listen_by(list, host ? AF_INET : AF_INET6, port, &err, fd_p);
 	listen_by(list, host ? AF_INET6 : AF_INET, port, &err, fd_p);
 	if (list)

@@ -161,7 +161,7 @@ static int filter_attach(int sock, uint64_t cookie, uint32_t len)
 }
 
 /*
- * Attaches the filter before it binds, because any process can write to a socket that has a name.
+ * Attaches the filter before bind(2), because any process can write to a socket that has a name.
  */
 static int open_queue(int *sock_p, const uint64_t secret[2], uint32_t most)
 {
@@ -189,7 +189,7 @@ static int draw_secret(uint64_t secret[2])
 
 static void publish_secret(struct wakefd_addr *addr, const uint64_t secret[2])
 {
-	/* Relaxed: published by the sleep word; pair with the loads in wakefd_try(). */
+	/* Relaxed: the sleep word's release publishes them. Pair with the loads in wakefd_try(). */
 	__atomic_store_n(&addr->cookie, secret[1], __ATOMIC_RELAXED);
 	__atomic_store_n(&addr->name, secret[0], __ATOMIC_RELAXED);
 }
@@ -331,7 +331,10 @@ static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr
 	int woken = wakefd_try(w, addr);
 
 	if (woken < 0)
-		/* Relaxed: the sleeper's event is published, or the sleeper is awake already. */
+		/*
+		 * Restores the word, so that a later wake test tries again. Relaxed: as a
+		 * read-modify-write it continues the release of sleep_prepare_as().
+		 */
 		__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
 			__ATOMIC_RELAXED);
 	return woken;

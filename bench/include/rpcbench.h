@@ -39,7 +39,7 @@
  *	{ return x_client_call(c->handle, req, len, token); }           // 0, else retry later
  *	static void x_response(void *arg, uint64_t token, const void *resp, uint32_t len)
  *	{ rpcbench_response(arg, token, resp, len); rpcbench_again(arg, x_call); }
- *	static int x_poll(struct rpcbench_client *c)                    // returns how many ended
+ *	static int x_poll(struct rpcbench_client *c)                    // the number that ended
  *	{ return x_client_poll(c->handle, x_response, c); }
  *	...
  *	RPCBENCH_CLIENT(x_client, x_call, x_poll, ...)
@@ -78,7 +78,7 @@
 #define RPCBENCH_REQ 32
 #define RPCBENCH_RESP 16
 #define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
-#define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
+#define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC) /* without a response: the window is disturbed */
 #define RPCBENCH_LOST_NS (120 * NSEC_PER_SEC) /* after this time a response counts as lost */
 #define RPCBENCH_LOOK 16 /* polls per reading of the clock */
 #define RPCBENCH_TAKE 32 /* requests that the server takes together in the loop many */
@@ -179,7 +179,7 @@ struct rpcbench_req {
 struct rpcbench_client_ops {
 	/* Returns 0, or not 0 if there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
-	/* Passes responses on. Returns how many. */
+	/* Calls the layer's response function for each response, and returns their number. */
 	int (*poll)(struct rpcbench_client *c);
 	/* Called after a burst of calls. NULL: the next poll publishes them. */
 	void (*flush)(struct rpcbench_client *c);
@@ -200,7 +200,8 @@ struct rpcbench_server_ops {
 	/* Polls until there are requests or ns have passed. NULL: the loop pauses instead. */
 	void (*wait)(struct rpcbench_server *s, uint64_t ns);
 	/*
-	 * NULL, or takes a burst of requests, answers it, and returns how many; not used by single.
+	 * NULL, or takes a burst of requests, answers them, and returns their number. The loop
+	 * single does not use it.
 	 */
 	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
 };

@@ -186,7 +186,7 @@ ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size
 ALWAYS_INLINE void rpcbench_client_run(struct rpcbench_client *c,
 	const struct rpcbench_client_ops *ops)
 {
-	if (c->cfg->req_size == RPCBENCH_REQ) /* the default has its copies inlined */
+	if (c->cfg->req_size == RPCBENCH_REQ) /* copies of this constant size are inlined */
 		rpcbench_client_body(c, RPCBENCH_REQ, ops);
 	else
 		rpcbench_client_body(c, c->cfg->req_size, ops);
@@ -194,7 +194,7 @@ ALWAYS_INLINE void rpcbench_client_run(struct rpcbench_client *c,
 
 /* ---- the server ---- */
 
-/* Takes and answers requests one by one, at most @most. Returns how many. */
+/* Takes and answers requests one by one, at most @most. Returns their number. */
 ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size,
 	const struct rpcbench_server_ops *ops, int most)
 {
@@ -212,7 +212,7 @@ ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, u
 	return n;
 }
 
-/* Takes many requests, then answers them. Returns how many. */
+/* Takes many requests, then answers them. Returns their number. */
 ALWAYS_INLINE int rpcbench_serve_many(struct rpcbench_server *s, uint32_t req_size,
 	uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {

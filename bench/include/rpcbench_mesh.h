@@ -25,9 +25,10 @@
 struct rpcbench_mesh_ops {
 	/* Calls node c->to. Returns 0, or not 0 if there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
-	/* Answers calls until at least @most are answered, or none is left. Returns how many. */
+	/* Answers calls until at least @most are answered, or none is left. Returns their number.
+	 * */
 	int (*serve)(struct rpcbench_client *c, uint32_t most);
-	/* Publishes what has been collected, and passes responses on. Returns how many. */
+	/* Publishes the collected messages, and accepts responses. Returns the number of these. */
 	int (*poll)(struct rpcbench_client *c);
 };
 

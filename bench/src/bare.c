@@ -168,7 +168,7 @@ static void bare_client(struct rpcbench_client *c)
 
 /* ---- the server ---- */
 
-/* Sets the number of answers in a burst to the one that this client requests. */
+/* Sets the number of answers in a burst to that which the client requests. */
 static void bare_together(struct bare_end *e, uint32_t together)
 {
 	if (e->limit == together)

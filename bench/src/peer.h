@@ -35,7 +35,7 @@ struct peer_resp {
 	uint64_t word[3];
 };
 
-/* The rings of one client, which is its handle, for ck_ring and rte_ring. */
+/* The rings of one client, whose handle points to this struct. For ck_ring and rte_ring. */
 struct peer_link {
 	CACHE_ALIGNED void *req; /* the client's request ring */
 	void *resp;

@@ -48,7 +48,7 @@ static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 		b->probe_ns = (double)best / RPCBENCH_PROBE_BATCH;
 }
 
-/* Runs the part of a window that the client with this index has, or the server. */
+/* Runs one thread's part of a window: that of the client with this index, or of the server. */
 static void rpcbench_window_part(struct rpcbench_bench *b, uint32_t index)
 {
 	struct rpcbench_side *side = &b->side[b->current];
@@ -105,7 +105,7 @@ static void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, u
 		pthread_barrier_wait(&b->end);
 }
 
-/* Pins the server to the first core; clients to the others in turn, then to all. */
+/* Pins the server to the first core, and clients to all cores in turn, from the second one on. */
 static void rpcbench_threads_start(struct rpcbench_bench *b)
 {
 	uint32_t n = b->cfg.clients + 1;

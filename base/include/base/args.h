@@ -77,7 +77,7 @@ struct arg_row {
 	uint64_t min, max; /* of whole numbers */
 	uint64_t multiple; /* the number must be a multiple of this; 0: no such check */
 	double low, high; /* of real numbers, before the unit is applied */
-	double unit; /* real numbers are multiplied by it; 0: 1 */
+	double unit; /* real numbers are multiplied by it; 0 means 1 */
 	const char *const *words; /* array that ends with NULL */
 	const char *none; /* this word stands for 0 or NULL */
 	const char *give; /* error text: valid values; NULL: derived from kind and range */
@@ -132,8 +132,8 @@ int args_status(const char *program, const char *why, int err);
  */
 int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
 /*
- * Ends the program with the status of args_status(), or with 1 if that is 0 and standard output
- * could not be written.
+ * Ends the program with the status of args_status(), or with 1 if that status is 0 and standard
+ * output could not be written.
  */
 _Noreturn void args_exit(const struct args *args, const char *program, int err);
 /*

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <jansson.h>
 
-/* Returns a new string. Text that is not UTF-8, as JSON requires, is replaced, not refused. */
+/* Returns a new string. JSON requires UTF-8; text that is not UTF-8 is replaced, not refused. */
 static inline json_t *json_text(const char *text)
 {
 	json_t *string = json_string(text);

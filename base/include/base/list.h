@@ -3,7 +3,7 @@
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
-/* Takes @item out of the list whose first pointer is *@head; nothing if the item is not in it. */
+/* Removes @item from the list that begins at *@head. Does nothing if the item is not in it. */
 #define LIST_REMOVE(head, item)                                                                    \
 	do {                                                                                       \
 		__typeof__(item) *link_ = (head);                                                  \

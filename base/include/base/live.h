@@ -106,7 +106,10 @@ static_assert(sizeof(struct live_type) == 96 + LIVE_FIELDS * 36, "layout");
 struct live_record *live_add(const struct live_type *type, const void *object, const char *name);
 void live_rename(struct live_record *r, const char *name);
 void live_remove(struct live_record *r); /* NULL: no effect */
-/* Makes one system call per wait, before the first sleep. */
+/*
+ * Stores @since and the id of the calling thread, unless the record has a waiting thread already.
+ * So a wait that sleeps several times makes one system call for the id.
+ */
 void live_wait(struct live_record *r, uint64_t since);
 
 /* Relaxed: pairs only with the reads of another process, which tolerate any order. */

@@ -132,7 +132,7 @@ static inline bool members_take(struct members *m, struct member_event *event_p)
 		m->here--;
 	}
 	of->untold = false;
-	if (of->ended) /* comes next */
+	if (of->ended) /* the next call takes the event of the end */
 		return true;
 	m->first = (m->first + 1) % m->n;
 	m->count--;
@@ -153,9 +153,9 @@ static inline void members_meet_one(void *arg, const struct wakefd_intro *in)
 }
 
 /*
- * Reads the introductions of clients. Must be called when a client reports that the socket's queue
- * is full, and before the server tests the locks of clients: the descriptor in an unread
- * introduction holds its client's lock.
+ * Reads the introductions of clients (base/wakefd.h). Must be called when a client reports that
+ * the queue of the socket for introductions is full, and before the server tests the locks of
+ * clients: the descriptor in an unread introduction keeps the lock of a client that has ended.
  */
 static inline void members_meet(struct members *m, struct waiter *w)
 {
@@ -167,7 +167,7 @@ static inline void members_meet(struct members *m, struct waiter *w)
 
 /*
  * Admits a client. The client introduces itself before it writes its request to connect, and the
- * server has read this request. So the introduction is in the socket, or was read before.
+ * server has read this request. So the introduction is in the socket's queue, or was read before.
  */
 static inline void members_admit(struct members *m, struct waiter *w, uint32_t index)
 {

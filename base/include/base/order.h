@@ -17,7 +17,7 @@ static inline void order_sort(double *v, size_t n)
 	qsort(v, n, sizeof(*v), order_compare);
 }
 
-/* Sorts the samples, of which there is at least one. */
+/* Sorts the n >= 1 samples, and returns their median. */
 static inline double order_median(double *v, size_t n)
 {
 	order_sort(v, n);

@@ -55,7 +55,7 @@
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
 #define SHM_SERVER 0 /* the byte that a server locks; the layer assigns the others */
-#define SHM_NAMING UINT32_MAX /* a lock held while a file gets a server or loses its name */
+#define SHM_NAMING UINT32_MAX /* the byte that is locked while a server or a name changes */
 
 /* The users that may open a region. All zero: only its owner. */
 struct shm_access {
@@ -132,8 +132,8 @@ int shm_lock(const struct shm_region *r, uint32_t byte);
 void shm_unlock(const struct shm_region *r, uint32_t byte);
 
 /*
- * Returns 1 if another region has locked the byte, 0 if none has, or -errno. Makes a system call.
- * For SHM_SERVER it tests the guard, if there is one.
+ * Returns 1 if another struct shm_region has locked the byte, 0 if none has, or -errno. Makes a
+ * system call. For SHM_SERVER it tests the guard, if there is one.
  */
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
@@ -175,10 +175,10 @@ int shm_remove_remains(const char *prefix, const char *name, uint64_t magic);
  */
 int shm_look(const char *prefix, const char *name, struct shm_region *r);
 
-/* Reads len bytes of the file. Returns 0, -EPROTO if the file ends before, or -errno. */
+/* Reads len bytes of the file. Returns 0, -EPROTO if the file is too short, or -errno. */
 int shm_read(const struct shm_region *r, uint64_t offset, void *buf, size_t len);
 
-/* Moves an open region to memory that holds none. */
+/* Moves an open struct shm_region from @from to @to, which must not be an open one. */
 void shm_move(struct shm_region *to, struct shm_region *from);
 
 /* Drops all locks. The mapping stays until shm_close(). */

@@ -41,10 +41,13 @@ static inline bool sleep_is_asleep(const uint32_t *word)
 	return __atomic_load_n(word, __ATOMIC_RELAXED) >= SLEEP_ASLEEP;
 }
 
-/* Resets the word and returns its old value. If that is a kind of sleep, the caller must wake. */
+/*
+ * Resets the word and returns its old value. If that is SLEEP_ASLEEP or SLEEP_ON_FD, the caller
+ * must wake the sleeper.
+ */
 static inline uint32_t sleep_take(uint32_t *word)
 {
-	/* Acquire: pairs with the release in sleep_prepare_as(), for the address. */
+	/* Acquire: pairs with the release in sleep_prepare_as(), for a struct wakefd_addr. */
 	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
 }
 

@@ -31,7 +31,7 @@
 
 #define WAIT_SPINS 40 /* pauses of 25-45 ns: 1-2 us */
 #define WAIT_YIELDS 200 /* 0.4-0.5 us each on an idle core: about 100 us */
-#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* time slice >= 3 ms, a peer's turn 0.2 ms */
+#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* a time slice is >= 3 ms; a peer runs for 0.2 ms */
 
 struct wait {
 	uint32_t empty; /* empty polls since the last reset */

@@ -5,8 +5,9 @@
  *
  * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which
  * tells the server that a client waits, checks that the server is alive, and reports a server that
- * cannot be woken. A wait function spins, yields and then sleeps (see base/wait.h), on a futex, or
- * in poll(2) on the client's descriptor.
+ * cannot be woken. A wake test (client_wake()) executes a fence and wakes the server if it sleeps;
+ * it is due after the client has published something. A wait function spins, yields and then sleeps
+ * (see base/wait.h), on a futex, or in poll(2) on the client's descriptor.
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
@@ -151,7 +152,7 @@ COLD int LAYER(priv_client_idle)(struct LAYER(client) * client)
 	return client_idle(client_of(client));
 }
 
-/* A response has arrived: ends the wait. */
+/* A poll calls this function if a response has arrived after a slow path of the wait. */
 COLD void LAYER(priv_client_resume)(struct LAYER(client) * client)
 {
 	struct client *c = client_of(client);
@@ -192,7 +193,7 @@ static int client_sleep(struct client *c, uint64_t ns)
 	return r;
 }
 
-/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
+/* Waits by yielding the core, then sleeping. Reads the clock once per iteration. */
 static int client_wait_long(struct client *c, struct wait *step, uint64_t timeout_ns)
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);

@@ -23,7 +23,7 @@
 #define LAYER_NAME(layer, name) LAYER_JOIN(layer, name)
 #define LAYER(name) LAYER_NAME(WAITER_LAYER, name)
 
-/* The longest sleep. It limits the delay if a peer dies or overwrites the word. */
+/* The longest sleep. It limits the delay if a peer dies or overwrites the sleep word. */
 #define WAITER_SLICE_NS (100 * NSEC_PER_MSEC)
 
 struct waiter {
@@ -88,7 +88,7 @@ static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 	return err == -EINTR ? err : 0;
 }
 
-/* Publishes whether this side waits. The functions of base/sleep.h set the states of a sleep. */
+/* Stores SLEEP_RUNNING or SLEEP_WAITING. The functions of base/sleep.h store the other states. */
 static inline void waiter_say(struct waiter *w, uint32_t state)
 {
 	/* Relaxed: a hint for the server's yields; pairs with the server's loads of the word. */
@@ -97,7 +97,7 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
 
 /*
  * Wakes a server that has a descriptor, whatever its sleep word says: a client may have set the
- * word to "awake" and died before it sent the wake-up.
+ * word to SLEEP_RUNNING and died before it sent the wake-up.
  * Returns 0, or an error of wakefd_try().
  */
 static inline int waiter_wake_anyway(struct waiter *w)
@@ -112,9 +112,9 @@ static inline int waiter_wake_anyway(struct waiter *w)
 
 /*
  * A client must call this function at the end of connect, after it has stored its network namespace
- * and fenced. The fence pairs with the one in server_fd(): either the server sees the namespace, or
- * this client sees the server's address. Returns 0, or -errno if the server sleeps on a descriptor
- * that this process cannot wake.
+ * and executed a fence, which pairs with the one in server_fd(): either the server sees the
+ * namespace, or this client sees the server's address. Returns 0, or -errno if the server sleeps on
+ * a descriptor that this process cannot wake.
  */
 static inline int waiter_check_reach(struct waiter *w)
 {

@@ -30,7 +30,7 @@ static enum LAYER(look_state) state_of(int alive, uint32_t word)
 				       LOOK(ASLEEP);
 }
 
-/* Counts the clients, and passes each to fn. */
+/* Counts the clients, and calls fn for each. */
 static int look_at_clients(const struct shm_region *r, const struct LAYER(header) * h,
 	const struct LAYER(layout) * l, struct LAYER(look_region) * look, LAYER(look_fn) * fn,
 	void *arg)

@@ -72,7 +72,7 @@ static int server_sleep(struct server *s, uint64_t ns)
 	return n;
 }
 
-/* Waits by yielding the core, then sleeping. Reads the clock once per turn. */
+/* Waits by yielding the core, then sleeping. Reads the clock once per iteration. */
 static int server_wait_long(struct server *s, struct wait *step, uint64_t timeout_ns)
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);

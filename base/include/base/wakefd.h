@@ -41,7 +41,10 @@
 
 #include "base/sleep.h"
 
-/* More than a queue holds: net.unix.max_dgram_qlen is 10, or 512 where systemd has set it. */
+/*
+ * Introductions that one wakefd_meet() reads: more than the socket's queue has room for, which is
+ * net.unix.max_dgram_qlen: 10, or 512 where systemd has set it.
+ */
 #define WAKEFD_MEET_MAX 1024
 
 /* The address of a sleeper, in shared memory. */
@@ -59,8 +62,8 @@ struct wakefd {
 	uint64_t secret[2]; /* name and cookie of the sleeper's socket */
 	int door; /* receives the introductions of peers; see wakefd_door() */
 	bool timed; /* the timer has been set */
-	bool listed;
-	struct wakefd *next; /* in the list of open objects */
+	bool listed; /* in the list of open objects */
+	struct wakefd *next; /* in that list */
 };
 
 #define WAKEFD_NONE ((struct wakefd){.fd = -1, .queue = -1, .timer = -1, .sender = -1, .door = -1})
