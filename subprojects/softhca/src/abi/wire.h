@@ -11,11 +11,11 @@
 
 #define WQE_BLOCK 64 /* a WQEBB, the unit of a send queue; called a block */
 
-#define WQE_UNIT 16 /* unit of `ds` */
-#define WQE_MAX_UNITS 63 /* six bits */
-#define WQE_INLINE 0x80000000u /* in an inline segment's length */
-#define WQE_LKEY_END 0x100u /* ends the list of a receive entry that is not full */
-#define WQE_AV_EXTENDED 0x80000000u
+#define WQE_UNIT 16 /* bytes; unit of the length `ds` in qpn_ds */
+#define WQE_MAX_UNITS 63 /* `ds` has six bits */
+#define WQE_INLINE 0x80000000u /* set in the length of an inline segment */
+#define WQE_LKEY_END 0x100u /* lkey after the last segment of a receive entry that is not full */
+#define WQE_AV_EXTENDED 0x80000000u /* in dqp_dct */
 
 #define CTRL_CQ_UPDATE 0x08
 #define CTRL_SOLICITED 0x02
@@ -25,12 +25,12 @@
 #define CQ_DBREC_ARM 4 /* offset of the arm word in a CQ's doorbell record */
 #define CQ_CI_MASK 0xffffffu /* consumer index, in the record and in an arm word */
 #define CQ_ARM_SN(word) ((word) >> 28 & 3) /* the program raises it for each event that it reads */
-#define CQ_NEVER_ARMED 0xffffffffu /* not a valid arm word: the command field is 0 or 1 */
+#define CQ_NEVER_ARMED 0xffffffffu /* in a valid arm word the command field is 0 or 1 */
 
 #define UAR_PAGE 4096u /* size of a doorbell page; the next four are offsets and sizes in it */
 #define UAR_CQ_DOORBELL 0x20u
 #define UAR_BF_FIRST 0x800u
-#define UAR_BF_BUFFER 0x100u /* half of a register */
+#define UAR_BF_BUFFER 0x100u /* a BlueFlame register consists of two buffers */
 #define UAR_BF_REGISTER 0x200u
 
 enum wqe_opcode {
@@ -71,7 +71,10 @@ struct wqe_data {
 	uint64_t addr;
 };
 
-/* Address vector of a datagram. The second half is there if WQE_AV_EXTENDED is set. */
+/*
+ * Address vector of a datagram. The fields from reserved2 on exist if WQE_AV_EXTENDED is set in
+ * dqp_dct.
+ */
 struct wqe_av {
 	uint32_t qkey;
 	uint32_t reserved;

@@ -32,7 +32,7 @@ static uint8_t *put32(uint8_t *at, uint32_t v)
 	return put(at, &v, sizeof(v));
 }
 
-/* As put(), padded to a multiple of 4. */
+/* Does the same as put(), and adds zeros up to a multiple of 4 bytes. */
 static uint8_t *put_padded(uint8_t *at, const void *bytes, size_t len)
 {
 	at = put(at, bytes, len);

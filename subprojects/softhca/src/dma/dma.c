@@ -128,7 +128,7 @@ static void *ptr(uint64_t addr)
 
 /*
  * Must be called before this thread stores to memory of another process. The thread may have lost
- * its claim (fabric/claim.h) without having been told.
+ * its claim without having received the signal (fabric/claim.h).
  */
 static inline void check_claim(void)
 {

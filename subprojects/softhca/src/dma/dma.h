@@ -24,7 +24,7 @@ int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len);
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
 
 /*
- * As dma_read() and dma_write(), for the memory of a queue. @shift: the shift of the queue
+ * Do the same as dma_read() and dma_write() for the memory of a queue. @shift: the queue's shift
  * (dma/pool.h), or 0. If this process has mapped the pool, no system call is needed.
  */
 int dma_get(uint32_t slot, uint64_t addr, uint64_t shift, void *buf, size_t len);

@@ -14,7 +14,7 @@
 
 /* Each region is a separate mapping, and Linux allows a process 65,530 mappings by default. */
 #define REGIONS_MAX 8192u
-#define RECORD_MOVES_MAX 4096u /* moves out of the pool; each may leave a separate mapping */
+#define RECORD_MOVES_MAX 4096u /* calls of move_record_out(), which may leave separate mappings */
 
 static pthread_mutex_t lock =
 	PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing else is locked under it */
@@ -325,7 +325,7 @@ static void leave(uint32_t first)
 		lowest = first;
 }
 
-/* Blocks signals: a handler of the program that stored to the pages would wait for this thread. */
+/* Blocks signals: a handler that stored to pages which its own thread is moving would never end. */
 static void lock_pool(sigset_t *saved)
 {
 	fabric_block(saved);

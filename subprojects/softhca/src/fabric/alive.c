@@ -53,8 +53,8 @@ struct fabric_peer fabric_peer(uint32_t slot)
 bool fabric_is_peer(const struct fabric_peer *peer)
 {
 	/*
-	 * Relaxed: other processes raise `life` under the mutex, and an old value does no harm
-	 * here.
+	 * Relaxed: other processes raise `life` under the mutex. With an old value the result is
+	 * that of an earlier call.
 	 */
 	uint32_t life = __atomic_load_n(&arena()->procs[peer->slot].life, __ATOMIC_RELAXED);
 

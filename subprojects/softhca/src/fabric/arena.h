@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shared arena: all state of the emulated adapters of one fabric.
+ * The shared arena: all state of the emulated adapters of one fabric. A fabric is a set of
+ * processes that share the same adapters.
  *
  * Every process of a fabric maps the same file, each at an address of its own, so the arena holds
  * indexes and never pointers. The fabric's mutex protects everything in the arena, unless
@@ -116,7 +117,7 @@ struct obj {
 
 enum obj_kind { OBJ_CTX, OBJ_PD, OBJ_AH, OBJ_MR, OBJ_CQ, OBJ_SRQ, OBJ_QP, OBJ_KINDS };
 
-/* Number of words of `taken`, which has one bit for each entry, of all kinds in this order. */
+/* Words of `taken` in struct arena: one bit for each entry, of all kinds in this order. */
 #define TAKEN_WORDS ((MAX_CTXS + MAX_PDS + MAX_AHS + MAX_MRS + MAX_CQS + MAX_SRQS + MAX_QPS) / 64)
 
 /* One open of a device. */
@@ -317,7 +318,10 @@ struct qp {
 	uint64_t turn; /* the WQE at sq_done waits behind WQEs with smaller numbers; see timer.h */
 	uint64_t user_handle;
 	struct qp_attr attr;
-	/* Link model: completion times of the WQEs from sq_done to link_next. */
+	/*
+	 * Link model: the entries of link_due from link_first to link_last are the completion times
+	 * of the WQEs from sq_done to link_next.
+	 */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
 	uint32_t trapped; /* its owner's doorbells trap */
@@ -401,7 +405,7 @@ struct lane {
 	uint32_t idle; /* how often the mutex was taken since the epoch of the claim changed */
 	uint32_t epoch; /* of the claim when the mutex was last taken */
 	struct journal journal;
-	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
+	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a comp_run; 0 ends the list */
 } __attribute__((aligned(64)));
 
 #define COMP_MAX 64

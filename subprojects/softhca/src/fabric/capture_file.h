@@ -19,8 +19,8 @@ int capture_file_open(const struct capture *c);
 void capture_file_trim(const struct capture *c);
 
 /*
- * As capture_file_trim(), for the capture of a fabric without members. @dir: the fabric's
- * directory.
+ * Does the same as capture_file_trim() for the capture of a fabric without members. @dir: the
+ * fabric's directory.
  */
 void capture_file_trim_dead(const char *dir);
 

@@ -8,9 +8,9 @@
  * store into the arena or into the memory of other processes any more. Three questions follow.
  *
  * Is the owner stopped, or slow? The owner counts as stopped if /proc/TID/status says "stopped" or
- * "tracing stop" twice, with the patience between the two and the same number of context switches:
- * the number rises when a thread runs and is stopped again. A waiter waits without a limit for an
- * owner that runs, sleeps or is not scheduled.
+ * "tracing stop" twice, at least patience_ns apart, with the same number of context switches. That
+ * number rises when a thread runs and is stopped again. A waiter waits without a limit for an owner
+ * that runs, sleeps or is not scheduled.
  *
  * How does the owner find out? By a signal that is pending before the claim is taken. The kernel
  * delivers a pending signal before a continued thread executes its next instruction. The order is:
@@ -27,7 +27,7 @@
  * What about system calls? A thread that is stopped by a signal is not in a system call. A debugger
  * can also stop a thread at the entry of a system call, which is then executed before the signal is
  * delivered. The kernel reads the list of pieces to which process_vm_writev() writes only after
- * that stop. So the list is in the claim:
+ * that stop. So the list is in the claim (`to`):
  *	4. The waiter empties the list.
  *	5. The waiter waits until the owner is stopped or has received the signal. If a continued
  *	   owner has begun a system call with the full list, the call is complete by then.
@@ -119,7 +119,7 @@ static inline bool claim_kept(void)
 	const struct claim *c = claim_held.claim;
 
 	/*
-	 * Relaxed: the value may change right after any read; the steps above protect against that.
+	 * Relaxed: the value may change right after any read; steps 1 to 5 protect against that.
 	 */
 	return !c || !((__atomic_load_n(&c->word, __ATOMIC_RELAXED) ^ claim_held.word) &
 			     CLAIM_OWNER_MASK);
@@ -141,8 +141,8 @@ static inline bool claim_replace(struct claim *c, uint64_t seen)
 	claim_held.word = claim_word((uint32_t)(seen >> CLAIM_OWNER_BITS) + 1);
 	/*
 	 * Pairs with the release in claim_drop(), and with the other swaps. Sequentially
-	 * consistent, because a thread that takes a lane then reads the mutex, and one that takes
-	 * the mutex then reads the lanes.
+	 * consistent: one thread takes a lane first and reads the mutex afterwards, another takes
+	 * the mutex first and reads the lanes afterwards. At least one of them must see the other.
 	 */
 	done = __atomic_compare_exchange_n(&c->word, &seen, claim_held.word, false,
 		__ATOMIC_SEQ_CST, __ATOMIC_RELAXED);

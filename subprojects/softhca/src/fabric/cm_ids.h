@@ -113,7 +113,7 @@ struct cm_id {
 	uint32_t dst_rail, dst_gid; /* of the other end, once it is known */
 	struct cm_addr src, dst;
 	uint32_t has_port; /* no other id may have its port */
-	uint32_t backlog; /* LISTEN: requests that may be unread */
+	uint32_t backlog; /* LISTEN: maximum number of unread requests */
 	uint32_t events; /* number of events that the program has read for this id */
 	struct cm_link peer;
 	struct cm_away away; /* used instead of `peer` if the other end is in another fabric */

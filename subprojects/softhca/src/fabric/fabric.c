@@ -328,8 +328,8 @@ int fabric_take_lane(void)
 }
 
 /*
- * Writes out the runs. Uses the mutex for the runs that are left because another thread held the
- * latch of a CQ for too long.
+ * Writes out the collected completions (struct comp_run) of the CQs in @runs. If some are left
+ * because another thread held the latch of a CQ for too long, writes these under the mutex.
  */
 __attribute__((noinline)) static void flush(uint32_t *runs)
 {

@@ -8,7 +8,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* Adds the rules of @text. Returns the entry of the first one, or -errno. */
+/* Adds the rules of @text. Returns the index of the first one, or -errno. */
 static int add_rules(const char *text)
 {
 	struct fault_rule *rules = arena()->faults;

@@ -26,7 +26,7 @@
 
 /*
  * Adds the rules of text (lines, or parts of a line between ';') to the free entries of
- * rules. Returns 0, or -EINVAL / -ENOSPC with rules unchanged and one line in err.
+ * rules. Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with rules unchanged and one line in err.
  */
 int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
 	size_t errlen);

@@ -11,12 +11,12 @@ enum engine_mode {
 	ENGINE_TRAP, /* each doorbell store traps and is executed immediately */
 	ENGINE_POLL, /* a thread polls the doorbell pages while doorbells are rung */
 	ENGINE_STEP, /* the program calls softhca_step() */
-	ENGINE_AUTO, /* as ENGINE_POLL while enough cores are free, else as ENGINE_TRAP */
+	ENGINE_AUTO, /* like ENGINE_POLL while enough cores are free, else like ENGINE_TRAP */
 };
 
 enum mode_why {
 	WHY_CHOSEN, /* by mode auto */
-	WHY_GIVEN,
+	WHY_GIVEN, /* by SOFTHCA_MODE */
 	WHY_STRICT, /* with this and the next settings, auto means trap */
 	WHY_CHAOS,
 	WHY_LINK,
@@ -43,8 +43,8 @@ struct config {
 const struct config *config_get(void);
 
 /*
- * Replaces mode auto by trap for @why. To be called when this process joins a fabric, before it uses
- * an adapter.
+ * Replaces mode auto by trap for @why. To be called when this process joins a fabric, before it
+ * uses an adapter.
  */
 void config_trap(enum mode_why why);
 

@@ -87,8 +87,8 @@ static void fire(struct cq *cq)
 }
 
 /*
- * Sends the event, or lets it wait for more completions. The bell is rung even if the thread will
- * wake up earlier: another process may have died before it rang the bell.
+ * Sends the event, or lets it wait for more completions. Calls timer_ring() even if the owner's
+ * thread will wake up earlier: another process may have died before it called timer_ring().
  */
 static void report(struct cq *cq)
 {

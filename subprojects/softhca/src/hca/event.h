@@ -29,8 +29,8 @@ bool fifo_unread(uint64_t id);
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
 /*
- * As fifo_drop(), for the events for which @drop returns true. @drop is called once for each event,
- * in their order.
+ * Does the same as fifo_drop() for the events for which @drop returns true. @drop is called once
+ * for each event, in their order.
  */
 uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
 	void *arg);

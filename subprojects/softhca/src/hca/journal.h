@@ -27,7 +27,7 @@ void journal_begin(void);
 /* Adds a store to the step: the 32-bit word @field of the arena becomes @value. */
 void journal_store(uint32_t *field, uint32_t value);
 
-/* The same for a word of 64 bits, which takes two of the JOURNAL_STORES. */
+/* Does the same for a word of 64 bits, which takes two of the JOURNAL_STORES. */
 void journal_store64(uint64_t *field, uint64_t value);
 
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode reports mistakes of programs that an adapter would execute, or lose silently. The
- * report names the QP and the work request. The caller must hold the fabric's mutex.
+ * Strict mode reports mistakes of programs about which an adapter says nothing: it executes or
+ * loses the request. The report names the QP and the work request. The caller must hold the
+ * fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_STRICT_H
 #define SOFTHCA_HCA_STRICT_H

@@ -17,7 +17,7 @@ struct heap {
 };
 
 static struct heap set; /* key: the time at which the timer expires */
-static struct heap run_out; /* key: `turn` of the QP; the smallest has waited longest */
+static struct heap run_out; /* expired; key: `turn` of the QP; the smallest has waited longest */
 
 static void put(struct heap *h, uint32_t place, uint32_t i)
 {
@@ -81,8 +81,8 @@ uint64_t timer_now(void)
 }
 
 /*
- * Gives the message at sq_done a turn, which it keeps until it has ended, however often it
- * waits.
+ * Stores the next number as the `turn` of the message at sq_done. The message keeps it until it
+ * ends, however often it waits.
  */
 static void take_turn(struct qp *qp)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers of this process's QPs, one each; sched.h has the thread that serves them. The caller of
- * each function below timer_now() must hold the fabric's mutex. All functions are signal safe.
+ * Timers of this process's QPs, one each. The thread of sched.h serves them. The caller of each
+ * function below timer_now() must hold the fabric's mutex. All functions are signal safe.
  *
  * Among expired timers, the one whose message has waited longest is served first, so that no QP
  * starves if several QPs wait for the receives of one queue. If the order were that of the QPs or
@@ -45,8 +45,8 @@ uint64_t timer_next(void);
 void timer_ring(uint32_t slot);
 
 /*
- * Chaos mode: wakes the thread of the process of @slot, unless it has been told of pending work
- * already.
+ * Chaos mode: wakes the thread of the process of @slot, unless it has already been woken for
+ * pending work (`pumping` of struct proc).
  */
 void timer_pump(uint32_t slot);
 

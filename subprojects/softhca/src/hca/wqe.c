@@ -141,7 +141,7 @@ static enum syndrome decode_atomic(struct wqe *w, uint32_t *pos)
 	return SYN_NONE;
 }
 
-/* An address vector has a second half only if the first half has WQE_AV_EXTENDED set. */
+/* Only the first 16 bytes of an address vector exist, unless dqp_dct has WQE_AV_EXTENDED set. */
 static enum syndrome decode_av(struct wqe *w, uint32_t *pos)
 {
 	uint32_t have = w->units * WQE_UNIT;

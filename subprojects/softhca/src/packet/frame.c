@@ -90,7 +90,10 @@ static void put_udp(const struct flow *f, uint8_t *udp, size_t udp_len)
 	put16(udp + 6, 0);
 }
 
-/* On IPv4 a checksum of 0 means "none". IPv6 has no such value. */
+/*
+ * For IPv6 only: the checksum of IPv4 frames stays 0, which means "none". In IPv6 a checksum must
+ * not be 0, so 0xffff replaces it.
+ */
 static void put_udp_checksum(const struct flow *f, uint8_t *udp, size_t udp_len)
 {
 	uint32_t sum = sum16(sum16(0, f->src, 16), f->dst, 16) + (uint32_t)udp_len + IPPROTO_UDP;
@@ -144,8 +147,8 @@ static void put_headers(const struct flow *f, uint8_t *head, size_t len)
 /*
  * Returns true if an IPv4 identification explains @diff. The ICRC covers the identification, which
  * a receiver does not know. The CRC is linear: let @diff be the difference between the packet's CRC
- * and the CRC for identification 0. crc_undo() of @diff over the bytes after the identification
- * gives the identification itself, which has 16 bits.
+ * and the CRC for identification 0. crc_undo() of @diff over the @behind bytes from the
+ * identification on gives the identification itself, which has 16 bits.
  */
 static bool differs_by_identification(uint32_t diff, size_t behind)
 {

@@ -55,7 +55,7 @@ enum packet_operation {
 
 /* The properties of an opcode; see packet_traits(). */
 enum packet_trait {
-	PK_DETH = 1 << 0, /* headers */
+	PK_DETH = 1 << 0, /* this trait and those up to PK_IMM: the packet has this header */
 	PK_RETH = 1 << 1,
 	PK_ATOMIC = 1 << 2,
 	PK_AETH = 1 << 3,

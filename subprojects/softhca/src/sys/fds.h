@@ -22,7 +22,7 @@ struct fd_entry {
 	uint64_t value;
 };
 
-/* Returns FD_OTHER for every descriptor that was never set. */
+/* Returns the entry of @fd. Its kind is FD_OTHER if fds_set() was not called for @fd. */
 struct fd_entry fds_get(int fd);
 
 /* Returns 0, or -EMFILE if @fd is too high to be tracked. */
@@ -33,7 +33,7 @@ int fds_duplicate(int from, int to);
 
 /*
  * Must be called when @fd is closed. Returns true if it was the last descriptor of an object of
- * this library, and writes the object to *entry_p.
+ * this library. Writes the entry of the object to *entry_p.
  */
 bool fds_drop(int fd, struct fd_entry *entry_p);
 

@@ -19,12 +19,12 @@ typedef int maps_fn(const struct mapping *m, void *arg);
 
 /*
  * Calls @each for each mapping that ends after @from, in the order of addresses, until it
- * returns a value other than 0. Returns the last value, or -errno if the mappings cannot be
- * read. Not safe in signal handlers.
+ * returns a value other than 0. Returns the last value that @each has returned, or -errno if the
+ * mappings cannot be read. Not safe in signal handlers.
  */
 int maps_each(uint64_t from, maps_fn *each, void *arg);
 
-/* As maps_each(), but reads the lines of /proc/self/maps, for kernels before 6.11. */
+/* Does the same as maps_each() by reading /proc/self/maps, for kernels before 6.11. */
 int maps_each_line(uint64_t from, maps_fn *each, void *arg);
 
 #endif

@@ -7,7 +7,7 @@
 /*
  * Returns the CPU time that the cgroup of this process and those above it allow, in 1/1000 of a
  * core; 0: there is no limit, or it is not known. quota_get() reads the files of this process.
- * @cgroups: as /proc/self/cgroup @root: where cgroups are mounted
+ * @cgroups: a file like /proc/self/cgroup. @root: the directory where cgroups are mounted.
  */
 uint32_t quota_read(const char *cgroups, const char *root);
 uint32_t quota_get(void);

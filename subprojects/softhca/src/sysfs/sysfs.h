@@ -70,8 +70,8 @@ enum softhca_port_counter {
 const char *softhca_sysfs_counter(unsigned int i);
 
 /*
- * Writes the files of counters of the port with this directory. Must not be called for the same
- * port at the same time. Errors are ignored: the files keep older values.
+ * Writes the files of counters of the port with this directory. Two threads must not call it for
+ * the same port at the same time. Errors are ignored: the files keep older values.
  */
 void softhca_sysfs_count(const char *port, const uint64_t values[SOFTHCA_PORT_COUNTERS]);
 

@@ -80,8 +80,8 @@ uint32_t softhca_topology_nodes(const struct softhca_topology *t)
 }
 
 /*
- * Gets part @numa of @all, which is divided into @nodes equal parts; the first parts get the
- * remainder.
+ * Gets part @numa of @all, which is divided into @nodes equal parts. If the division has a
+ * remainder, the first parts have one CPU more.
  */
 static void deal_out(const cpu_set_t *all, uint32_t nodes, uint32_t numa, cpu_set_t *cpus)
 {

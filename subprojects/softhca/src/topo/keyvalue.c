@@ -33,7 +33,7 @@ bool kv_number(const char *value, unsigned long long min, unsigned long long max
 	char *end;
 
 	if (!isdigit((unsigned char)*value))
-		return false; /* strtoull would take a sign or spaces */
+		return false; /* strtoull() would accept a sign or spaces */
 	errno = 0;
 	n = strtoull(value, &end, 0);
 	if (*end || errno || n < min || n > max)
@@ -60,7 +60,7 @@ static bool set_field(const struct kv_field *f, void *object, const char *value)
 
 	if (!kv_number(value, f->min, f->max, &n))
 		return false;
-	memcpy((char *)object + f->offset, &n, f->size); /* the low bytes are the first */
+	memcpy((char *)object + f->offset, &n, f->size); /* little endian: copies the low bytes */
 	return true;
 }
 

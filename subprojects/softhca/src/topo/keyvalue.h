@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A field of the object, with the numbers that it may have. */
+/* A field of the struct that kv_line() fills, and the range of the field's values. */
 struct kv_field {
 	size_t offset, size;
 	unsigned long long min, max;
@@ -27,7 +27,7 @@ struct kv_key {
 	const char *want; /* the valid values, for the message */
 	bool repeats;
 	bool (*set)(void *object, const char *value); /* returns false if the value is not valid */
-	struct kv_field field; /* of a key without such a function: the value is a number */
+	struct kv_field field; /* used if `set` is NULL: the value is a number */
 };
 
 struct kv_source {
@@ -42,8 +42,8 @@ __attribute__((format(printf, 2, 3))) int kv_fail(const struct kv_source *src, c
 	...);
 
 /*
- * Parses a line, which is modified, and sets its keys in object. Returns the number of keys
- * (0: empty or a comment), or -EINVAL with src->err written.
+ * Parses a line, which it modifies, and stores the values of the keys in object. Returns the
+ * number of keys (0: the line is empty or a comment), or -EINVAL with src->err written.
  */
 int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, size_t nkeys,
 	void *object);
@@ -56,8 +56,9 @@ bool kv_number(const char *value, unsigned long long min, unsigned long long max
 	unsigned long long *out_p);
 
 /*
- * Reads a regular text file of at most 64 KiB; the caller frees it. Returns NULL, with err
- * written and *rc_p set to -errno, if it cannot be read.
+ * Returns the text of a regular file of less than 64 KiB; the caller frees it. Returns NULL, with
+ * err written and *rc_p set to -errno, if the file cannot be read. @what: the kind of file that
+ * err demands.
  */
 char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p);
 

@@ -5,10 +5,13 @@
 /*
  * topo.h - the devices that the software HCA shows ("rails")
  *
+ * A fabric is a set of processes that share the same devices (fabric/fabric.h). The link model
+ * (xport/link.h) delays messages as a network would.
+ *
  * A topology has no pointers, so it can be copied into shared memory. It is made from a
  * number of rails or from a text file:
  *
- *	# one rail per line; a missing key gets the default for its position
+ *	# one rail per line; the default of a missing key may depend on the rail's index
  *	name=mlx5_0 pci=0000:17:00.0 numa=0 link=ib   rate_mbps=200000 latency_ns=600
  *	name=mlx5_1 pci=0000:b1:00.0 numa=1 link=roce gid=::ffff:10.0.0.1 mtu=1024
  *
@@ -63,10 +66,10 @@ struct softhca_rail {
 	uint8_t grh_required; /* IB: paths without a global route header are refused */
 	uint8_t no_atomics; /* the device refuses remote atomic access */
 	uint8_t down; /* the port is down when the fabric is made */
-	uint8_t pauses; /* link model: percent of the time that pauses take in the worst traffic */
+	uint8_t pauses; /* link model: largest share of pauses (xport/pause.h), in percent */
 	uint8_t udp; /* RoCE: GIDs of other fabrics are reached by UDP */
 	uint8_t reserved;
-	uint32_t service_ns; /* link model: time per message in each context, at either end */
+	uint32_t service_ns; /* link model: time that a message occupies a context, at each end */
 	uint32_t npkeys; /* pkey_tbl_len; 1 .. SOFTHCA_PKEYS_MAX */
 	uint16_t pkeys[SOFTHCA_PKEYS_MAX]; /* host order; bit 15: full member */
 	uint32_t ngids; /* gid_tbl_len; 1 .. SOFTHCA_GIDS_MAX */
@@ -95,13 +98,13 @@ uint32_t softhca_topology_find(const struct softhca_topology *t, const char *nam
  */
 int softhca_topology_load(const char *path, struct softhca_topology *t, char *err, size_t errlen);
 
-/* As softhca_topology_load() from text in memory; name stands for the path in messages. */
+/* Does the same as softhca_topology_load() for text in memory. @name: the path in messages. */
 int softhca_topology_parse(const char *text, const char *name, struct softhca_topology *t,
 	char *err, size_t errlen);
 
 /*
- * Gets the topology of the environment: that of the file SOFTHCA_TOPOLOGY, else SOFTHCA_RAILS
- * default rails, else one default rail. Returns 0 or an error as softhca_topology_load().
+ * Gets the topology that the environment describes: the file that SOFTHCA_TOPOLOGY names, else
+ * SOFTHCA_RAILS default rails, else one default rail. Returns the same as softhca_topology_load().
  */
 int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errlen);
 
@@ -149,7 +152,7 @@ void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cp
 
 /*
  * Writes a mask of CPUs: 32-bit words, highest first, with commas, without the leading words of 0.
- * @prefix: of each word, at most two characters. Returns text.
+ * @prefix: written before each word, at most two characters. Returns text.
  */
 const char *softhca_mask_write(const cpu_set_t *cpus, const char *prefix,
 	char text[SOFTHCA_MASK_TEXT]);

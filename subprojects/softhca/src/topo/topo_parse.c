@@ -45,7 +45,7 @@ static bool set_pci(void *object, const char *v)
 	unsigned int dom, bus, dev, fn;
 	int end = 0;
 
-	/* sscanf() would take signs, 0x and blanks. */
+	/* sscanf() would accept signs, 0x and blanks. */
 	if (v[strspn(v, "0123456789abcdefABCDEF:.")] ||
 		sscanf(v, "%4x:%2x:%2x.%1x%n", &dom, &bus, &dev, &fn, &end) != 4 || v[end] ||
 		dev > 31 || fn > 7)

@@ -349,7 +349,7 @@ void wire_sent(struct wire_qp *q, uint64_t now)
 		set_timer(&s);
 }
 
-/* Takes the data of PSN @p->psn, which is the oldest. */
+/* Stores the data of response @p. The PSN of @p must be the oldest that is not acknowledged. */
 static void take_data(struct side *s, const struct packet *p, const void *payload)
 {
 	struct wire_requester *r = &s->q->rq;

@@ -110,7 +110,7 @@ static void begin_write(struct asked *a)
 	r->offset = 0;
 }
 
-/* Changes the state after a packet of a message that does not end with a completion here. */
+/* Changes the state after a packet that causes no completion at the responder. */
 static void go_on(struct asked *a, enum message_kind kind)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -125,8 +125,8 @@ static void go_on(struct asked *a, enum message_kind kind)
 }
 
 /*
- * Handles the last packet of a message that takes a receive. Makes the completion and changes the
- * state in one step, so that a repeated packet is recognised.
+ * Handles the last packet of a message that consumes a receive WQE. Makes the completion and
+ * changes the state in one step, so that a repeated packet is recognised.
  */
 static void arrive(struct asked *a, bool write)
 {
@@ -205,7 +205,7 @@ static struct message read_of(const struct asked *a)
 		.psn = a->p->psn};
 }
 
-/* Sends the data. The request contains all parameters, so it can be repeated. */
+/* Sends the data. Needs nothing but the request, so it can answer a repeated request, too. */
 static void respond_read(struct asked *a, const struct message *m)
 {
 	uint8_t payload[PACKET_PAYLOAD_MAX];
@@ -288,8 +288,8 @@ static void take_atomic(struct asked *a)
 }
 
 /*
- * Records that an ACK is due at the end of the batch. Must be called for SENDs and WRITEs only:
- * expected - 1 may be the PSN of a READ or an atomic, which have answers of their own.
+ * Makes wire_acknowledge() acknowledge @psn. Must be called for SENDs and WRITEs only: READs and
+ * atomics have answers of their own.
  */
 static void owe(struct wire_responder *r, uint32_t psn)
 {
@@ -299,7 +299,7 @@ static void owe(struct wire_responder *r, uint32_t psn)
 
 /*
  * Answers a request that was executed before. A READ may be repeated in part. The answer of an
- * atomic was kept.
+ * atomic is in r->replays.
  */
 static void repeated(struct asked *a)
 {

@@ -16,7 +16,7 @@
  *
  * A process may be killed at any instruction. So payloads are placed first: placing them twice does
  * no harm. The words of the state that belong to a completion are passed to the operation that
- * makes the completion (struct wire_store), and the operation stores all of them in one step.
+ * makes the completion (struct wire_step), and the operation stores all of them in one step.
  */
 #ifndef SOFTHCA_WIRE_WIRE_H
 #define SOFTHCA_WIRE_WIRE_H
@@ -64,7 +64,7 @@ struct wire_step {
 	uint32_t n;
 };
 
-/* A message that takes a receive. */
+/* A message that consumes a receive WQE. */
 struct wire_arrival {
 	bool write; /* WRITE with immediate */
 	bool has_imm;
@@ -74,7 +74,7 @@ struct wire_arrival {
 };
 
 /*
- * Functions that the user of the machine provides. Unless documented otherwise, they return 0 or
+ * Functions that the state machine calls. Unless documented otherwise, they return 0 or
  * -errno:
  * - -EFAULT: memory that cannot be accessed;
  * - -EACCES: a wrong key, bounds or permission;
@@ -103,14 +103,14 @@ struct wire_ops {
 		uint32_t len);
 	int (*place)(void *arg, uint64_t raddr, uint32_t rkey, const void *bytes, uint32_t len);
 	int (*fetch)(void *arg, uint64_t raddr, uint32_t rkey, void *out, uint32_t len);
-	/* Finds the next receive, which stays posted. Returns -EAGAIN if none is posted. */
+	/* Finds the next receive WQE, which stays posted. Returns -EAGAIN if none is posted. */
 	int (*recv_ready)(void *arg);
-	/* Places bytes in that receive. Returns -EMSGSIZE if the receive is too short. */
+	/* Places bytes in the next receive. Returns -EMSGSIZE if the receive is too short. */
 	int (*recv_place)(void *arg, uint32_t offset, const void *bytes, uint32_t len);
 	void (*recv_complete)(void *arg, const struct wire_arrival *a, const struct wire_step *s);
 	/*
-	 * Executes @request, a compare and swap or a fetch and add: stores the new value, and the
-	 * original into *original, which is a field of the machine, in one step with @s.
+	 * Executes @request, a compare and swap or a fetch and add: in one step with @s, stores the
+	 * new value into memory and the original value into *original, a field of struct wire_qp.
 	 */
 	int (*atomic)(void *arg, const struct packet *request, uint64_t *original,
 		const struct wire_step *s);
@@ -125,7 +125,7 @@ struct wire_attr {
 	uint32_t dest_qpn;
 	uint32_t mtu;
 	uint32_t sq_psn, rq_psn;
-	uint64_t timeout_ns; /* 0, as in the attribute: wait for ever */
+	uint64_t timeout_ns; /* 0: never give up, like timeout 0 of a QP */
 	uint32_t retry_cnt;
 	uint32_t rnr_retry;
 	uint32_t rnr_timer; /* delay code in this side's RNR NAKs */
@@ -146,7 +146,7 @@ struct wire_requester {
 	uint32_t window; /* packets */
 	uint32_t grown; /* packets acknowledged since the last growth of the window */
 	uint32_t retries, rnr_retries; /* since the last progress */
-	uint32_t gap; /* 1 + una when the last gap was noticed, or 0 */
+	uint32_t gap; /* 1 + una when a missing answer was last noticed, or 0 */
 	uint32_t failed;
 	uint64_t due; /* when the timer expires; 0: no timer */
 	uint64_t rnr_until; /* nothing is sent before that time; 0: not waiting */

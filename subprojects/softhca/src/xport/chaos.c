@@ -16,8 +16,8 @@
 #define PIECE_UNIT 8u /* an aligned word is never torn */
 /*
  * A step begins to neglect another QP with probability 1 / NEGLECT. With probability 1 / WAIT this
- * QP stays neglected for up to TURNS turns in which no other QP has work. During this time the
- * probability of the next change is 1 / SELDOM.
+ * QP stays neglected for up to TURNS turns (calls of chaos_pump()) in which no other QP has work.
+ * During this time the probability of the next change is 1 / SELDOM.
  */
 #define NEGLECT 16
 #define WAIT 8
@@ -27,7 +27,7 @@
 /* QPs of this process with announced requests. A bit may be set although the QP has none left. */
 static uint64_t announced[MAX_QPS / 64];
 static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
-static uint32_t patience; /* turns without other work that the neglected QP still waits */
+static uint32_t patience; /* number of turns without other work that end the neglect */
 static uint64_t generator;
 static bool seeded;
 
@@ -88,7 +88,8 @@ void chaos_forget(void)
 
 /*
  * Returns true if QP @i belongs to this process and has announced requests or owed completions.
- * Clears its bits in the two bitmaps if it has none.
+ * Clears its bit in `announced` if it has no such requests, and in owed_qps if it has no such
+ * completions.
  */
 static bool any_work(uint32_t i)
 {

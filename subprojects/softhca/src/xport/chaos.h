@@ -40,7 +40,7 @@ bool chaos_announced(const struct qp *qp);
 
 /*
  * Places the next piece of the payload of the message at the head of c->qp. Returns 0 if it was the
- * last piece, -EINPROGRESS if it was not, or an error as copy_whole().
+ * last piece, -EINPROGRESS if it was not, or an error of copy_whole().
  */
 int chaos_copy(const struct copy *c, bool *fault_to);
 

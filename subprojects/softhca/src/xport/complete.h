@@ -13,7 +13,7 @@
  */
 void complete_send(struct qp *qp, const struct wqe *w);
 
-/* As complete_send(), in one step with the stores @also (NULL: none). */
+/* Does the same as complete_send() in one step with the stores @also (NULL: none). */
 void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also);
 
 /*
@@ -27,15 +27,16 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 	uint32_t bytes);
 
 /*
- * As complete_recv(), for a datagram, whose payload comes after 40 bytes. @flags: CQE_GRH if these
- * bytes contain a header, and the service level or the type of the header.
+ * Does the same as complete_recv() for a datagram, whose payload comes after 40 bytes. @flags:
+ * CQE_GRH if these bytes contain a header, and the service level or the type of the header.
  */
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
 /*
- * As complete_recv(), for a message that has arrived as packets, in one step with the stores @also
- * (NULL: none). For a datagram, @qpn is the sender, and @flags are those of complete_datagram().
+ * Does the same as complete_recv() for a message that has arrived as packets, in one step with the
+ * stores @also (NULL: none). For a datagram, @flags_qpn contains the flags of complete_datagram()
+ * and the QP number of the sender.
  */
 void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
 	uint32_t flags_qpn, const struct wire_step *also);

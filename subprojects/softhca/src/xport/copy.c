@@ -26,8 +26,8 @@ static void set_copying(const struct qp *qp, bool on)
 }
 
 /*
- * `copy_to` is set first and cleared last, because the other marks of a killed process are
- * found through it.
+ * `copy_to` is set first and cleared last, because each `copy_from` that a killed process has set
+ * is found through it.
  */
 static uint64_t begin(const struct copy *c)
 {
@@ -48,7 +48,7 @@ static uint64_t begin(const struct copy *c)
 	return qp->copy_ticket;
 }
 
-/* Clears the marks on the other side only if they still belong to this copy. */
+/* Clears `copy_from` on the other side only if it still belongs to this copy. */
 static void end(struct qp *qp)
 {
 	uint32_t self = 1 + qp_index(qp);

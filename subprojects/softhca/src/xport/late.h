@@ -16,7 +16,7 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due);
 
 /*
  * Places the WRITEs that are due, unless the receiver's QP no longer receives or the sender's QP
- * has executed the WRITE itself. Returns the time at which the next one is due, or 0.
+ * still works and executes the WRITE itself. Returns the time at which the next one is due, or 0.
  */
 uint64_t late_serve(uint64_t now);
 

@@ -13,7 +13,7 @@
 #define OUTSTANDING_STEPS 10
 #define QPS_STEPS 3
 #define PROPERTIES 5
-#define IDLE_MAX_NS 1000000u /* longer idle times do not count */
+#define IDLE_MAX_NS 1000000u /* longer idle times count as this one */
 
 static uint32_t log2_of(uint64_t v)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pauses of a link, for programs that look for traffic that an adapter handles badly: the key
- * "pauses" of the topology. A message has five properties. The larger they are, the more of the
- * link's time is lost to pauses. Each property has a number of steps:
+ * Pauses of a link, which the key "pauses" of the topology enables. They simulate an adapter that
+ * handles some traffic badly, for programs that search for such traffic. A message has five
+ * properties. The larger they are, the more of the link's time is lost to pauses. Each property has
+ * a number of steps:
  *
  *	its length		32 bytes to 128 KiB, a step for each doubling
  *	segments of its payload	1 to 4
@@ -10,8 +11,8 @@
  *	requests outstanding	1 to 1024, a step for each doubling
  *	QPs with such requests	1 to 4, on the adapter
  *
- * The topology sets the largest share of the time. Half of this share grows with the mean of the
- * five. The other half is added if all five are in the upper three tenths of their steps. The
+ * "pauses" is the largest share of the time. Half of this share grows with the mean of the five
+ * properties. The other half is added if all five are in the upper three tenths of their steps. The
  * caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_PAUSE_H

@@ -8,10 +8,9 @@
  * ERR that a failure causes. qp_stop() makes the first half of a transition to RESET. No other
  * function writes `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
- * In ERR, `flushing` tells whether both queues have been flushed: it is set before the state and
- * cleared after the flush. The flush is delayed while a copy involves the QP (copy.h), or until the
- * QP's owner wakes up. If the process that flushes dies, the process that takes over finishes the
- * flush (qp_recover()).
+ * In ERR, `flushing` is set until both queues have been flushed. It is set before the state. The
+ * flush is delayed while a copy involves the QP (copy.h), or until the QP's owner wakes up. If the
+ * process that flushes dies, the process that takes over finishes the flush (qp_recover()).
  *
  * In RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
  */
@@ -42,8 +41,8 @@ void qp_stop(struct qp *qp);
 void qp_to_error(struct qp *qp);
 
 /*
- * The same for a QP of another process whose memory cannot be accessed from here: that
- * process is woken and flushes the QP.
+ * Does the same for a QP of another process whose memory cannot be accessed from here: wakes that
+ * process, which flushes the QP.
  */
 void qp_fail_remotely(struct qp *qp);
 

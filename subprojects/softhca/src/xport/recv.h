@@ -34,7 +34,10 @@ struct srq *recv_srq(const struct qp *qp);
 /* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */
 bool recv_decode(const struct qp *qp, struct recv *rx);
 
-/* Records in the current step of the journal that the receive is consumed, or no longer held. */
+/*
+ * Adds to the current step of the journal the stores that consume the receive. If the message has
+ * taken the receive already, adds the store that clears recv_begun instead.
+ */
 void recv_take(struct qp *qp, const struct recv *rx);
 
 /* Must be called after the step of recv_take(): sends the SRQ's limit event if it is due. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * QPs whose peer is in another fabric: RC, by the protocol of wire/wire.h over the queues of a QP,
- * and datagrams. Any process of the fabric may call these functions for any QP. The caller must
- * hold the fabric's mutex.
+ * QPs whose peer is in another fabric. RC QPs use the protocol of wire/wire.h, UD QPs send single
+ * packets. Any process of the fabric may call these functions for any QP. The caller must hold the
+ * fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_WIRED_H
 #define SOFTHCA_XPORT_WIRED_H
