@@ -227,8 +227,8 @@ static uint64_t post_ours(uint32_t batch)
 	return t;
 }
 
-/* The list of requests is prepared before, except for the immediates. The number of signaled
- * requests is that of post_ours(). */
+/* The list of requests is prepared before the measurement, except for immediates and wr_ids. The
+ * number of signaled requests is that of post_ours(). */
 static uint64_t post_vendor(uint32_t batch)
 {
 	struct ibv_send_wr *bad;
@@ -371,7 +371,8 @@ static void measure(FILE *json)
 	}
 }
 
-/* Callgrind writes a dump per row and library; instructions.py reads its "events". */
+/* Callgrind writes a dump for each row and library; instructions.py reads name and total of each.
+ * */
 static void count_instructions(void)
 {
 	char name[128];

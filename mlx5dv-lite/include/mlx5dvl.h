@@ -110,7 +110,7 @@ struct mlx5dvl_error {
 enum mlx5dvl_ctx_set {
 	MLX5DVL_SET_GID_INDEX = 1 << 0,
 	MLX5DVL_SET_PKEY_INDEX = 1 << 1,
-	MLX5DVL_SET_VECTOR = 1 << 0, /* struct mlx5dvl_cq_attr */
+	MLX5DVL_SET_VECTOR = 1 << 0, /* only for struct mlx5dvl_cq_attr */
 };
 
 struct mlx5dvl_ctx_attr {
@@ -325,7 +325,8 @@ struct mlx5dvl_cq_attr {
 	unsigned set; /* 0 or MLX5DVL_SET_VECTOR of enum mlx5dvl_ctx_set */
 	/* The completion vector, that is, the interrupt. 0 and not set: the vector of the context.
 	 * The contexts of a process get the device's vectors in turn; the first vector is the
-	 * number of the processor on which the first context was opened. */
+	 * number of the processor on which the first context was opened, modulo the number
+	 * of vectors. */
 	uint32_t vector;
 	/* Moderation: the event of an armed CQ waits for event_count completions, but for at most
 	 * event_period_us microseconds, which must be > 0 if the count is > 1. Both 0: the event

@@ -117,7 +117,7 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 		ctx->vector = next_vector(ctx->ibv);
 	if (err) {
 		mlx5dvl_ctx_close(ctx);
-		/* If no descriptor is free, libibverbs finds no device, or no port attribute. */
+		/* If no descriptor is free, libibverbs finds no device, or cannot query a port. */
 		return descriptors_are_short() ? -EMFILE : err;
 	}
 	*ctx_p = ctx;

@@ -149,7 +149,7 @@ static int reserve_cqes(struct qp *qp)
 	return 0;
 }
 
-/* Devices without atomics refuse a QP with REMOTE_ATOMIC, so they do not get this right. */
+/* Devices without atomics refuse a QP with REMOTE_ATOMIC, so it is left out on these devices. */
 static unsigned peer_rights(const struct qp *qp)
 {
 	if (qp->attr.no_remote)
@@ -282,7 +282,7 @@ static void retire(struct qp *qp)
 {
 	struct ibv_qp_attr stop = {.qp_state = IBV_QPS_ERR};
 
-	/* If this fails, the device has failed: do not wait for it. */
+	/* If this fails, the device has failed, and would not report that the QP is drained. */
 	if (ibv_modify_qp(qp->ibv, &stop, IBV_QP_STATE))
 		qp->drained = true;
 	qp->retired = true;

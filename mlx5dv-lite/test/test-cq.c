@@ -364,7 +364,7 @@ TEST(completions_of_a_dead_qp_are_dropped)
 	plain_qp_init(&other, &core, DEPTH, &bf, QPN + 1);
 	recv_cqe(1);
 	PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN + 1, .imm = 100);
-	CHECK_EQ(cq.pi % 2, 0); /* the CQEs of the run look unwritten, and completions follow it */
+	CHECK_EQ(cq.pi % 2, 0); /* CQEs of the run, except the first, look unwritten */
 	compressed(&(struct run){.n = 3, .opcode = 1, .byte_cnt = lens});
 	PLAIN_CQE(&cq, .opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9);
 	PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN + 1, .imm = 200);

@@ -49,8 +49,8 @@ TEST(addressing_follows_the_link)
 	sender_close(&global.s);
 }
 
-/* Sends a message. Without a name the first device is opened. Each end is told that its peer has a
- * smaller MTU than the port's, and so uses that MTU. */
+/* Sends a message. Without a name the first device is opened. The data of each peer names a smaller
+ * MTU than the port's, so both ends use that MTU. */
 static void a_message_on_each(const char *device, int gid_index)
 {
 	struct rail a, b;

@@ -210,7 +210,7 @@ static inline void on_arrival(void *arg, struct mlx5dvl_qp *qp, const struct mlx
 			digest(recv, t.type == MLX5DVL_UD ? MLX5DVL_GRH_BYTES : 0);
 }
 
-/* The operations that both twins were given, and their results. */
+/* The operations that were posted on both twins, and their results. */
 struct progress {
 	uint64_t tokens, our_tokens, vendor_tokens; /* sums of the tokens of signaled requests */
 	uint64_t to_receive;
