@@ -222,12 +222,12 @@ int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t
 uint32_t flux_posts(struct flux_node *node, uint32_t to);
 
 /*
- * Handles responses: publishes (see Visibility), then passes responses to fn, at most eight if one
- * peer owes responses, or 32 of each peer if several do. Responses of one peer are handled oldest
- * first. Ends all calls to a peer that has left. Returns how many calls have ended, or 0 if none
- * has. Polling costs time for each peer that owes a response, not for each node. If a response
- * leads to another call, make that call in the response function: otherwise the peer and this node
- * work alternately, not at the same time.
+ * Handles responses: publishes (see Visibility), then calls fn for responses that have arrived, at
+ * most eight if one peer owes responses, or 32 of each peer if several do. Responses of one peer
+ * are handled oldest first. Ends all calls to a peer that has left. Returns how many calls have
+ * ended, or 0 if none has. Polling costs time for each peer that owes a response, not for each
+ * node. If a response leads to another call, make that call in the response function: otherwise the
+ * peer and this node work alternately, not at the same time.
  */
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 

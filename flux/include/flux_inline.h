@@ -23,7 +23,7 @@
  * 512 messages follows from FLUX_GATHER: all is published after so many events. An event is a burst
  * that is opened or becomes full, or a message that is published alone. A burst has at most eight
  * messages, so at most 8 * FLUX_GATHER messages belong to these events, and at most 7 * FLUX_OPEN
- * are in bursts that have stayed open.
+ * are in bursts that have stayed open: 480 in all.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -39,7 +39,7 @@
 #define FLUX_POLL_MAX 8 /* responses per poll if one peer owes some */
 #define FLUX_POLL_EACH 32 /* responses of each peer per poll if several owe some */
 #define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
-#define FLUX_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
+#define FLUX_UNFENCED 64 /* a flush is due after this total of bursts and polls, ... */
 #define FLUX_VAIN 8 /* ... or after this many polls that find nothing after the last burst */
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
 #define FLUX_KEPT 4 /* if more bursts are open, polls close them */
@@ -93,11 +93,11 @@ struct flux_out {
 	/* A post occupies an id, so posts and calls together are at most max_inflight. */
 	uint32_t posts_open; /* posts that are not known to be consumed */
 	struct flux_burst *burst; /* the open burst of calls, or NULL */
-	const struct flux_shared *peer; /* of the peer; of this node after this node has left */
+	const struct flux_shared *peer; /* the peer's; after this node has left, its own */
 	const uint32_t *consumed; /* posts that the peer has consumed, modulo 2^32 */
 	uint64_t responses; /* number of arrived responses */
 	uint64_t posts; /* number of posts made */
-	uint32_t post_first, post_last; /* open posts: ids; tokens[id] is the id of the next post */
+	uint32_t post_first, post_last; /* ids of open posts; tokens[id]: id of the next one */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
@@ -264,8 +264,8 @@ FLUX_PRIV_INLINE int flux_priv_burst_due(const struct flux_node *node, const str
  * Publishes everything that has been collected, except the burst @stays. The loop begins with the
  * last open burst, because closing a burst moves the last open one to its place.
  *
- * If @stays is long, several polls come before it is full. Checking another burst in each of these
- * polls takes longer than opening that burst again, so all others are closed.
+ * If @stays has the greatest size, several polls come before it is full. Checking another burst in
+ * each of these polls takes longer than opening that burst again, so all other bursts are closed.
  */
 FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct flux_burst *stays)
 {
@@ -358,7 +358,9 @@ FLUX_PRIV_INLINE int flux_priv_call_starts(struct flux_node *node, struct flux_o
 	return 1;
 }
 
-/* Decides like flux_priv_reply_begin(), but without a function call if answers go out alone. */
+/*
+ * Decides like flux_priv_reply_begin(), but without a function call if answers are not collected.
+ */
 FLUX_PRIV_INLINE int flux_priv_reply_starts(struct flux_node *node, struct flux_in *in)
 {
 	if (in->together > 1 || !flux_priv_alone(node))
@@ -503,7 +505,7 @@ FLUX_PRIV_INLINE uint32_t flux_priv_out_window(struct flux_node *node, struct fl
 	return o->in_a_row;
 }
 
-/* Handles at most max responses of one peer, and ends all its calls if it has left. */
+/* Handles at most max responses of one peer, and ends all calls to it if it has left. */
 FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out *o,
 	flux_response_fn *fn, void *arg, int max)
 {

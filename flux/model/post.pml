@@ -62,7 +62,7 @@ inline write_burst(n)
 
 proctype sender()
 {
-	byte made, seen; /* seen: the count at the last look */
+	byte made, seen; /* seen: the count that was read last */
 
 	do
 	:: made == POSTS -> break
@@ -91,7 +91,7 @@ proctype sender()
 proctype receiver()
 {
 	byte taken, got, left, found;
-	bool owed; /* it has published a count, and not read the sender's state since */
+	bool owed; /* the receiver has published a count, and not read the sender's state since */
 
 	do
 	:: got == POSTS && !owed -> break

@@ -74,7 +74,7 @@ static void gathered(struct flux_node *node)
 	assert(node->gathered < FLUX_GATHER);
 }
 
-/* Returns the pointer to this burst in the struct of its peer. */
+/* Returns the address of the pointer to this burst in its struct flux_in or flux_out. */
 static struct flux_burst **burst_owner(struct flux_node *node, const struct flux_burst *b)
 {
 	/* An open burst is either for calls or for answers. */
@@ -128,8 +128,8 @@ static void burst_renew(struct flux_node *node, struct flux_burst *b)
 
 /*
  * Returns true if an open burst still has the right size and lap, and its peer has not left. The
- * size of a burst of answers changes in in_arrived() only. The greatest size is right as long as
- * the bursts become full.
+ * size of a burst of answers changes in in_arrived() only. A burst of the greatest size keeps this
+ * size as long as bursts become full.
  */
 ALWAYS_INLINE bool burst_is_right(const struct flux_node *node, const struct flux_burst *b,
 	bool full)

@@ -155,7 +155,7 @@ static NOINLINE struct flux_in *in_turn_ends(struct flux_node *node, uint64_t ow
 	return flux_priv_in_next(node, own);
 }
 
-/* The branches end in calls, so that this function saves no registers. */
+/* Each branch ends in a tail call, so that this function saves no registers. */
 struct flux_in *flux_priv_in_next(struct flux_node *node, uint64_t own)
 {
 	struct flux_in *rx = node->rx, *in;
@@ -282,7 +282,7 @@ static uint32_t untold(const struct flux_node *node)
 {
 	const struct flux *f = node->flux;
 
-	/* Acquire: pairs with the addition in flux_leave(), after the mark. */
+	/* Acquire: pairs with the addition in flux_leave(), which follows the store of `left`. */
 	return __atomic_load_n(&f->departures, __ATOMIC_ACQUIRE) - node->self->left -
 	       f->told[node->index].n;
 }
@@ -322,7 +322,7 @@ static bool node_ready(const struct flux_node *node)
 
 static void state_set(struct flux_node *node, uint32_t state)
 {
-	/* Pairs with the loads in flux_priv_flush_published(). */
+	/* Pairs with the load in eight_wake(). */
 	__atomic_store_n(&node->self->state, state, __ATOMIC_RELAXED);
 }
 
@@ -428,7 +428,10 @@ void flux_leave(struct flux_node *node)
 		return;
 	bursts_end(node);
 	flux_flush(node);
-	/* Pairs with the loads of left in flux_priv_out_poll(), senders_drop() and node_ready(). */
+	/*
+	 * Pairs with the loads of left in flux_priv_out_look(), senders_drop(), has_left(),
+	 * is_silent().
+	 */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
 	/* Release: pairs with the loads in untold() and in_none(). */
 	__atomic_fetch_add(&node->flux->departures, 1, __ATOMIC_RELEASE);

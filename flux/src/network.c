@@ -13,7 +13,7 @@
 
 #define PAGE 4096u
 #define INFLIGHT 256u
-/* Default slots per call in flight, and per ring. More do not fit into the first-level cache. */
+/* Default slots: TIMES per call in flight, at least LEAST. More exceed the first-level cache. */
 #define TIMES 4u
 #define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
