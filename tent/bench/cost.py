@@ -6,7 +6,8 @@
 
 The instructions are those that the submitting threads execute in the functions of the library, without those of copying
 and engine threads. Copied bytes count little, because an instruction copies 32 of them and more. The time is the median
-of a batch in a run without callgrind, and includes the copying. """
+of a batch in a run without callgrind, and includes the copying.
+"""
 import argparse
 import json
 import pathlib

@@ -17,7 +17,7 @@ struct worker {
 	const struct move_options *o;
 	const struct row_memory *m;
 	uint8_t *source, *back;
-	uint8_t *want, *got; /* their bytes, as the CPU sees them */
+	uint8_t *want, *got; /* the bytes of source and back in memory of the host */
 	uint64_t remote, end, random;
 	struct row row; /* this thread's part of the row */
 };

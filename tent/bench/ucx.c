@@ -15,7 +15,7 @@
 
 /*
  * ucp_put_nbx() of UCX 1.13 moves mapped memory over posix, but never uses cma: it sends messages
- * instead, because that transport lacks short puts. So puts over cma are those of the layer below.
+ * instead, because cma lacks short puts. So puts over cma use UCT, the layer below UCP.
  */
 struct ucx {
 	ucs_async_context_t *async;
@@ -39,7 +39,7 @@ static int failed(const char *what, ucs_status_t status)
 	return 1;
 }
 
-/* Environment variables take precedence. */
+/* UCX_TLS in the environment takes precedence over posix. */
 static int open_worker(struct ucx *u)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,

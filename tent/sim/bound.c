@@ -5,7 +5,7 @@
 
 #define FOR_EVER 1e15 /* ns: eleven days */
 
-/* Rates of one group at one time. */
+/* Rates of a group, the rails that share one link, at one time. */
 struct load {
 	double local, remote;
 };

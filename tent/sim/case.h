@@ -28,8 +28,8 @@ enum case_change {
 enum case_fault {
 	FAULT_NONE,
 	FAULT_SILENT, /* no data, no completions, no report */
-	FAULT_FLUSH, /* from now on everything completes immediately with errors */
-	FAULT_PORT, /* as FAULT_SILENT, and a port event */
+	FAULT_FLUSH, /* from the fault on everything completes immediately with errors */
+	FAULT_PORT, /* like FAULT_SILENT, with a port event */
 	FAULT_FLAP, /* the port goes down and up three times */
 };
 

@@ -9,7 +9,7 @@
 #include "bound.h"
 
 #define DONE 1e-3 /* bytes; a smaller rest is a rounding error */
-#define FLUSH_NS 1000.0 /* an error takes this long on a rail that fails fast */
+#define FLUSH_NS 1000.0 /* the time from a post to its error on a rail with NET_FLUSH */
 
 static struct net_item *item_at(struct net_rail *r, uint32_t i)
 {
@@ -189,7 +189,10 @@ void net_advance(struct net *n, double at)
 			struct net_item *item = item_at(r, r->sent);
 
 			item->left -= r->speed * passed;
-			/* The rest would take less time than a double can represent. */
+			/*
+			 * The second comparison finds a rest whose time is too short for the double
+			 * @at.
+			 */
 			if (item->left <= DONE || at + item->left / r->speed <= at)
 				end_sending(n, i);
 		}

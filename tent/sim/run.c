@@ -35,7 +35,7 @@ struct sim {
 	struct samples *slice_ns, *request_ns;
 	uint64_t random;
 	struct events events;
-	uint64_t to_submit, submitted, requests, open; /* bytes, and requests */
+	uint64_t to_submit, submitted, requests, open; /* to_submit, submitted: bytes */
 	double *bins; /* bytes sent */
 	size_t n_bins;
 	uint64_t sent[NET_RAILS], traced; /* traced: number of times for which rows were written */
@@ -153,7 +153,7 @@ static void submit_urgent(struct sim *m)
 	after(m, URGENT_NS, EV_URGENT, 0, 0);
 }
 
-/* T* + (n - 1) s / sum c: the upper bound of earliest-finish placement with exact rates. */
+/* T* + (n - 1) s / C, see "Bounds" in tentbench(1). */
 static double single_bound(const struct sim *m, uint64_t length, double best)
 {
 	uint64_t block = m->config.mode == TENT_PULL ?

@@ -127,7 +127,10 @@ static double worst(const struct figure *f)
 	return f->n ? f->worst : NAN;
 }
 
-/* The figures of a summary: keys of the JSON object, and columns of the table with a width. */
+/*
+ * The figures of a summary: keys of the JSON object. Those with a width are also columns of the
+ * table.
+ */
 static const struct {
 	const char *key;
 	int width, digits;

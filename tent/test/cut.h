@@ -27,7 +27,7 @@ static inline int cut_control_port(const char *text)
  */
 static inline bool cut_fd(int fd, bool (*is_control)(void *arg, int port), void *arg)
 {
-	/* The copy, because the engine may close @fd meanwhile, which TSan would report. */
+	/* Uses a copy, because the engine may close @fd meanwhile, which TSan would report. */
 	int copy = (int)syscall(SYS_dup, fd);
 	struct sockaddr_in own = {0}, peer = {0};
 	socklen_t a = sizeof(own), b = sizeof(peer);

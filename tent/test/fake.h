@@ -151,7 +151,7 @@ static inline void fake_start(enum tent_mode mode)
 	fake_create();
 }
 
-/* As fake_start(), with the two rails of the best tier only. Rail 1 has this rate. */
+/* Does the same as fake_start(), with the two rails of the best tier only. Rail 1 has this rate. */
 static inline void fake_start_two(enum tent_mode mode, double rate)
 {
 	fake_init(mode);
