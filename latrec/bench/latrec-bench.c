@@ -21,9 +21,9 @@
 #define MAX_ROUNDS 10000
 
 /*
- * The peer: a histogram whose geometry is in memory, because the range and the number of
- * significant digits are chosen at run time. With two digits, and from 1 ns to one hour, its
- * relative error is .79 %, the same as latrec's.
+ * The histogram that is built like HdrHistogram's. Its geometry is in memory, because the range and
+ * the number of significant digits are chosen at run time. With two digits, and from 1 ns to one
+ * hour, its relative error is .79 %, the same as latrec's.
  */
 struct peer {
 	int32_t unit_magnitude, half_magnitude, half_count, counts_len, index_offset;

@@ -52,7 +52,8 @@ struct latrec_stamp {
 
 /*
  * The entries of the FIFO follow the struct; head and tail are byte offsets from the first entry.
- * Because of the entries, this struct cannot grow at its end: a new field must be put before it.
+ * Because of the entries, this struct cannot grow at its end: a new private field must come before
+ * it, in a larger struct.
  */
 struct latrec_ep {
 	struct latrec *rec;
@@ -90,7 +91,7 @@ LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
 
 	if (LATREC_UNLIKELY(__builtin_add_overflow(h->sum_low, value, &sum)))
 		__atomic_store_n(&h->sum_high, h->sum_high + 1, __ATOMIC_RELEASE);
-	/* Both pair with head_load() in src/copy.c: a thread that sees one sees the bucket, too. */
+	/* Both pair with head_load() in src/copy.c: a thread that sees one sees the bucket's counter. */
 	__atomic_store_n(&h->sum_low, sum, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELEASE);
 }

@@ -14,7 +14,7 @@
  *	COUNT_FIRST	a record counts the value before it adds it to its place
  *	WIDEN_LAST	the largest value is stored after the count
  *	COUNT_READ_LAST	the copy reads the count after the places
- *	NO_SECOND_LOOK	the copy does not look at `changes` again
+ *	NO_SECOND_LOOK	the copy does not read `changes` again
  *	ODD_TAKEN	the copy succeeds although `changes` is odd
  *	CARRY_UNMARKED	a move to the carries does not change `changes`
  *	WISH_STAYS	a thread that stops waiting leaves its wish (its request for a copy) in place

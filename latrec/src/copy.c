@@ -20,7 +20,7 @@
 #define SPINS 20000 /* turns to wait for an answer: much longer than a copy takes */
 #define SPINS_GATE 1000 /* turns after which the gate is checked again */
 
-/* Reads the fields of a record in the opposite order of latrec_priv_hist_record(). */
+/* Reads the fields in the order opposite to that in which latrec_priv_hist_record() writes them. */
 static void head_load(struct hist *t, const struct hist *f)
 {
 	words_copy(&t->hot.count, &f->hot.count, sizeof(uint64_t));
@@ -105,7 +105,7 @@ static bool answered(const struct wish *w)
 	return __atomic_load_n(&w->done, __ATOMIC_ACQUIRE);
 }
 
-/* Repeated, because a record that had passed the gate before may have opened it again. */
+/* The caller repeats this, because a record that was in progress may have opened the gate again. */
 static void close_gate(uint64_t *gate)
 {
 	/* Both pair with the accesses of hist_gate() and latrec_hist_outside(). */

@@ -121,7 +121,7 @@ static inline uint32_t change_seen(const uint32_t *changes)
  */
 int hist_copy(struct latrec_hist *to, const struct latrec_hist *from);
 
-/* Reserves what the copy needs. Returns 0 or -ENOMEM. */
+/* Allocates the carries of @to if a copy of @from needs them. Returns 0 or -ENOMEM. */
 int hist_copy_room(struct latrec_hist *to, const struct latrec_hist *from);
 
 /* Copies 64-bit words that another thread may be reading or writing. */

@@ -148,7 +148,7 @@ static int field(struct reader *r, const char *name, u128 limit, u128 *value_p)
 	return 0;
 }
 
-/* Reads one bucket, which must be above all earlier ones; *next_p - 1 is the last one's place. */
+/* Reads one bucket. Its place must be *next_p or above; then *next_p becomes the place after it. */
 static int read_bucket(struct reader *r, struct hist *f, uint64_t *next_p)
 {
 	int err = next_line(r);

@@ -77,7 +77,7 @@ static void *record_values(void *arg)
 	return NULL;
 }
 
-/* Adds to *like the values that a newer copy has in addition, so that the two must be equal. */
+/* Records the values since the last copy in *like, too, which must then equal @copy. */
 static void follow(struct latrec_hist *like, const struct latrec_hist *copy, uint64_t first,
 	uint64_t *epoch_p)
 {
@@ -199,7 +199,7 @@ TEST(a_copy_of_a_recorder_is_of_one_moment)
 	latrec_destroy(run.r);
 }
 
-#define FIRSTS 100 /* more than enough: in most of ten tries, copy and first record overlap */
+#define FIRSTS 100 /* tries; in most of the first ten, the copy and the first record overlap */
 
 static void *record_first(void *arg)
 {

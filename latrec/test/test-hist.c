@@ -41,7 +41,7 @@ TEST(places_cover_all_values)
 			CHECK_EQ(hist_place(f, place_high(f, at)), at);
 			if (place_high(f, at) < f->high)
 				CHECK(hist_place(f, place_high(f, at) + 1) > at);
-			/* The inline function computes with doubles. */
+			/* latrec_bucket() computes with doubles, hist_place() with integers. */
 			if (v && v <= LATREC_EXACT)
 				CHECK_EQ(latrec_bucket(h, v) - f->first, at);
 		}
@@ -142,7 +142,7 @@ TEST(counters_widen)
 	CHECK(!latrec_hist_count(sum) && !hist_at(hist_of(sum), hist_place(hist_of(sum), 5000)));
 }
 
-/* The same as without memory: the other 32 bits are full, so the counter cannot be widened. */
+/* The carry is full, so the counter cannot be widened, as if there were no memory for the carry. */
 TEST(a_counter_that_cannot_widen_stops)
 {
 	HIST *h = new_hist(0, 0, 0);

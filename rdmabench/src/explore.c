@@ -150,7 +150,7 @@ static void step(struct explorer *e, const struct point *p, double energy)
 		begin_again(e);
 }
 
-/* Learns from a point without an anomaly. */
+/* Updates the state of annealing with a point that has no anomaly. */
 static void anneal(struct explorer *e, const struct point *p, double energy)
 {
 	if (!e->walking)

@@ -14,13 +14,14 @@
 
 #define DRAWN 10 /* points, drawn at random, that must have the anomaly */
 #define IMPLIED 200 /* drawn points that must all fit a condition that the others imply */
-#define HUNTS 3 /* a wrong decision can end one of them without a result */
+#define HUNTS 3 /* hunts for one anomaly; a wrong decision can end a hunt without a result */
 #define ROUNDS_MAX 60 /* rounds of a hunt, each after a healthy point was drawn */
 
+/* An attempt to find the conditions of an anomaly. */
 struct hunt {
 	struct explorer *e;
 	struct feature_set *f;
-	struct point base; /* has the anomaly; is healthy apart from the needed parameters */
+	struct point base; /* has the anomaly; only needed parameters differ from a healthy point */
 	struct point other; /* healthy */
 	/*
 	 * Values of this parameter were tried without finding the anomaly, at points that differ
@@ -97,8 +98,9 @@ static enum answer has_with(struct hunt *h, const bool needed[SPACE_DIMS], const
 }
 
 /*
- * list[n] brings the anomaly. If the parameters on which list[n] depends bring it as well, they
- * replace list[n]; otherwise list[n] is marked as needed. Returns the new length of the list.
+ * The anomaly appears when list[n] is exchanged in addition to the parameters before it. If it also
+ * appears with the parameters on which list[n] depends instead, they replace list[n]; otherwise
+ * list[n] is marked as needed. Returns the new length of the list.
  */
 static unsigned settle_last(struct hunt *h, bool needed[SPACE_DIMS], unsigned *list, unsigned n)
 {

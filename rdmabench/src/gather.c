@@ -37,8 +37,8 @@ struct file {
 
 struct gather {
 	const struct gather_attr *attr;
-	void *lines; /* trees of tsearch(3) */
-	void *files; /* files that were read, so that each is counted once */
+	void *lines; /* a tree of tsearch(3): the lines that count */
+	void *files; /* a tree, too: files that were read, so that each is counted once */
 	struct stats_row *rows;
 	size_t n_rows;
 	uint64_t looks; /* comparisons in both trees */
@@ -161,7 +161,7 @@ static void *find_or_add(void **tree, const void *entry, size_t size, bool *adde
 	return place ? *place : NULL;
 }
 
-/* Adds a line. Lines of one writer count once; the latest cumulative line replaces earlier ones. */
+/* Adds a line. Of equal lines (see compare_lines()) only the one that was written last counts. */
 static bool keep_line(struct gather *g, const struct line *l)
 {
 	bool added;

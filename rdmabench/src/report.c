@@ -283,7 +283,7 @@ static json_t *peers_json(const struct side *s)
 	return list;
 }
 
-/* Adds the errors of the converted times. */
+/* Returns the errors of the converted times. */
 static json_t *hw_ts_json(const struct hwclock *c)
 {
 	double mean = c->b.converted ? (double)c->b.sum_ns / (double)c->b.converted : 0;
@@ -302,7 +302,7 @@ static json_t *control_json(const struct control *c)
 		(json_int_t)latrec_hist_max(c->times));
 }
 
-/* Adds the counters that changed, and those that the rules of the search need. */
+/* Returns the counters that changed, and those that the rules of the search need. */
 static json_t *counters_json(const struct session *e)
 {
 	json_t *o = json_object();

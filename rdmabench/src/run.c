@@ -11,8 +11,8 @@
 
 /* Rounds of a busy loop between two checks of the connections, which are system calls. */
 #define LOOK_ROUNDS 64
-#define LOOK_ROUNDS_PINGPONG 4096 /* these rounds take longer than a round trip */
-#define SILENCE_NS (200 * NSEC_PER_MSEC) /* after so long without arrivals, missing ones are lost */
+#define LOOK_ROUNDS_PINGPONG 4096 /* so many rounds take longer than a round trip */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* after this time without arrivals, missing messages are lost */
 #define SLEEP_MS 1
 
 static uint8_t body[WIRE_BODY_MAX];
@@ -50,8 +50,8 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* Verifies the memory. Requests that were outstanding when a QP failed may or may not have
- * arrived. */
+/* Counts lost messages, and compares the memory if no QP has failed. Of the requests that were
+ * outstanding when a QP failed, some have arrived, so the content of the memory is not known. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
@@ -226,7 +226,8 @@ static bool arm_queues(struct side *s)
 
 /*
  * Polls the send CQ. With one request at a time, first arms the queue and waits for the event, even
- * if the completion is there already. Then each latency includes both, as in perftest.
+ * if the completion is there already. So each latency includes the arming and the wait, as in
+ * perftest.
  */
 static uint32_t poll_sent(struct side *s)
 {

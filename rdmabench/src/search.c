@@ -256,7 +256,7 @@ struct search {
 	struct point good; /* the last such point */
 	unsigned failures; /* failures before the first such point */
 	uint64_t end_ns; /* 0: no limit */
-	bool late; /* a measurement was due after that time */
+	bool late; /* a measurement was due after end_ns */
 };
 
 /*

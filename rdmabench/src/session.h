@@ -48,8 +48,8 @@ void session_count(const struct session *e, struct counters *c_p);
  */
 int session_fail(const struct session *e, int status);
 /*
- * Runs the traffic after the set-up, which may have failed (err), reports it, and closes both sides. Returns
- * the status of the program.
+ * Runs the traffic after the set-up, which may have failed (err), reports it, and closes the side.
+ * Returns the status of the program.
  */
 int session_run(struct session *e, int err);
 

@@ -255,7 +255,7 @@ static void settle_request(const struct space *s, struct point *p, unsigned traf
 		p->at[op] = 0;
 	while (p->at[op] + 1 < s->n[op] && !space_op_fits(type, value_of(s, p, op)))
 		++p->at[op];
-	if (is_atomic(value_of(s, p, op))) /* these have no effect */
+	if (is_atomic(value_of(s, p, op))) /* an atomic has no choice of these */
 		p->at[bytes] = p->at[space_dim(traffic, DIM_PLACES, request)] = 0;
 	if (type == MLX5DVL_UD)
 		limit(s, p, bytes, get(s, p, traffic, DIM_MTU, 0));

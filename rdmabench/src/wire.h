@@ -59,7 +59,7 @@ struct wire_conn {
 	int fd;
 	char peer[64]; /* its address, for messages */
 	uint64_t heard_ns; /* clock_ns() when the last whole message arrived */
-	uint64_t alive_ns; /* when the last message was sent */
+	uint64_t alive_ns; /* clock_ns() when the last ALIVE was sent */
 	size_t have;
 	uint8_t in[WIRE_HEADER + WIRE_BODY_MAX];
 };

@@ -316,7 +316,7 @@ TEST(what_is_fixed_stays)
 	}
 }
 
-/* Every value of every parameter is tried as often as any other. */
+/* By parameter and value: the number of points with this value. */
 static uint32_t sampled[SPACE_DIMS][16];
 
 static int count_values(void *arg, const struct explore_ask *ask, struct measure *m_p)
@@ -326,6 +326,7 @@ static int count_values(void *arg, const struct explore_ask *ask, struct measure
 	return -EIO;
 }
 
+/* Every value of a parameter is tried as often as any other. */
 TEST(sample_covers_evenly)
 {
 	struct explore_attr a = attr_of(EXPLORE_SAMPLE, 1);

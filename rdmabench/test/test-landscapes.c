@@ -33,14 +33,14 @@ struct landscape {
 	double flips; /* share of measurements that are wrong */
 	double spread; /* of the measured throughput, relative */
 	double drift; /* throughput that is lost over a thousand measurements, relative */
-	bool busy; /* 9 of 200 measurements show the anomaly at any point */
+	bool busy; /* 9 of 200 measurements show the anomaly, whatever the point is */
 	struct condition region[REGIONS][CONDITIONS];
 	/* State of a run. */
 	uint64_t rand;
 	uint32_t measured;
 };
 
-#define SIZE0 (DIM_OP + 1) /* of the first request */
+#define SIZE0 (DIM_OP + 1) /* the size of the first request */
 #define FROM(value) ((uint16_t) ~((1u << (value)) - 1))
 #define UPTO(value) ((uint16_t)((2u << (value)) - 1))
 #define ONLY(value) ((uint16_t)(1u << (value)))

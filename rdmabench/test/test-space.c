@@ -144,7 +144,7 @@ TEST(values_are_restricted_and_added)
 	}
 }
 
-/* A value that no point can have is left out: the parameter with fewer values decides. */
+/* Values that are not valid with any value of another parameter are left out. */
 TEST(values_that_go_with_no_others_are_left_out)
 {
 	static const struct {

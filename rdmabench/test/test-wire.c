@@ -353,7 +353,7 @@ TEST(sides_come_back)
 	CHECK_EQ(send_side(&s, 1, &back), -EBADMSG);
 	n = wire_put_side(bytes, sizeof(bytes), &s);
 	only_whole_bodies(bytes, n, get_side);
-	bytes[WIRE_RUN_MAX + 10] = 3; /* the right number; the field claims another one */
+	bytes[WIRE_RUN_MAX + 10] = 3; /* the field qps; the body still has two QPs */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	snprintf(s.run, sizeof(s.run), "../x");

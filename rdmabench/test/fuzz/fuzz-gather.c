@@ -57,7 +57,7 @@ static void check_order(const struct stats_merged *m)
 	}
 }
 
-/* The merged figures of text files are a text file, too, if none is absent. */
+/* Printed figures of merged text files can be read back, if none is absent. */
 static void check_print(const struct stats_merged *m)
 {
 	struct stats_row row = {0};
@@ -78,7 +78,7 @@ static void check_print(const struct stats_merged *m)
 	free(text);
 }
 
-/* The figures of a histogram are a text file, too. */
+/* Printed figures of a histogram can be read back. */
 static void check_figures(const struct latrec_hist *h)
 {
 	struct stats_row row;
