@@ -472,7 +472,7 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
  * Copies a payload to a buffer of @capacity bytes. The caller has checked @len, the length of the
  * payload, and passes in @room the number of bytes that the slot has for it. If @capacity is a
  * small constant and at most @room, the function copies @capacity bytes, inline: the bytes after
- * @len do not matter, and their cache line is present. Otherwise it copies @len bytes, at most
+ * @len do no harm, and the cache has them already. Otherwise it copies @len bytes, at most
  * @capacity.
  */
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
@@ -625,7 +625,10 @@ static inline void cellring_burst_write_part(struct cellring_burst *b)
 	cellring_burst_write(b, CELLRING_HEAD(b->to->lap, count, b->limit), bytes);
 }
 
-/* Returns true if the ring has begun another lap since the burst was opened: open it again. */
+/*
+ * Returns true if the ring has begun another lap since the burst was opened. The user must then
+ * open the burst again.
+ */
 CELLRING_INLINE int cellring_burst_stale(const struct cellring_burst *b)
 {
 	return b->to->lap != b->lap;

@@ -37,7 +37,7 @@
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, the only system
  * calls are those of functions that create, connect, destroy, register or deregister, and a few per
- * millisecond in polls while connections over TCP are made or expected (copyrpc_tcp.h).
+ * millisecond in polls while the context listens, or connects over TCP (copyrpc_tcp.h).
  * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. A flush that
  * makes a ring larger maps and registers memory, which takes up to some hundred microseconds. Polls
  * read the clock through the vDSO, at intervals from ten microseconds to some milliseconds.
@@ -212,8 +212,9 @@ struct copyrpc_ctx_attr {
 			    take the device's vectors in turn */
 	uint16_t event_count; /* moderation: the number of completions after which copyrpc_ctx_fd()
 				 of an armed context becomes readable */
-	uint16_t event_period_us; /* the longest time from the first completion until then; > 0 if
-				     event_count > 1. If both are 0, one completion suffices */
+	uint16_t event_period_us; /* the longest time from the first completion until the descriptor
+				     becomes readable; > 0 if event_count > 1. If both are 0, one
+				     completion suffices */
 };
 
 /*
@@ -265,9 +266,9 @@ struct copyrpc_ep_attr {
  * again.
  *
  * -E2BIG: as from copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
- * exist. (A destroyed endpoint counts until there was a poll, even if requests of it are still
- * held, and the HCA has released its queue pair. The release takes microseconds, or a second if the
- * HCA does not report it.) -EIO: the device has failed. -ENOMEM, or an error of the driver.
+ * exist. (A destroyed endpoint counts until a poll has run and the HCA has released its queue pair;
+ * requests of it that are still held do not matter. The release takes microseconds, or a second if
+ * the HCA does not report it.) -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);

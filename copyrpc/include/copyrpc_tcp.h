@@ -48,7 +48,7 @@
  *	 8  2  version: 2                        8  4  0, or the errno that ended the attempt
  *	10  2  length: 128                      12  4  zero
  *	12  4  bits: 1: `single`; 2: the endpoint can come back; 4: it is coming back
- *	16  8  number of the endpoint's owner, the same after a reconnect
+ *	16  8  the owner number: random; copyrpc_reconnect() keeps it for the new endpoint
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
@@ -85,7 +85,7 @@
  * sends:
  *
  *	 0  8  "CPRPCPOS"
- *	 8  8  number of the owner of the other side's endpoint
+ *	 8  8  owner number of the other side's endpoint
  *	16  8  number of the attempt
  *	24  8  bytes that were received since the first connection
  */
@@ -268,8 +268,8 @@ int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 /*
  * Replaces an endpoint, whether or not it has failed: connects a new endpoint with the attributes
  * of @old, and destroys @old (its pending calls end at the next poll). The accepting side
- * recognises the owner of @old by its number, and fails its own old endpoint, too. Both endpoints
- * count in max_endpoints until @old is destroyed.
+ * recognises the owner number of @old, and fails its own old endpoint, too. Both endpoints count in
+ * max_endpoints until @old is destroyed.
  *
  * Returns the same as copyrpc_connect(). After an error @old is unchanged, and the function may be
  * called again.

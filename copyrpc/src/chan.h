@@ -186,8 +186,8 @@ struct chan {
 	/* Positions up to which messages fit without further checks. chan_advance() moves them on.
 	 * They are 0 while the status is not 0. */
 	uint64_t end; /* for replies: the ring's end after cr.p, or after the open batch */
-	uint64_t call_end; /* for calls: at most `end`, and a batch that ends here can grant all
-			      credit */
+	uint64_t call_end; /* for calls: at most `end`; a batch that ends at or before it can grant
+			      all credit */
 	struct batch open; /* valid if cr.edge; it ends at cr.p */
 	/*
 	 * Batches that were closed at the ring's end and not yet sent. The unsent blocks contain
@@ -200,7 +200,7 @@ struct chan {
 
 	const uint8_t *recv_ring;
 	uint32_t recv_mask; /* blocks - 1 */
-	uint32_t most; /* blocks that a ring may have */
+	uint32_t most; /* maximum number of blocks of a ring */
 	bool nested;
 	struct growth grow;
 	/* The last position that the next batch may occupy, which chan_look_ahead() computes. It is
@@ -263,8 +263,8 @@ int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64
 /* Cancels a call, which chan_end_calls() then ends. Returns 0, -ENOENT, or ch->status. */
 int chan_cancel(struct chan *ch, uint64_t token);
 
-/* Checks a response to a call that has one of the bits in resp_max or does not exist. Returns 0 if
- * it must be delivered, 1 if it was handled, or -EPROTO. */
+/* Checks a response to a call that has a CALL_ bit in resp_max, or to a call that does not exist.
+ * Returns 0 if the response must be delivered, 1 if it was handled, or -EPROTO. */
 int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
 	uint32_t len, const struct listener *to);
 

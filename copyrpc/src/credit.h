@@ -16,7 +16,7 @@
  * long requests are held, because rc does not advance past a held request.
  *
  * A call is accepted only if R can still rise to its maximum RMAX after the call: calls must leave
- * the room for the peer's next grant.
+ * the room for the next grant to the peer.
  *
  * Progress, if every request is answered eventually: when all requests are answered, a READ of the
  * peer's position sets in_flight to 0. Then a call with a message of m blocks fits, because it
@@ -70,8 +70,8 @@ struct credit {
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
 
-/* Largest message (without and with nested calls), largest R, least grant of a batch without
- * messages. */
+/* For a ring of @c blocks: the largest message without nested calls, and with them; RMAX; and T,
+ * the least grant of a batch without messages. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;

@@ -15,7 +15,7 @@
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
 
-/* Blocks of the send queues by default: of all together, and of one. */
+/* Default depth of the send queues in blocks: of all together, and the most and least of one. */
 #define SQ_ALL (1u << 17)
 #define SQ_MOST 256
 #define SQ_LEAST 64
@@ -109,7 +109,7 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
 		!ring_size_ok(a->ring_size))
 		return -EINVAL;
-	/* The send queue is rounded up in the same way. */
+	/* mlx5dvl_qp_create() rounds the depth up in the same way. */
 	a->sq_depth = (uint32_t)pow2_ceil(a->sq_depth);
 	if ((uint64_t)a->sq_depth * a->max_endpoints > 1u << 22)
 		return -EINVAL;

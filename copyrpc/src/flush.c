@@ -107,7 +107,7 @@ static int post_again(struct copyrpc_ep *ep, uint64_t consumer)
 	return n;
 }
 
-/* Sets the time of the next READ; until then flushes take the general path. */
+/* Sets the time of the next READ (0: none). While it is set, flushes take the general path. */
 static void set_read(struct copyrpc_ep *ep, uint64_t at)
 {
 	ep->read_at = at;
@@ -134,9 +134,9 @@ static int post_due_read(struct copyrpc_ep *ep)
 		return 0;
 	}
 	/*
-	 * The probe starts even if the send queue has no room: then the posted requests do not
-	 * complete either. Time before this flush does not count, because a busy caller may flush
-	 * much later than it polls.
+	 * The time of the probe starts even if the send queue has no room for the READ: a peer that
+	 * is dead does not complete the posted requests either. Time before this flush does not
+	 * count, because a busy caller may flush much later than it polls.
 	 */
 	if (ep->ch.probe && !ep->asked)
 		ep->asked = ep->ctx->clock();
@@ -293,8 +293,9 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 	return 1;
 }
 
-/* Flushes an endpoint that is not usual. The known room in the rings may be less than the real
- * room, so it is updated first. No batch is open while the status is not 0. */
+/* Flushes an endpoint for which is_usual() is false. That may be wrong, because the known room in
+ * the rings may be less than the real room, so the room is updated first. No batch is open while
+ * the status is not 0. */
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
 {
 	if (ep->ch.cr.edge) {

@@ -5,7 +5,8 @@
  * The owner of a receive ring offers larger memory (chan_offer()), because its own calls need more
  * credit or larger responses, or because the peer has asked. The peer maps a send ring of the same
  * size (chan_accept_offer()), marks a batch as the last one in the old memory, and continues in the
- * new one. Each ring grows on its own, so the two may differ in size.
+ * new one: it moves. Offers and requests for larger rings are notes in the metadata of batches.
+ * Each ring grows on its own, so the two may differ in size.
  *
  * The old send ring remains until the peer has released all batches in it, and the old receive ring
  * until all requests in it are released. A ring grows again only when its old memory was freed.
@@ -55,7 +56,8 @@ static inline void chan_count_lap(struct chan *ch, uint64_t p)
 	ch->grow.laps += !(p & ch->mask);
 }
 
-/* Requests larger rings, of at most ch->most blocks; 0: no change of this ring. */
+/* Requests a send ring of @send blocks and a receive ring of @recv blocks, each limited to
+ * ch->most; 0: no change of this ring. */
 void chan_want(struct chan *ch, uint32_t send, uint32_t recv);
 
 /* True if the present rings are too small for a call. Then it also requests larger ones. */

@@ -26,6 +26,7 @@
 
 /* The time between two probes of a peer that has not answered calls or not consumed batches. */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
+/* Values that mean none: of ep->seen, of a time, of ctx->calm. */
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
 #define NOT_CALM UINT64_MAX
@@ -93,7 +94,8 @@ struct ctx_side {
 /* State of an endpoint in the list of the next flush. */
 enum ep_dirty {
 	FLUSHED, /* not on the list */
-	KEPT, /* the last flush has kept something that waits for @go, a completion or a time */
+	KEPT, /* the last flush has left work, which waits for @go of copyrpc_flush_if(), for a
+		 completion or for a time */
 	CHANGED, /* something has changed since the last flush */
 };
 
@@ -253,7 +255,7 @@ struct copyrpc_ctx {
 	struct ctx_side *side; /* NULL: none */
 	QUEUE_OF(struct news) news;
 	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */
-	struct other_version other; /* the last one */
+	struct other_version other; /* of the peer that was refused last */
 	bool broken; /* the device or a queue of the context has failed */
 	bool closing; /* the context is being destroyed: no callbacks */
 	struct live_record *live;
@@ -392,8 +394,8 @@ bool ep_may_return(const struct copyrpc_ep *ep, int status);
 /* Makes the endpoint `away`, if it is not yet, and stops its queue pair. Called after a lost
  * connection and after each failed attempt. */
 void ep_leave(struct copyrpc_ep *ep, int status);
-/* Called when the port's addresses have changed. Makes endpoints `away` whose address does not
- * exist any more, because the peer's messages do not arrive there. */
+/* Called when the port's addresses have changed. Makes an endpoint `away` if its address does not
+ * exist any more, because the peer's messages would not arrive. */
 void ctx_leave_addresses(struct copyrpc_ctx *ctx);
 /* Called when the device has reported that the queue pair is drained. */
 void ep_note_drained(struct copyrpc_ep *ep);

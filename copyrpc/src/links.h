@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lists from which any item can be removed: an item has the members `next` and `link_p`, the
- * address of the pointer to the item. And queues, of which @link is the member of an item that
- * points to the next one.
+ * address of the pointer to the item. Queues: @link is the name of the member of an item that
+ * points to the next item.
  */
 #ifndef COPYRPC_LINKS_H
 #define COPYRPC_LINKS_H

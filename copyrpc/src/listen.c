@@ -149,8 +149,8 @@ static void guest_end(struct lobby *y, struct guest *g, int err)
 	free(g);
 }
 
-/* Checks a parked guest. It is reported when the peer has returned or has sent a message, and
- * closed when the time is over. */
+/* Checks a parked guest. The guest is reported when the peer has returned or has sent a message,
+ * and closed when its endpoint has failed, which is the case after reconnect_ms at the latest. */
 static uint64_t parked_tick(struct lobby *y, struct guest *g, uint64_t now)
 {
 	struct copyrpc_ep *ep = g->m.ep;

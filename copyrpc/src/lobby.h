@@ -37,7 +37,7 @@ struct lobby {
 	int epoll;
 	uint64_t came; /* connections that were accepted */
 	struct watch *watches;
-	uint32_t set_ups; /* of the context when this part of the step began */
+	uint32_t set_ups; /* ctx->set_ups when this part of the step (lobby_may_take()) began */
 	uint32_t left; /* work that the running step may still do */
 	struct watch *postponed; /* the first watch for which no work was left */
 };
@@ -76,7 +76,7 @@ bool lobby_may_act(struct lobby *y, struct watch *w);
  * -ETIMEDOUT: the time is over. */
 int lobby_wait(const struct lobby *y, int fd, uint64_t limit_ns);
 
-/* Queues the event UP of an endpoint; its failure will be an event, too. */
+/* Queues the event UP of an endpoint. If the endpoint fails later, that is an event, too. */
 void lobby_up(struct copyrpc_ep *ep, uint64_t token);
 
 #endif

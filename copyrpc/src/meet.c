@@ -11,7 +11,7 @@
 #define GREETING_VERSION 2
 #define FLAG_SINGLE 1u
 #define FLAG_RETURNS 2u /* the endpoint can be connected again */
-#define FLAG_AGAIN 4u /* it is connected again */
+#define FLAG_AGAIN 4u /* the endpoint is being connected again */
 
 static const char greeting_magic[8] = {'C', 'P', 'R', 'P', 'C', 'T', 'C', 'P'};
 static const char place_magic[8] = {'C', 'P', 'R', 'P', 'C', 'P', 'O', 'S'};
@@ -92,8 +92,8 @@ int meet_begin(struct meeting *m, struct copyrpc_ep *ep)
 	return 0;
 }
 
-/* Returns the flags that a peer may set. A side that has called without reconnect_ms gets no flag
- * about returning. */
+/* Returns the flags that a peer may set. If this side has dialed without reconnect_ms, the peer
+ * must set neither FLAG_RETURNS nor FLAG_AGAIN. */
 static uint32_t known_flags(const struct meeting *m)
 {
 	return m->ep && !m->ep->reconnect_ms ? FLAG_SINGLE :
@@ -146,8 +146,8 @@ static int hear_result(struct meeting *m)
 	}
 }
 
-/* Returns another connection of two contexts that may have a single one only. The context with the
- * larger number decides which one stays. */
+/* Returns another endpoint that is the `single` connection with the peer's context, or NULL. The
+ * context with the larger number decides which of the connections stays. */
 static struct copyrpc_ep *other_single(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep = ctx->eps;
@@ -163,9 +163,9 @@ static bool decides(const struct meeting *m, const struct copyrpc_ctx *ctx)
 }
 
 /* True if this side must refuse the connection, because there is another one. If the other one is
- * up, it is probed, because the peer may have destroyed its side before it called again. If the
- * other one is parked, it fails after probe_ms, because a peer that still had it would have
- * returned by then. */
+ * up, it is probed, because the peer may have destroyed its side before it dialed again. If the
+ * other one is parked (listen.c), it fails after probe_ms, because a peer that still had it would
+ * have returned by then. */
 static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *other = decides(m, ctx) ? other_single(m, ctx) : NULL;
@@ -186,8 +186,8 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 
 /*
  * Ends the endpoints of the peer's earlier attempts for which this side does not know whether the
- * peer has completed them. It has not, because it dials anew. Returns -EALREADY if this attempt is
- * itself an earlier one: its greeting may be read later than that of the next attempt.
+ * peer has completed them. The peer has not, because it dials anew. Returns -EALREADY if this
+ * attempt is itself an earlier one: its greeting may be read later than that of the next attempt.
  */
 static int end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
 {
@@ -256,7 +256,7 @@ static int connect_ep(struct meeting *m)
 	return err;
 }
 
-/* True if this side has called, and the other side has no endpoint for it. The result contains the
+/* True if this side has dialed, and the other side has created no endpoint. The result contains the
  * reason. */
 static bool is_refusal(const struct meeting *m)
 {
@@ -439,7 +439,7 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	if (!m->ep || m->waits)
 		return answer_again(m, ctx);
 	m->greeted = true;
-	if (!m->ep->ch.away) /* an answer of a peer that was only asked */
+	if (!m->ep->ch.away) /* this side has only asked (meet_begin_asking()) */
 		return -EPROTO;
 	if (le64toh(m->place.attempt) != m->ep->attempt || le64toh(m->place.whom) != m->ep->owner)
 		return -EPROTO;

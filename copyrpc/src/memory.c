@@ -96,8 +96,8 @@ static void map_in_file(struct memory_file *f, struct chunk *c)
 }
 
 /* Returns the number of pieces of a new chunk. It is a quarter of the number of existing pieces, so
- * that few are unused, but at least a page. If that is more than half a huge page, the chunk takes
- * a whole one. */
+ * that few are unused, but the pieces fill at least a page. If they fill more than half a huge
+ * page, the chunk takes a whole one. */
 static uint32_t chunk_pieces(const struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

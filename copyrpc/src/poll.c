@@ -171,7 +171,7 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 /* Fails the endpoints that have not returned in time. */
 static void give_up(struct copyrpc_ctx *ctx)
 {
-	uint64_t now = ctx->clock(); /* the endpoint may have left since ctx_look() has read it */
+	uint64_t now = ctx->clock(); /* read again: an endpoint may have left since ctx_look() */
 
 	for (struct copyrpc_ep *ep = ctx->eps; ep && ctx->n_away; ep = ep->next)
 		if (ep->ch.away && now - ep->away_since >= ep->reconnect_ms * NSEC_PER_MSEC)

@@ -103,8 +103,8 @@ ALWAYS_INLINE int take_request(struct chan *ch, struct wire_header h, const void
  * Handles a response. The callback comes last, so that few values must be kept across it. @usual is
  * a constant. It is true in chan_handle_one(), for a batch of one message: then this function
  * counts the message before the callback and sets `handling`, and returns TAKE_ODD for the response
- * of a call that has one of the bits in resp_max. If it is false, the caller counts and sets
- * `handling`.
+ * of a call that has a CALL_ bit in resp_max (chan.h). If @usual is false, the caller counts and
+ * sets `handling`.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)

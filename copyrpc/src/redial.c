@@ -27,7 +27,7 @@ struct redial {
 	enum redial_state state;
 	struct addrinfo *addresses, *at;
 	uint64_t part; /* end of the time for this address, or for the meeting */
-	uint64_t again_at; /* no attempt is made before */
+	uint64_t again_at; /* time before which no attempt is made */
 	bool asks; /* the endpoint is connected; the attempt only asks whether the peer has it */
 };
 

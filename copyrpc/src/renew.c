@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Creates, stops and replaces the queue pairs of endpoints (docs/reconnect.md). An endpoint without
- * a connected queue pair is away: it has not failed, and accepts calls and replies, but sends
- * nothing.
+ * Creates, stops and replaces the queue pairs of endpoints (docs/reconnect.md). An endpoint that
+ * has lost its connection and may return is away: it has not failed, and accepts calls and replies,
+ * but sends nothing.
  */
 #include "internal.h"
 

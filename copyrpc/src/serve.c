@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A large request waits for its turn and for a block of memory, its bytes are pulled into the
- * block, the program holds it, and its response is pushed out of the block. Its bytes in the ring
- * are released at once.
+ * The stages of a large request: it waits for its turn, that is, until its endpoint makes few
+ * enough pulls and pushes (is_busy()); it waits for a block of memory; its bytes are pulled into
+ * the block; the program holds it; its response is pushed out of the block. Its bytes in the ring
+ * are released at the beginning.
  */
 #include "serve.h"
 
@@ -15,10 +16,10 @@
 
 /*
  * The number of pulls and pushes that an endpoint makes at a time, so that a short one does not
- * wait for the end of a long one. SHORT_MOVES_AT_A_TIME holds if all together have fewer than
- * SHORT_MOVES_MAX bytes, because then both soon end. More are started only while all together have
- * fewer bytes than can be posted at a time. A request that must wait gets its memory later: so a
- * few blocks are used again and again, and stay in the cache.
+ * wait for the end of a long one. SHORT_MOVES_AT_A_TIME is the limit if all together have fewer
+ * than SHORT_MOVES_MAX bytes, because then both soon end. The limit is exceeded only while all
+ * together have fewer bytes than can be posted at a time. A request that must wait gets its memory
+ * later: so a few blocks are used again and again, and stay in the cache.
  */
 #define MOVES_AT_A_TIME 3
 #define SHORT_MOVES_AT_A_TIME 2

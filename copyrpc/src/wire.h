@@ -67,10 +67,10 @@ struct wire_header {
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
 
 /*
- * The payload of a large request (copyrpc_call_large()), followed by the bytes of the request if
- * there are at most WIRE_COPIED_MAX; otherwise the server pulls them. The payload of its response,
- * followed by the bytes of the response if the limit in the header permits that; otherwise the
- * server has pushed them.
+ * The payload of a large request (copyrpc_call_large()) is a struct wire_large. If the request has
+ * at most WIRE_COPIED_MAX bytes, they follow; otherwise the server pulls them. The payload of the
+ * response is a struct wire_large_response. If the limit in the header permits it, the bytes of the
+ * response follow; otherwise the server has pushed them.
  */
 struct wire_large {
 	uint64_t from, to; /* addresses of the request and of the memory for the response */
@@ -122,7 +122,7 @@ static inline uint32_t wire_payload(uint32_t blocks)
 	return blocks * WIRE_BLOCK - (uint32_t)sizeof(struct wire_header);
 }
 
-/* Writes word by word, because the compiler would build an array of the words on the stack and copy
+/* Metadata is written word by word. Otherwise the compiler would build it on the stack and copy
  * it. */
 static inline void wire_put_word(void *at, size_t i, uint64_t value)
 {
