@@ -43,7 +43,7 @@ static uint64_t number(const struct io *io, uint32_t at, uint32_t bytes, uint64_
 	return read;
 }
 
-/* As number(), for the @width bits of a byte that are above its @shift lowest bits. */
+/* Does the same as number() for the @width bits of a byte above its @shift lowest bits. */
 static uint8_t bits(const struct io *io, uint32_t at, uint32_t shift, uint32_t width, uint32_t v)
 {
 	uint8_t *b = io->at + at;

@@ -52,7 +52,7 @@ static inline bool remote_is_passive(const struct cm_id *id)
 void remote_emit(const struct cm_place *from, uint32_t owner, const uint8_t *to,
 	const struct mad *m);
 
-/* Gives the id this path. */
+/* Stores the path in the id, so that cm_is_away() is true. */
 void remote_begin(struct cm_id *id, const struct remote_path *path);
 
 /* Sends a message. @status: see struct mad. */

@@ -239,7 +239,7 @@ static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 	cm_tell(id, m->status ? CM_EV_UNREACHABLE : CM_EV_ESTABLISHED, m->status, true);
 }
 
-/* If the program has not read the request, it is not told of the rejection. */
+/* If the program has not read the request, the id is freed, and the program gets no event. */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {
 	bool withdrawn = m->status == CM_REJ_TIMEOUT && id->state == CM_REQ_RCVD;

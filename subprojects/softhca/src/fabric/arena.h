@@ -559,7 +559,7 @@ struct arena {
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
 	struct capture capture;
-	/* Settings with which the fabric was made. GIDs, rules and capture may have changed since. */
+	/* The settings when the fabric was made. GIDs, rules and capture may have changed since. */
 	struct softhca_topology made_topo;
 	struct fault_rule made_faults[FAULT_RULES];
 	char made_capture[CAPTURE_PATH]; /* "": none */

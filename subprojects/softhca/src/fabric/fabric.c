@@ -274,8 +274,8 @@ static inline void drop(struct claim *c)
 }
 
 /*
- * Takes the lane. Returns false if another thread has it, if it is shut, or if this thread must take
- * the mutex.
+ * Takes the lane. Returns false if another thread has it, if it is shut, or if this thread must
+ * take the mutex.
  */
 __attribute__((always_inline)) static inline bool try_lane(struct lane *l)
 {

@@ -288,8 +288,8 @@ static int enter_arena(void)
 }
 
 /*
- * With these modes doorbells must trap, because the mode has to see each store or determines the
- * order of execution.
+ * Replaces mode auto by trap if a setting below is on: it has to see each store, or it determines
+ * the order of execution.
  */
 static void exclude_auto(const struct arena *a)
 {

@@ -184,8 +184,8 @@ bool doors_take_knocks(bool opens)
 
 	enter(&saved);
 	/*
-	 * Pairs with the exchange in doors_knock(): a knock after this exchange rings the thread's
-	 * bell.
+	 * Pairs with the exchange in doors_knock(): a knock after this exchange calls
+	 * timer_ring().
 	 */
 	(void)__atomic_exchange_n(&bell, false, __ATOMIC_ACQ_REL);
 	for (uint32_t i = 0; i < high; i++) {

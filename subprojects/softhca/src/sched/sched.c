@@ -23,7 +23,7 @@
 #include "xport/qp.h"
 #include "xport/xport.h"
 
-#define REFUSALS 8 /* in a row: about 100 us */
+#define REFUSALS 8 /* RNR NAKs before a pause; they take about 100 us */
 #define REFUSED_PAUSE_NS 100000
 
 static bool running;
@@ -140,12 +140,12 @@ static uint64_t work(void)
 #define DENSE 16u
 
 /*
- * Returns true if doorbells come so often that it is worth waking the thread. A doorbell now and
- * then is executed where it traps, which costs less.
+ * Returns true if doorbells come so often that it is worth waking the thread. It costs less to
+ * execute rare doorbells where they trap.
  */
 static bool is_dense(uint64_t now)
 {
-	static uint64_t last; /* relaxed, as `row`: threads that disturb the count do no harm */
+	static uint64_t last; /* relaxed, like `row`: a wrong count does no harm */
 	static uint32_t row;
 	uint64_t gap = now - __atomic_exchange_n(&last, now, __ATOMIC_RELAXED);
 	uint32_t n = gap < DENSE_NS ? __atomic_load_n(&row, __ATOMIC_RELAXED) + 1 : 0;
@@ -231,7 +231,7 @@ static void spin(uint32_t seen, uint64_t next)
  * register. doors_shut() returns when no processor can store to a register any more without a
  * signal; so a doorbell whose store did not trap is in its record by then, and engine_sweep()
  * serves it. Any later store traps and is executed by the signal handler, which rings the bell.
- * wait_for_bell() compares the bell with its earlier value. test/model/doors.pml shows it.
+ * wait_for_bell() compares the bell with its earlier value. test/model/doors.pml models this.
  */
 static void *beside(void *arg)
 {

@@ -61,7 +61,7 @@ struct insn {
 	uint8_t map, opcode;
 	uint8_t vector; /* 16, 32 or 64 bytes */
 	bool has_rex, w, opsize16;
-	uint8_t reg_hi, index_hi, base_hi; /* high bits of register numbers: 8, of reg also 16 */
+	uint8_t reg_hi, index_hi, base_hi; /* added to register numbers: 0 or 8; reg_hi to 24 */
 	uint8_t mod, reg, rm;
 	const struct form *form;
 	uint8_t size; /* of the store */

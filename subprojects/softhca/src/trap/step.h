@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles stores to a doorbell page that cannot be decoded. The page is made writable, the
- * processor executes this one instruction (single step), and each doorbell register of the page
- * that has changed is handled as a store to the device.
+ * Handles a store to a doorbell page whose instruction cannot be decoded. The page is made
+ * writable, the processor executes this one instruction (single step), and each doorbell register
+ * of the page that has changed is handled as a store to the device.
  *
  *	idle -> step_begin() -> stepping -> step_end() -> idle, for each thread
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Doorbell pages. The program maps them from the device file (a memfd). This library finds them in
- * /proc/self/maps and makes them read-only. A store to such a page faults, and is executed on the
- * device before the program continues.
+ * /proc/self/maps and, in trap mode, makes them read-only (modes poll and auto: sched/doors.h). A
+ * store to such a page faults, and is executed on the device before the program continues.
  */
 #ifndef SOFTHCA_TRAP_TRAP_H
 #define SOFTHCA_TRAP_TRAP_H

@@ -72,8 +72,8 @@ static int cannot_place(struct call *c, const struct recv *rx, int r)
 }
 
 /*
- * The first packet of a longer message takes a receive from an SRQ, so that packets of another QP's
- * message are not placed into the same receive.
+ * If a message has several packets, the first one already takes the receive of an SRQ
+ * (begin_recv()), so that packets of another QP's message are not placed into the same receive.
  */
 int wired_recv_place(void *arg, uint32_t offset, const void *bytes, uint32_t len)
 {
