@@ -161,7 +161,7 @@ static void *find_or_add(void **tree, const void *entry, size_t size, bool *adde
 	return place ? *place : NULL;
 }
 
-/* Adds a line. Of equal lines (see compare_lines()) only the one that was written last counts. */
+/* Adds a line. Only the latest one of equal lines (see compare_lines()) counts. */
 static bool keep_line(struct gather *g, const struct line *l)
 {
 	bool added;

@@ -12,7 +12,7 @@
 /* Rounds of a busy loop between two checks of the connections, which are system calls. */
 #define LOOK_ROUNDS 64
 #define LOOK_ROUNDS_PINGPONG 4096 /* so many rounds take longer than a round trip */
-#define SILENCE_NS (200 * NSEC_PER_MSEC) /* after this time without arrivals, missing messages are lost */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* so long without arrivals: missing messages are lost */
 #define SLEEP_MS 1
 
 static uint8_t body[WIRE_BODY_MAX];
@@ -50,8 +50,8 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* Counts lost messages, and compares the memory if no QP has failed. Of the requests that were
- * outstanding when a QP failed, some have arrived, so the content of the memory is not known. */
+/* Counts lost messages, and compares the memory if no QP has failed. Some of the requests
+ * that were outstanding when a QP failed may have arrived, so its memory cannot be predicted. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
