@@ -30,7 +30,7 @@ static int read_call(const struct arg *a, void *field)
 	uint64_t n = 0;
 	int err;
 
-	if (!strcmp(a->value, "file")) { /* it writes the reason itself */
+	if (!strcmp(a->value, "file")) { /* this function writes the reason itself */
 		snprintf(a->why, a->size, "--call file: line 1:\nno");
 		return -EINVAL;
 	}

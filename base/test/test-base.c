@@ -163,7 +163,7 @@ TEST(results_of_other_versions)
 	CHECK_EQ(o.a, 1);
 }
 
-/* The process ids of a client are kept until its events are taken. The next client has its own. */
+/* The process ids of a client are kept until its events are taken, also if another client comes. */
 TEST(members)
 {
 	struct members m = {.n = 0};

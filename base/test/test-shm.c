@@ -475,7 +475,7 @@ TEST(only_the_holder_holds)
 	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &holder), 0);
 	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &stranger), 0);
-	for (int i = 0; i < 2; i++) { /* before the first test, and before the second */
+	for (int i = 0; i < 2; i++) { /* the lock changes before the first or second test */
 		CHECK(!shm_holds(&s, holder.fd, BYTE));
 		CHECK_EQ(shm_lock(&holder, BYTE), 0);
 		CHECK(shm_holds(&s, holder.fd, BYTE));

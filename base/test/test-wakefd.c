@@ -32,7 +32,7 @@ static void sleeper_close(struct sleeper *s)
 	wakefd_close(&s->w);
 }
 
-/* Both are closed at the end of their block. */
+/* A SLEEPER or a WAKER is closed at the end of its block. */
 #define SLEEPER AT_END(sleeper_close) struct sleeper
 #define WAKER AT_END(wakefd_close) struct wakefd
 
@@ -462,7 +462,7 @@ TEST(introductions_are_checked)
 	CHECK_EQ(fdtest_open(), open - 1);
 }
 
-/* After the end of its waiting an object still wakes others, and receives introductions. */
+/* After wakefd_close_waiting() an object still wakes others, and receives introductions. */
 TEST(only_the_waiting_ends)
 {
 	struct sleeper s, other;

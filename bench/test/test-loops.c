@@ -10,7 +10,8 @@
 
 /*
  * The requests that the server can still take, those that it has taken and not answered, and the
- * calls of poll and wait. asked[] has a letter for each function call.
+ * calls of poll and wait. asked[] has a letter for each event: poll, take (a request), answer,
+ * wait, call, response, flush.
  */
 static uint32_t waiting, taken, polls, waits;
 static char asked[4096];
@@ -262,7 +263,7 @@ TEST(lost_responses)
 {
 	answers = UINT64_MAX;
 	CHECK_EQ(in_child(step, NULL), 0);
-	for (answers = 0; answers < 6; answers++) /* at 5, the last calls are missed */
+	for (answers = 0; answers < 6; answers++) /* at 5, one of the last calls gets none */
 		CHECK_EQ(in_child(step, NULL), 1 << 8);
 }
 

@@ -75,7 +75,7 @@ def synopsis(header, declarations):
 
 
 def rendered(nodes):
-    out, fresh = [], True  # fresh: no paragraph may begin here
+    out, fresh = [], True  # fresh: directly behind a heading, where roff allows no .PP
     for node in nodes:
         kind, body = node[0], node[1]
         if kind in ("section", "sub"):

@@ -10,7 +10,7 @@
  *	live_client		the type of its clients, see base/live.h
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
  *				Returns 0, or -errno; then the client has no place
- *	place_leave(c)		frees the client's place in the region. The lock is dropped after that
+ *	place_leave(c)		frees the client's place in the region; the lock is dropped later
  *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	moves everything but the waiter from the client fresh to c
  *	client_free(c)		frees the client's memory in this process
