@@ -53,7 +53,7 @@ static struct {
 
 /* ---- memory ---- */
 
-/* The bytes of @seed. The caller must free them. */
+/* Returns pseudorandom bytes that depend on @seed only. The caller must free them. */
 static inline uint8_t *duo_bytes(uint64_t seed, size_t len)
 {
 	uint64_t *bytes = malloc(len + 8);
@@ -173,7 +173,10 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 	uint16_t none;
 	char *text;
 
-	/* The lock of the engine shows ThreadSanitizer that the engine has ended its copies. */
+	/*
+	 * tent_notice() takes the engine's lock, which shows ThreadSanitizer that the engine has
+	 * ended its copies.
+	 */
 	if (c->what <= SUM)
 		CHECK_EQ(tent_notice(t, &none), -EAGAIN);
 	switch (c->what) {

@@ -107,7 +107,10 @@ static inline void host_sends_away(struct ctl c, struct ctl_msg m)
 	ctl_close(&c);
 }
 
-/* Requests the memory that follows this version, in as many parts as it has. Free with free(3). */
+/*
+ * Requests the description of the registrations after this version, and returns it when all of its
+ * parts have come. The caller must free the text.
+ */
 static inline char *host_memory(struct ctl *c, uint32_t version)
 {
 	struct ctl_msg m = {.type = CTL_MORE, .epoch = version}, part = {.status = CTL_PART_ASK};

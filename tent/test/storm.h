@@ -180,7 +180,8 @@ struct engine {
 		uint64_t seed;
 		uint8_t *remote[ENGINES], *local[ENGINES]; /* the contents that are expected */
 		bool lost[ENGINES]; /* the peer has gone, its memory is not defined */
-		uint32_t denied; /* a bit per engine and brief memory */
+		uint32_t denied; /* a bit per engine and memory of `briefs` on which a request has
+				    failed */
 		pthread_t pthread;
 	} workers[THREADS];
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The causes of outages (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the peer,
- * so that each end of a path can be broken alone. The other rail may stall meanwhile, as rails do
- * on a loaded machine or in the software HCA's chaos mode: then it is excluded, and comes back.
+ * so that each end of a path can be broken alone. The tests break rail 0. Rail 1 may stall
+ * meanwhile, as rails do on a loaded machine or in the software HCA's chaos mode: then it is
+ * excluded, and comes back.
  */
 #include "outage.h"
 
@@ -69,9 +70,8 @@ static enum tent_fault await_fault(bool *late_p)
 }
 
 /*
- * True: the result is valid, because the other rail did not stall, and not both messages were too
- * late. If the path is the cause, both messages can arrive; then one that is too late blames an end
- * wrongly.
+ * True: the result is valid, because rail 1 did not stall, and at most one message was too late. If
+ * the path is the cause, both messages can arrive; then one that is too late blames an end wrongly.
  */
 static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(void))
 {
@@ -130,7 +130,10 @@ TEST(nobody_answers)
 		TENT_FAULT_PEER_PORT, NULL);
 }
 
-/* Both rails here are paired with one rail of the peer: no other rail can clear our own. */
+/*
+ * Both rails here are paired with one rail of the peer. The peer has no other rail in use, so no
+ * message can test our own port.
+ */
 TEST(a_shared_rail)
 {
 	char map[300];
@@ -169,7 +172,7 @@ TEST(refused)
 		CHECK(++tries < TRIES);
 }
 
-/* No rail is left that could clear an end: the cause stays unknown. */
+/* No other rail is left over which a message could test a port: the cause stays unknown. */
 TEST(unknown)
 {
 	open_far();

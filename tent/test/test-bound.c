@@ -29,7 +29,10 @@ static void constant(struct bound *b, struct bound_step *steps, uint32_t n, cons
 	}
 }
 
-/* With latencies in ascending order: min over k of (B + sum c l) / sum c. */
+/*
+ * With latencies in ascending order: min over k of (B + sum c l) / sum c; sums over the first k
+ * rails.
+ */
 static double closed_form(uint32_t n, const double *rates, const double *latencies, double bytes)
 {
 	double best = INFINITY, above = bytes, below = 0;

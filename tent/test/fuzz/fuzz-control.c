@@ -236,7 +236,10 @@ static void send_message(struct input *in, int fd)
 		send(fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Checks that a stranger gets only a refusal. */
+/*
+ * Checks the types of the engine's messages. A peer that the engine has not let in gets only
+ * WELCOME.
+ */
 static void hear(int i)
 {
 	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_MORE | 1u << CTL_CONNECT |

@@ -35,10 +35,10 @@ static struct {
 	struct link_end mine; /* of the target */
 	int fds[PEERS]; /* the peer's ends of connections; -1: closed */
 	int n; /* sockets that were made */
-	int listener, coming; /* the connection that is readable at the listener */
+	int listener, coming; /* coming: the connection that fuzz_accept4() returns */
 	uint32_t posts, ended, marks;
 	time_t now; /* the clock's seconds */
-	bool silent; /* the peer's host */
+	bool silent; /* the peer's host does not reply */
 } it;
 
 /* The registration is the second of three parts. The initiator's memory is the third one. */

@@ -85,7 +85,7 @@ int cuGetErrorString(int error, const char **text_p)
 	return *text_p ? 0 : CU_INVALID_VALUE;
 }
 
-/* As begin(), with the check that the device exists. */
+/* Calls begin(), and checks that the device exists. */
 static int begin_device(const char *name, int device)
 {
 	int result = begin(name);

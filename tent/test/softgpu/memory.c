@@ -91,7 +91,7 @@ int cuMemAlloc_v2(uint64_t *at_p, size_t len)
 	return finish(result ? result : len ? allocate(at_p, len, false) : CU_INVALID_VALUE);
 }
 
-/* Memory of the pool of the current device. */
+/* Allocates memory from the pool of the current device. */
 int cuMemAllocAsync(uint64_t *at_p, size_t len, struct cu_stream *stream)
 {
 	int result = begin_current("cuMemAllocAsync");

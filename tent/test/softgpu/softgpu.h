@@ -30,7 +30,7 @@
  * - softgpu_fail_call(): the next call of the function with this name returns @error and does
  *   nothing.
  * - softgpu_heal(): clears the errors of all contexts, which a real GPU does only at the end of the
- *   process. Drops the work that a context has received before.
+ *   process. Drops the work that failed contexts have received before.
  * - softgpu_opened(), softgpu_registered(): the number of handles that this process has opened and
  *   not closed, and of host registrations.
  * - softgpu_copies(): the number of copies that streams have executed.

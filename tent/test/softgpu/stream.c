@@ -170,7 +170,7 @@ static struct cu_stream *stream_of(struct cu_stream *handle)
 	return s || !current() ? s : new_stream(true);
 }
 
-/* As begin(), and replaces the handle of a stream by the stream. */
+/* Calls begin(), and replaces the handle of a stream by the stream. */
 static int begin_stream(const char *name, struct cu_stream **s_p)
 {
 	int result = begin(name);
