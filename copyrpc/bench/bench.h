@@ -35,7 +35,7 @@ struct plan {
 	uint32_t size, allowance, endpoints, ring_size, max_depth, events;
 };
 
-/* Sums of both sides. cpu_ns and wakes are the server's. */
+/* The sums of both sides; cpu_ns and wakes are of the server only. */
 struct counts {
 	uint64_t wqes, doorbells, batches, messages;
 	uint64_t cpu_ns, wakes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* copyrpc-bench: calls per second and their latency, see usage(). */
+/* copyrpc-bench: calls per second and their latency; see `usage` in bench.c. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

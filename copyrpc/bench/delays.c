@@ -45,9 +45,9 @@ struct side {
 };
 
 static struct shared {
-	uint16_t port[MOST + 1]; /* of the processes; then of the server */
+	uint16_t port[MOST + 1]; /* of the processes; the next one is the server's */
 	atomic_bool stop; /* relaxed: it orders no other data */
-	atomic_uint rounds; /* the same */
+	atomic_uint rounds; /* relaxed, too */
 	struct side server;
 } * shared;
 

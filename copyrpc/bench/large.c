@@ -4,8 +4,8 @@
  *
  *	large REQUEST RESPONSE CALLS DEPTH [DEVICE]
  *
- * The sizes are in bytes. DEPTH calls are pending at a time. Prints the MiB/s of the longer
- * direction. The first and the last byte of each request and response are checked.
+ * The sizes are in bytes. DEPTH calls are pending at a time. Prints the MiB/s of the direction with
+ * the longer messages. The first and the last byte of each request and response are checked.
  */
 #include <errno.h>
 #include <poll.h>

@@ -163,11 +163,11 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
  * bytes at @resp; the callback gets @resp and the length. Both buffers belong to the caller, who
  * must not change @data, nor use @resp, until the callback. A buffer that is not within a bulk with
  * the access that the server needs (COPYRPC_REMOTE_READ for @data, COPYRPC_REMOTE_WRITE for @resp)
- * is registered for the time of the call, which takes a system call. A buffer of up to 960 bytes is
- * not registered: its bytes are copied. Room, credit and the callback are as for copyrpc_call(). If
- * the endpoint returns after a lost connection (reconnect_ms), the call is still executed only
- * once. The server receives the request when all its bytes have arrived: later calls whose bytes
- * arrive earlier overtake it.
+ * is registered for the time of the call, which takes a system call. A buffer of up to 960 bytes
+ * (less if the rings permit no such message) is not registered: its bytes are copied. Room, credit
+ * and the callback are as for copyrpc_call(). If the endpoint returns after a lost connection
+ * (reconnect_ms), the call is still executed only once. The server receives the request when all
+ * its bytes have arrived: later calls whose bytes arrive earlier overtake it.
  *
  * The call ends with -EMSGSIZE if a length is larger than the server's message_max, and with
  * -ENOMEM if the server has no memory. copyrpc_cancel() sets the status of the call to -ECANCELED,

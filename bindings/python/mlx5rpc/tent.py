@@ -546,7 +546,7 @@ class Engine(Handle):
         requests = list(requests)
         array, used = (_Request * len(requests))(), []
         for r, c in zip(requests, array):
-            # This must come before the request: the object that owns the memory makes the stream wait for its work.
+            # _span() must come before tent_submit(): the object that owns the memory makes the stream wait for its work.
             span = _span(r.local, _LEGACY if r.stream is None else r.stream or _NO_STREAM)
             if r.segment._engine is not self:
                 raise ValueError("the segment is another engine's")

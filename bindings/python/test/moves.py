@@ -17,7 +17,8 @@ new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, 
 
 
 class Test(unittest.TestCase):
-    """Tests with an engine that has imported the memory of self.lender: SIZE bytes, which its answer to "bytes" contains."""
+    """Tests with an engine that has imported the memory of self.lender, SIZE bytes. The lender answers "bytes" with
+    them."""
 
     def connect(self, memory):
         self.engine = tent.Engine(**RAILS)

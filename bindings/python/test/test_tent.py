@@ -53,8 +53,8 @@ def lend_allocated(pipe):
 
 
 def lend_later(pipe):
-    """Receives the name of a file over the pipe, and publishes an engine without memory in it. "grow" registers SIZE
-    bytes, and is answered with the version and the address; "bytes" is answered with the bytes."""
+    """Receives the name of a file over the pipe, and publishes in this file an engine that has no memory yet. "grow"
+    registers SIZE bytes, and is answered with the version and the address; "bytes" is answered with the bytes."""
     memory = bytearray(SIZE)
     with tent.Engine(**RAILS) as engine:
         pipe.send(engine.version)
@@ -357,7 +357,7 @@ class Directories(unittest.TestCase):
 
 
 class LateEnds(Test):
-    """Tests that have a lender of their own each."""
+    """Each of these tests has a lender of its own."""
 
     def setUp(self):
         self.lender = Peer(lend)
