@@ -163,7 +163,10 @@ TEST(results_of_other_versions)
 	CHECK_EQ(o.a, 1);
 }
 
-/* The process ids of a client are kept until its events are taken, also if another client comes. */
+/*
+ * The process ids of a client are kept until its events are taken. The next client with this index
+ * has ids of its own.
+ */
 TEST(members)
 {
 	struct members m = {.n = 0};

@@ -5,9 +5,10 @@
  *
  * One server thread and up to 64 client threads exist during the whole run. Short windows (2 ms) of
  * each implementation and each number of clients alternate, so that disturbances by the machine
- * affect all of them. Ratios are computed within a round. The round trip of two cache lines between
- * the same two cores is measured in each round: it is the physical limit to compare figures with.
- * Every response is checked; a wrong, lost or repeated one ends the program with status 1.
+ * affect all of them. Ratios are computed within a round, which is one window of each. The round
+ * trip of two cache lines between the same two cores is measured in each round: it is the physical
+ * limit to compare figures with. Every response is checked; a wrong, lost or repeated one ends the
+ * program with status 1.
  *
  * If each thread has a core of its own, and no response came for 100 us in a window, the window is
  * assumed to be disturbed: another program had the core. It is left out, for the layer and for the

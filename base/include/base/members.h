@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The events of a server: clients that came, left or died. Events are queued until the server takes
- * them. A client has at most two events in the queue, so the memory is limited. The layer must not
- * give an index to another client before the server has taken the event of the former client's end.
+ * The events of a server of delegrpc or shmipc: clients that came, left or died. Events are queued
+ * until the server takes them. A client has at most two events in the queue, so the memory is
+ * limited. The layer must not give an index to another client before the server has taken the event
+ * of the former client's end.
  */
 #ifndef BASE_MEMBERS_H
 #define BASE_MEMBERS_H

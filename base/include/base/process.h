@@ -24,8 +24,8 @@ struct process {
 void process_start(struct process *p, const char *const *argv, bool quiet);
 
 /*
- * Waits until all @n processes have ended. At the deadline the others are killed with their groups
- * (-ETIMEDOUT), and so is a process that prints more than @max bytes (-EMSGSIZE).
+ * Waits until all @n processes have ended. Those that run at the deadline are killed with their
+ * groups (-ETIMEDOUT), and so is a process that prints more than @max bytes (-EMSGSIZE).
  */
 void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns);
 

@@ -42,8 +42,8 @@
 #include "base/sleep.h"
 
 /*
- * Introductions that one wakefd_meet() reads: more than the socket's queue has room for, which is
- * net.unix.max_dgram_qlen: 10, or 512 where systemd has set it.
+ * The most introductions that one wakefd_meet() reads. The socket's queue holds fewer datagrams:
+ * net.unix.max_dgram_qlen is 10, or 512 where systemd has set it.
  */
 #define WAKEFD_MEET_MAX 1024
 
