@@ -76,7 +76,7 @@ TEST(has_the_documented_defaults)
 	check_same(&c, &d);
 }
 
-/* These fragments state defaults, each in its own words. */
+/* These fragments contain only default values, so they change nothing. */
 TEST(fragments_with_defaults)
 {
 	static const char *const names[] = {"smart", "penalties", "ewma", "scoring", "bandwidth"};

@@ -5,7 +5,7 @@
 #include "cut.h"
 #include "duo.h"
 
-#define LEN (16 * MIB) /* more than the sockets hold */
+#define LEN (16 * MIB) /* more than the buffers of the sockets hold */
 
 static uint64_t seed;
 
@@ -51,7 +51,10 @@ static void open_well(void)
 	CHECK_EQ(sums().exclusions, 0);
 }
 
-/* A request, part of which is under way over TCP: the peer is stopped, so it does not end. */
+/*
+ * Starts a request, part of which is under way over TCP. It does not end, because the peer is
+ * stopped.
+ */
 static struct tent_batch *start_stopped(enum tent_op op)
 {
 	struct tent_batch *b;
@@ -75,7 +78,10 @@ static void ends_well(struct tent_batch *b)
 	duo_ask('e');
 }
 
-/* The request waits until the peer has closed its end, so that nothing lands later. */
+/*
+ * The request waits until the peer has closed its end, so that no byte arrives after the end of the
+ * request.
+ */
 static void one_is_cut(enum tent_op op)
 {
 	struct tent_batch *b;
@@ -106,7 +112,7 @@ TEST(all_connections_are_lost)
 	CHECK_EQ(sums().exclusions, duo_rails("tcp:") + duo_rails("mix:"));
 }
 
-/* The rail has nothing to do when it is lost. The next request finds that out. */
+/* The rail is idle when its connections are lost. The next request detects the loss. */
 TEST(an_idle_rail_is_lost)
 {
 	open_well();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cases of the simulator detect the published defects, with which mode smart is built here
- * (TENT_DEFECTS). So test-sim.c does not pass by chance.
+ * The cases of the simulator detect the published defects (see defects.h), with which mode smart is
+ * built here (TENT_DEFECTS). So test-sim.c does not pass by chance.
  */
 
 #include "support/test.h"
@@ -39,7 +39,7 @@ TEST(ledger_drift)
 	CHECK(ratio("dies-33x64k") > 4);
 }
 
-/* With slices of equal size this defect has no effect. */
+/* With slices of equal size the ledger does not drift. */
 TEST(healthy_large_requests)
 {
 	CHECK(ratio("healthy-8m") < 1.05);

@@ -25,7 +25,7 @@ static void answer(int sig, siginfo_t *si, void *context)
 	regs[REG_RAX] = 0;
 }
 
-/* From now on every descriptor is one of a dma-buf, here and in children. */
+/* From now on fstatfs() reports that every descriptor is a dma-buf, here and in children. */
 static void trap(void)
 {
 	struct sock_filter code[] = {

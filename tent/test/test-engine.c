@@ -62,7 +62,9 @@ TEST(a_batch_of_many)
 	CHECK_EQ(tent_batch_free(b), 0);
 }
 
-/* Memory in parts of different sizes on the two sides: no slice crosses one. */
+/*
+ * The two sides register their memory in parts with different ends: no slice crosses one of them.
+ */
 TEST(registrations_in_parts)
 {
 	struct tent_request r[2];
@@ -262,7 +264,7 @@ TEST(bad_requests_start_nothing)
 	test_filled(d.theirs, d.len, 0);
 }
 
-/* A peer that is stopped takes no notice, so all but the first requests wait for it. */
+/* A peer that is stopped takes no notice, so all but the first requests wait for the peer. */
 TEST(too_many_requests_wait_for_some)
 {
 	enum { MOST = 1024 };
@@ -327,7 +329,7 @@ TEST(requests_of_many_parts)
 TEST(memory_that_cannot_be_registered)
 {
 	static const struct {
-		int page, prot; /* -1: a hole */
+		int page, prot; /* prot -1: the page is not mapped */
 	} odd[] = {{0, PROT_READ}, {1, PROT_READ}, {2, PROT_READ}, {0, PROT_NONE}, {1, PROT_NONE},
 		{2, PROT_NONE}, {0, -1}, {1, -1}, {2, -1}};
 	struct tent *t = duo_create(NULL, 0, 0);

@@ -8,7 +8,7 @@
 
 static uint64_t seed;
 
-/* A case for the software GPU, with the pair open. */
+/* A case for the software GPU, in which duo_open() has been called. */
 #define SOFT_TEST(f)                                                                               \
 	static void soft_##f(void);                                                                \
 	GPU_TEST(f)                                                                                \
@@ -247,7 +247,7 @@ SOFT_TEST(work_of_the_stream_fails)
 	gpu.softgpu_heal();
 }
 
-/* The stream reaches its point after the end of the engine. */
+/* The stream reaches the point of the request after the end of the engine. */
 SOFT_TEST(an_engine_ends_before_the_stream)
 {
 	struct cu_stream *s;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Registrations that follow an import: between two processes, and with peers that are not ours. */
+/*
+ * Registrations that follow an import: between two processes, and with peers that the test
+ * simulates.
+ */
 #include <pthread.h>
 
 #include "base/tcp.h"
@@ -24,8 +27,8 @@ static void lend(struct tent *t, uint32_t i)
 }
 
 /*
- * 'r' registers piece 0, 'm' all others, 'd' ends every second one, 'a' ends and begins piece 0, 'w'
- * registers the second half as one.
+ * 'r' registers piece 0, 'm' all others, 'd' unregisters every second one, 'a' unregisters and
+ * registers piece 0, 'w' registers the second half as one.
  */
 static uint16_t command(struct tent *t, char command)
 {
@@ -227,7 +230,7 @@ TEST(nobody_registers_more)
 	CHECK_EQ(duo_move(TENT_WRITE, LATER, PIECE, 0), -ECONNRESET);
 }
 
-/* ---- importers that are not ours ---- */
+/* ---- simulated importers ---- */
 
 static uint32_t count(const char *text)
 {
@@ -272,7 +275,7 @@ TEST(who_does_not_ask)
 	host_disconnects(&c); /* there are no more registrations to request */
 }
 
-/* ---- exporters that are not ours ---- */
+/* ---- simulated exporters ---- */
 
 static struct {
 	int listener;
@@ -360,7 +363,7 @@ static void describe(struct ctl_msg parts[2], uint32_t covers, uint32_t id, uint
 	parts[1] = part(text, covers, 0);
 }
 
-/* The peer has version 2. */
+/* The peer has version 2, and sends a text with one registration. */
 static void lies_about(uint32_t covers, uint32_t id, uint64_t addr, const char *more)
 {
 	struct ctl_msg parts[2];

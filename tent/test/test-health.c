@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contract of the core: outages, probes and returns of rails, and marks. */
+/* The scheduler core (sched.h): outages, probes and returns of rails, and marks. */
 
 #include "fake.h"
 
@@ -184,7 +184,10 @@ TEST(links_are_opened_and_closed_in_turn)
 	}
 }
 
-/* Rails that begin closed are opened by the first run; the first probe needs no trial. */
+/*
+ * Rails that begin closed are opened by the first run; after the first probe they are UP without a
+ * trial.
+ */
 TEST(rails_may_begin_closed)
 {
 	fake_init(TENT_PULL);

@@ -104,7 +104,7 @@ TEST(notes_have_a_length)
 	CHECK_EQ(duo_ask('e'), 0);
 }
 
-/* ---- peers that are not ours ---- */
+/* ---- simulated peers ---- */
 
 static struct ctl_msg notice(uint64_t number, uint16_t value, uint8_t len)
 {

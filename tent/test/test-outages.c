@@ -13,7 +13,7 @@ static void open_well(void)
 	duo_random(&seed, d.mine, d.len);
 }
 
-/* The rail comes back by itself, and carries slices again. */
+/* Waits until rail @i has come back by itself, and carries slices again. */
 static void await_return(uint32_t i)
 {
 	uint64_t before = outage_rail(i).bytes;
@@ -69,7 +69,7 @@ TEST(a_port_goes_down)
 	open_well();
 	outage_ctl("link mlx5_2 down");
 	while (outage_rail(2).up)
-		sched_yield(); /* the engine's thread takes the event */
+		sched_yield(); /* the engine's thread handles the event */
 	duo_move_all(TENT_WRITE, 3);
 	CHECK_EQ(outage_rail(2).exclusions, 1);
 	outage_ctl("link mlx5_2 up");

@@ -49,7 +49,7 @@ TEST(blocks_of_the_early_modes)
 		{80 * KIB, 32, 64 * KIB, 2}, /* a quarter of a granule is a slice */
 		{MIB, 32, 64 * KIB, 16},
 		{2 * MIB, 32, 64 * KIB, 32},
-		{33 * 64 * KIB, 32, 128 * KIB, 17}, /* the published planner: 15 empty ones more */
+		{33 * 64 * KIB, 32, 128 * KIB, 17}, /* the published scheduler adds 15 empty ones */
 		{33 * 64 * KIB, 64, 64 * KIB, 33},
 		{8 * MIB, 32, 256 * KIB, 32},
 		{8 * MIB, 64, 128 * KIB, 64},
