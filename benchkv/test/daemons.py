@@ -14,7 +14,7 @@ from harness import BENCHKV, GUARD, ORDERED, check, good, in_time, job, of_test,
 from plans import plan
 
 
-PHASES = "local channels network calls retry flush forward".split()  # A to G
+PHASES = "local channels network calls retry flush forward".split()  # the phases A to G of phases.h
 
 
 def check_batches(j):
@@ -65,7 +65,7 @@ def case_trace():
 
 
 def case_order():
-    """Each loop of a daemon does its work in the order of the phases, which the trace cannot prove."""
+    """Each loop of a daemon does its work in the order of the phases, as benchkv-ordered (order.c) records it."""
     path = of_test("order")
     for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
                                          ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),

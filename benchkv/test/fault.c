@@ -15,7 +15,8 @@
  *	vanish		this get finds nothing
  *	wrong-key	this put is stored under the key of the previous put
  *	private		each client has a store of its own, so it never reads another client's put
- *	lag		gets of all clients except the last writer return the value before
+ *	lag		gets of all clients except the last writer return the value that the last
+ *			put has replaced
  *
  * of the store with read-modify-writes:
  *

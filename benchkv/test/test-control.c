@@ -95,7 +95,10 @@ TEST(fills_a_long_path)
 	}
 }
 
-/* A loop of auto serves two thirds of the calls under way, or those that the last loop has left. */
+/*
+ * A loop of auto serves two thirds of the calls under way, or 32, or the calls that the last loop
+ * has left, whichever is most.
+ */
 TEST(serves_a_part_of_the_calls)
 {
 	static const struct {

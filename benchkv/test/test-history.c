@@ -318,11 +318,11 @@ TEST(board_of_others)
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a)), READ_STALE);
 	CHECK_EQ(read_at(s.get2, value_of(2, 0, s.a2)), READ_RIGHT);
-	/* Neither the newest put nor the one before, but its client has made a later put. */
+	/* Neither of the two newest puts has this value, but its client has made a later put. */
 	put_of(&two, a3);
 	early = look_of(&three, find_op(3, s.key, false, 0));
 	CHECK_EQ(history_found(&three, &early, value_of(2, 0, s.a)), READ_STALE);
-	/* The put before the newest one, or an even earlier one. */
+	/* The values of the put before the newest one, and of an even earlier one. */
 	put_of(&three, s.b);
 	CHECK_EQ(read_at(s.get3, value_of(2, 0, a3)), READ_STALE);
 	CHECK_EQ(read_at(s.get3, value_of(2, 0, s.a2)), READ_STALE);
@@ -553,7 +553,7 @@ static void *shared_run(void *arg)
 	return NULL;
 }
 
-/* Threads that look and post at the same time find no error in a correct store. */
+/* Threads that use the board at the same time find no error in a correct store. */
 TEST(board_of_threads)
 {
 	const struct workload load = {.key_range = SHARED_KEYS, .read_ratio = 0.5, .seed = 11};

@@ -182,13 +182,14 @@ TEST(closed_forms)
 	o = odds_of(&half, 1, 1000);
 	CHECK(fabs(odds_one(&o) - (0.5 * (1 - none) + none)) < 1e-3);
 	/*
-	 * Two clients with only puts, keys not followed: the old value may be of the other client.
+	 * Two clients with only puts, keys not followed: an old value of the other client is
+	 * accepted.
 	 */
 	o = odds_of(&puts, 2, 0);
 	CHECK(fabs(odds_one(&o) - (none / 2 + exp(-3) / 2)) < 1e-3);
 }
 
-/* One client that only puts: the last put of a key is found, a popular key's more rarely. */
+/* One client that only puts: a loss is found if the put was the last one of its key. */
 TEST(closed_form_of_hot_keys)
 {
 	const struct workload load = {.key_range = 1000,

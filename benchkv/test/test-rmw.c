@@ -230,7 +230,7 @@ static void shifted(int64_t first, int64_t second, uint64_t undone, uint64_t red
 
 	begin(0.5, KEYS);
 	run_all(OPS);
-	for (uint32_t i = 0; i < CLIENTS; i++) { /* otherwise a rank would detect it at once */
+	for (uint32_t i = 0; i < CLIENTS; i++) { /* or else a rank would detect the shift at once */
 		rmw_known_fini(&w.known[i]);
 		CHECK_EQ(rmw_known_init(&w.known[i], KEYS), 0);
 	}

@@ -123,7 +123,7 @@ TEST(calendar_keeps_order)
 	}
 }
 
-/* A request for a time whose bucket was taken already is the next visible one. */
+/* A request for a time whose bucket was taken already is put into the next bucket. */
 TEST(calendar_takes_the_past_next)
 {
 	struct request slots[2];
@@ -462,7 +462,7 @@ TEST(two_equilibria_without_control)
 	struct sim_result high = run(&c), low = run_collapsed(&c);
 
 	CHECK(high.ops_per_s > 3 * low.ops_per_s);
-	c.warmup_ns = (getenv("SOAK") ? 10000 : 50) * NSEC_PER_MSEC; /* and they stay collapsed */
+	c.warmup_ns = (getenv("SOAK") ? 10000 : 50) * NSEC_PER_MSEC; /* both states last */
 	CHECK(near(run(&c).ops_per_s, low.ops_per_s, 0.1));
 	c.collapsed = false;
 	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.1));

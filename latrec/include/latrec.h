@@ -79,7 +79,7 @@ struct latrec_ep;
 /* ---- histograms ---- */
 
 struct latrec_hist_attr {
-	size_t size; /* as in struct latrec_attr; 0: all fields up to precision */
+	size_t size; /* as in struct latrec_attr; 0: the fields up to precision are read */
 	/*
 	 * The range of values, from low to high; high 0: UINT64_MAX. All values below the range are
 	 * counted together, and so are all values above it. Recording a value out of the range

@@ -32,7 +32,7 @@
 struct latrec_hist {
 	uint64_t from;
 	uint64_t gate; /* a thread that requests a copy sets it to 0 */
-	uint64_t shift; /* a double, shifted right by this, is the number of its bucket */
+	uint64_t shift; /* a double's bits, shifted right by this, are its bucket's number */
 	uintptr_t origin; /* the counter of bucket n is at origin + 4 * n */
 	uint64_t sum_low, sum_high; /* the sum of all values, 128 bits */
 	uint64_t count;
@@ -125,7 +125,7 @@ LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value)
 
 /* ---- recorders and endpoints ---- */
 
-/* *due_ns is read only if it is needed. */
+/* Records a sample. @due_ns is a pointer, so that the due time is loaded only if it is needed. */
 LATREC_PRIV_INLINE int latrec_take(struct latrec *r, struct latrec_ep *ep, const uint64_t *due_ns,
 	uint64_t posted_ns, uint64_t done_ns)
 {

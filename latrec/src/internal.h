@@ -142,7 +142,7 @@ int wish_ask(struct wish **slot, uint64_t *gate, void *to);
 
 /* Returns the rank of a quantile among count values, from 1 to count; count must not be 0. */
 uint64_t hist_rank(double q, uint64_t count);
-/* Returns the value of a rank among those in @h and not in @before, which may be NULL. */
+/* Returns the value of a rank among the values in @h that are not in @before (may be NULL). */
 uint64_t hist_value(const struct hist *h, const struct hist *before, uint64_t rank);
 
 /* Returns 0, or -errno of the writes to the stream. errno must have been 0 before them. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Histograms against sorted samples. */
+/* Compares histograms with sorted samples. */
 #include <errno.h>
 #include <math.h>
 
@@ -113,7 +113,7 @@ TEST(values_out_of_the_range_are_counted)
 	CHECK_EQ(latrec_hist_quantile(h, .7), 1ull << 60);
 }
 
-/* Counts at the limit of 32 bits, by each function that adds. */
+/* Each function that adds values passes the limit of 32 bits. */
 TEST(counters_widen)
 {
 	HIST *h = new_hist(1000, 16000000, 64), *sum = new_hist(1000, 16000000, 64);

@@ -248,7 +248,7 @@ static const struct {
 	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n10 1\n", -EBADMSG},
 	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n11 0\n", -EBADMSG},
 	{HEAD "count 1\nsum 504\nmin 504\nmax 504\nbuckets 1\n504 1\n", -EBADMSG},
-	/* More or fewer than announced. */
+	/* More or fewer buckets than the head says. */
 	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 0\n10 1\n", -EBADMSG},
 	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n", -EBADMSG},
 	/* A count, sum, minimum or maximum that does not agree with the buckets. */

@@ -30,9 +30,9 @@ struct trial_attr {
 	const char *address; /* of `host`, for other machines; NULL: no flow is reverse */
 	struct far_end end[ENDS_MAX]; /* pairs of processes use them in turn */
 	uint32_t n_ends; /* 0: both ends are on the machine of the measured device */
-	uint32_t port; /* of engine --serve, and the first one of servers that are started */
+	uint32_t port; /* TCP port of engine --serve, and first one of servers that are started */
 	const char *device; /* NULL: the first */
-	const char *peer; /* at the other end; NULL: the same; on another machine the first */
+	const char *peer; /* at the other end; NULL: the same, or the first of another machine */
 	const char *cpus, *nodes; /* of each engine, see place_bind(); NULL: any */
 	double seconds; /* seconds of traffic */
 	bool compat; /* statistics are written and merged by the compatible method */

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 
 #define SCRATCH 65536
-#define CQ_DEPTH 4096 /* has room for QPs that were destroyed and are not freed yet, too */
+#define CQ_DEPTH 4096 /* QPs that were destroyed and are not freed yet occupy a part */
 #define QUEUE_BLOCKS 16
 #define PAYLOAD 64
 #define ANSWER_NS NSEC_PER_SEC

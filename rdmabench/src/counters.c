@@ -23,7 +23,7 @@ static void add(struct counters *c, const char *name, uint64_t value)
 	c->c[c->n++].value = value;
 }
 
-/* Reads the first line of a file; false if there is none. */
+/* Reads the first line of a file. Returns 0 if there is none. */
 static int read_line(const char *path, char *line, int size)
 {
 	FILE *f = fopen(path, "re");

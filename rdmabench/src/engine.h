@@ -69,10 +69,10 @@ void report_table(const struct session *e, FILE *out);
 json_t *report_json(const struct session *e);
 /*
  * Writes one line to a file, which is truncated unless append is set, or to standard output for
- * "-". 0, or 1 after an error message.
+ * "-". Returns 0, or 1 after an error message.
  */
 int report_write(json_t *o, const char *path, bool append);
-/* Writes the log of --hdr-log: its head in the first run, and the histograms. 0, or 1 as above. */
+/* Writes the log of --hdr-log: its head in the first run, and the histograms. Returns 0 or 1. */
 int report_hdr_log(const struct session *e);
 
 /* Returns 1 after errors or mismatches, or if a peer was lost; else 0. */

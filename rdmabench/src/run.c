@@ -11,8 +11,8 @@
 
 /* Rounds of a busy loop between two checks of the connections, which are system calls. */
 #define LOOK_ROUNDS 64
-#define LOOK_ROUNDS_PINGPONG 4096 /* so many rounds take longer than a round trip */
-#define SILENCE_NS (200 * NSEC_PER_MSEC) /* so long without arrivals: missing messages are lost */
+#define LOOK_ROUNDS_PINGPONG 4096 /* longer than a round trip: most contain no check */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* if nothing arrives for so long, the rest is lost */
 #define SLEEP_MS 1
 
 static uint8_t body[WIRE_BODY_MAX];
@@ -50,8 +50,8 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* Counts lost messages, and compares the memory if no QP has failed. Some of the requests
- * that were outstanding when a QP failed may have arrived, so its memory cannot be predicted. */
+/* Counts lost messages, and compares the memory if no QP has failed: it is not known which of the
+ * requests that were outstanding at a failure have arrived. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
@@ -213,7 +213,7 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 }
 
 /*
- * Returns true if the queues are empty and armed for the next completion. In a ping-pong, a side
+ * Arms the queues. Returns true if they are empty: the next completion is an event. In a ping-pong, a side
  * takes one event for its send and one for the answer, as ibv_rc_pingpong does.
  */
 static bool arm_queues(struct side *s)

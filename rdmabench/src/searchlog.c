@@ -29,13 +29,13 @@ struct searchlog {
 	char dir[PATH_MAX / 2];
 	const struct space *space;
 	int lock; /* descriptor of the locked directory; -1: it did not exist */
-	long begin; /* number of lines in the journal after the header */
+	long begin; /* position in the journal after the header */
 	FILE *journal;
 	bool replaying;
 	uint32_t tries; /* tries that were measured or replayed */
 };
 
-/* Returns @path, which is long enough for each name that a search uses. */
+/* Writes the path of a name of a search to @path, which is long enough, and returns it. */
 static const char *in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
 {
 	snprintf(path, PATH_MAX, "%s/%.300s", log->dir, name);

@@ -15,7 +15,7 @@
 #define MUTATE_TRIES 1000
 #define RARITY 4 /* other parameters are changed this many times as often as a rare one */
 
-/* By index. */
+/* The values of DIM_OP, and their names by value. */
 enum op { OP_WRITE, OP_SEND, OP_READ, OP_WRITE_IMM, OP_SEND_IMM, OP_ADD, OP_SWAP };
 static const char *const op_names[] = {"w", "s", "r", "wi", "si", "a", "c", NULL};
 static const char *const direction_names[] = {"none", "reverse", "loopback", NULL};
@@ -255,7 +255,7 @@ static void settle_request(const struct space *s, struct point *p, unsigned traf
 		p->at[op] = 0;
 	while (p->at[op] + 1 < s->n[op] && !space_op_fits(type, value_of(s, p, op)))
 		++p->at[op];
-	if (is_atomic(value_of(s, p, op))) /* an atomic has no choice of these */
+	if (is_atomic(value_of(s, p, op))) /* an atomic has one place of 8 bytes */
 		p->at[bytes] = p->at[space_dim(traffic, DIM_PLACES, request)] = 0;
 	if (type == MLX5DVL_UD)
 		limit(s, p, bytes, get(s, p, traffic, DIM_MTU, 0));

@@ -15,7 +15,7 @@
 #include "text.h"
 
 #define OUTPUT_MAX (1 << 20)
-#define GRACE_NS (30 * NSEC_PER_SEC) /* engines must end so long after the traffic */
+#define GRACE_NS (30 * NSEC_PER_SEC) /* within this time after the traffic engines must end */
 
 /* A script that is being written. */
 struct script {
