@@ -187,7 +187,7 @@ static uint32_t replies_until_seen(uint32_t n)
 	calls_out(c, n);
 	CHECK_EQ(delegrpc_server_poll(s),
 		n < DELEGRPC_SERVER_POLL_MAX ? n : DELEGRPC_SERVER_POLL_MAX);
-	/* The last request that was received determines the size. */
+	/* The last request that was received determines the size of the burst. */
 	for (uint32_t i = 0; i + DELEGRPC_BATCH < n; i++)
 		take(s, i);
 	while (!poll_all(c, &seen)) {

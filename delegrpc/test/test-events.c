@@ -32,7 +32,7 @@ TEST(end_is_told_after_the_last_request)
 	events_next(s, DELEGRPC_EVENT_LEFT, 0, getpid());
 }
 
-/* A mark that another process has written does not end a client. */
+/* A value of `taken` that another process has written does not end a client. */
 TEST(living_clients_have_not_left)
 {
 	SERVER *s = events_server(1);

@@ -23,7 +23,7 @@
 
 static uint64_t rng;
 static uint32_t kills = 1000;
-static uint64_t patience; /* timeout of a victim's wait; single steps reach its sleep */
+static uint64_t patience; /* timeout of a victim's wait; 0, or long enough for it to sleep */
 
 static uint32_t pick(uint32_t n)
 {
@@ -284,7 +284,7 @@ TEST_WITH(clients_in_a_tight_ring, kill_clients, 32, kills * 2 / 5);
 
 /* ---- a server that only waits, and clients that replace each other ---- */
 
-/* The present action of the server, shared with the tester. */
+/* The progress of the server, shared with the tester. */
 static struct waiting_server {
 	uint32_t ready;
 	uint64_t holes;

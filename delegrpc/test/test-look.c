@@ -58,7 +58,7 @@ TEST(clients_and_their_states)
 	delegrpc_client_disconnect(c);
 	raw->lines[1].state = DELEGRPC_WAITING;
 	raw->lines[2].state = DELEGRPC_ON_FD;
-	raw->lines[3].taken = 1; /* the mark that a dying client leaves */
+	raw->lines[3].taken = 1; /* a client that dies leaves this value */
 	raw->header->server_state = DELEGRPC_ASLEEP;
 	CHECK_EQ(delegrpc_look(test_name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);

@@ -11,14 +11,17 @@ TEST(connect_looks)
 	struct delegrpc_client *c;
 	RAW *raw;
 
-	/* The first tests find an id that was given back, and also the id of a dead client. */
+	/*
+	 * Two tests find an id that was given back. An id whose client died with `taken` set is
+	 * found, too.
+	 */
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	raw = raw_open(test_name);
 	raw->lines[CLIENTS - 1].taken = 1;
 	looks_of_connect(CLIENTS - 1);
-	/* The mark in a line is only a hint: no client gets the id of a living client. */
+	/* The field `taken` is only a hint: no client gets the id of a living client. */
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		raw->lines[i].taken = 0;
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -EUSERS);

@@ -172,13 +172,13 @@ TEST(posts_wait_for_the_ring)
 	CHECK_EQ(make(&p, false), 0);
 }
 
-/* A blocking call that uses the room of consumed posts gets its own response. */
 static void echo(void *arg, const struct delegrpc_req *r, const void *payload)
 {
 	if (r->id != DELEGRPC_POST)
 		CHECK_EQ(delegrpc_server_reply(arg, r->client, r->id, payload, 4), 0);
 }
 
+/* A blocking call that uses the room of consumed posts gets its own response. */
 TEST(blocking_call_after_posts)
 {
 	uint32_t v = 77, answer = 0;

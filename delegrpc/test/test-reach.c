@@ -12,8 +12,8 @@ uint64_t __real_wakefd_netns(void);
 uint64_t __wrap_wakefd_netns(void);
 
 /*
- * Checks, whenever a client asks for its network namespace, that a line has no mark before it has
- * the client's namespace.
+ * Checks, whenever a client asks for its network namespace, that `taken` is not set in a line that
+ * does not have the client's namespace yet.
  */
 uint64_t __wrap_wakefd_netns(void)
 {

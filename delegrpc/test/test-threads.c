@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients and a server of delegrpc as threads, with both kinds of ring.
+ * Clients and a server of delegrpc as threads, with rings that can be full and rings that cannot.
  *
  *	test-delegrpc-threads [TIMES]	multiplies the number of calls
  */

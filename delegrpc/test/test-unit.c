@@ -315,7 +315,7 @@ TEST(small_ring_is_full)
 	CHECK_EQ(seen.n, 16);
 }
 
-/* The state of response functions that make calls: one call each at first, then as many as fit. */
+/* The state of response functions, each of which makes up to `next` calls. */
 static struct {
 	struct delegrpc_client *c;
 	uint32_t want, made, got, next;

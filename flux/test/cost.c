@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For test-cost.py, which counts instructions and inspects the code of send() and answer().
+ * test-cost.py counts the instructions of this program, and inspects the code of send() and
+ * answer().
  *
  *	test-cost NODES COUNT	COUNT calls, 32 at a time, from node 0 to the last node
  */

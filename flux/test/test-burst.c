@@ -264,7 +264,10 @@ TEST(answers_wait_for_the_next)
 	CHECK_EQ(held(b), 0);
 }
 
-/* Makes @n calls to the peer, then takes its responses. From then on its calls are collected. */
+/*
+ * Makes @n calls to the peer, then takes the responses. If @n is 8 or more, the next calls to this
+ * peer are collected.
+ */
 static void warm_up(struct flux *f, struct flux_node *a, uint32_t peer, uint32_t n)
 {
 	static struct seen s;
@@ -401,7 +404,7 @@ TEST(answers_to_single_calls_are_single)
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
 }
 
-/* A node may have 32 bursts open; with more peers it publishes the others. */
+/* A node has at most 32 bursts open. Before it collects for one more peer, it publishes these. */
 TEST(more_peers_than_bursts)
 {
 	FLUX *f = make(FLUX_MAX_NODES, 64, 32);
@@ -448,8 +451,8 @@ TEST(collected_calls_are_published_in_time)
 }
 
 /*
- * The same for a node that does not collect for all peers, so that calls to the others are
- * published alone.
+ * A collected call is published in time also if the node does not collect for all peers. The calls
+ * to the other peers are published alone.
  */
 TEST(single_calls_are_counted)
 {
@@ -491,7 +494,7 @@ TEST(events_are_counted)
 		answer(a, take(a));
 		CHECK_EQ(flux_poll(c, on_response, &s), 1);
 	}
-	CHECK_EQ(n, 32); /* the burst of the first call was open */
+	CHECK_EQ(n, 32); /* not 31: the burst was open already, which is no event */
 }
 
 /* Makes @n calls to the first @peers nodes in turn, and ends them. Returns how many were collected. */
@@ -601,7 +604,7 @@ TEST(all_sizes)
 
 #define FORGED_WORDS 4
 
-/* Returns the head that a reader waits for in this or in the next lap, at any position. */
+/* Makes heads that a reader waits for in this or in the next lap, at any position. */
 static void forged(uint64_t *words, const struct flux_cursor *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < FORGED_WORDS; k++)

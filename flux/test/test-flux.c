@@ -28,7 +28,7 @@ TEST(create_checks_attr)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(flux_create(&bad[i], &f), -EINVAL);
 	CHECK_EQ(flux_create(&huge, &f), -ENOMEM);
-	CHECK(f == (struct flux *)&f); /* it is written only on success */
+	CHECK(f == (struct flux *)&f); /* f is written only on success */
 	flux_destroy(NULL);
 }
 
@@ -419,13 +419,13 @@ TEST(lap_wraps)
 	CHECK(ends[0]->lap < 16);
 }
 
-/* Answers every second call at once, and keeps the tokens of the others. */
 struct kept {
 	struct flux_node *node;
 	uint64_t token[64], value[64];
 	uint32_t n, served;
 };
 
+/* Answers every second call at once, and keeps the tokens of the others. */
 static void serve_or_keep(void *arg, const struct flux_req *req, const void *payload)
 {
 	struct kept *k = arg;
@@ -465,7 +465,7 @@ TEST(serve_answers_now_or_later)
 			n = flux_serve(b, serve_or_keep, &k, 7);
 			CHECK(n > 0 && n <= 7);
 			CHECK_EQ(k.served - before, n);
-			CHECK_EQ(b->unfenced, 0); /* it has checked whether the caller sleeps */
+			CHECK_EQ(b->unfenced, 0); /* b has checked whether the caller sleeps */
 			CHECK_EQ(flux_poll(a, on_response, &s), n - (int)(k.n - kept));
 		}
 		CHECK_EQ(s.n, 25);
@@ -524,7 +524,7 @@ TEST(counters)
 	CHECK_EQ(s.calls, 0);
 }
 
-static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker, acquire */
+static pid_t sleeper_tid; /* the sleeper stores it, release; its waker loads it, acquire */
 
 /* A server that sleeps before each call. */
 static void *sleeper(void *arg)
@@ -553,8 +553,8 @@ TEST(sleep_and_wake)
 	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
 	for (uint64_t i = 0; i < 500; i++) {
 		/*
-		 * The state alone does not show that it sleeps: it sets the state before its second
-		 * check for calls.
+		 * The state alone does not show that the thread sleeps: the thread sets it before
+		 * its second check for calls.
 		 */
 		while (!(
 			asleep(b) && test_blocked(__atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE))))

@@ -8,7 +8,7 @@
 #include "support/fdhammer.h"
 #include "flux.h"
 
-#define SERVER FDHAMMER_CLIENTS /* its index */
+#define SERVER FDHAMMER_CLIENTS /* index of the node that serves */
 
 static struct flux *net;
 

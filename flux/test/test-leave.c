@@ -168,7 +168,7 @@ TEST(leave_of_one_that_owes_nothing)
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
 }
 
-/* Each node answers one call and leaves immediately. The answer counts. */
+/* Each node answers one call and leaves immediately. Its answer is delivered. */
 static void *answer_and_leave(void *arg)
 {
 	struct flux *f = arg;

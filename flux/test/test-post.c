@@ -258,7 +258,7 @@ TEST(node_posts_to_itself)
 	}
 }
 
-/* The count passes 2^32. */
+/* The count of consumed posts wraps at 2^32. */
 TEST(counts_go_round)
 {
 	struct pair p;
@@ -327,7 +327,7 @@ TEST(waiting_for_room_ends_with_the_receiver)
 	CHECK_EQ(flux_arm(a), 0);
 }
 
-/* The posts of a node that leaves are received before it is returned as left. */
+/* flux_left() returns a node that has left only after its posts have been received. */
 TEST(sender_leaves)
 {
 	FLUX *f = make(2, 0, 64);

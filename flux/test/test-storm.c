@@ -261,7 +261,9 @@ static bool receive(struct node *n)
 	return true;
 }
 
-/* Sleeps until there is something to do. A node that owes answers gives them first. */
+/*
+ * Sleeps until there is something to do. Before a sleep without limit the node answers all calls.
+ */
 static void nap(struct node *n)
 {
 	struct pollfd p = {.fd = -1, .events = POLLIN};
@@ -426,7 +428,7 @@ static void check_stats(const struct node *n)
 	CHECK_EQ(st.replies, n->answered);
 }
 
-/* Checks that every answer to a node that has not left has been received. */
+/* Checks that each call that was made has ended, and that no other call was received. */
 static void check_all(const struct storm *s)
 {
 	for (uint32_t i = 0; i < s->attr.nodes; i++) {

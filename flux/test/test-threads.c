@@ -24,7 +24,7 @@ struct message {
 	uint64_t from, to, serial, value;
 };
 
-/* A call whose answer this node waits for; its token is the index and the serial number. */
+/* A call whose answer this node waits for. Its token is serial * SLOTS + its index. */
 struct expected {
 	struct message sent;
 	bool waiting;
@@ -46,8 +46,8 @@ struct worker {
 	uint32_t free[SLOTS], n_free;
 	struct held held[HELD];
 	uint32_t n_held;
-	uint64_t next[NODES]; /* serial number of the next call to each node, and from each node */
-	uint64_t seen[NODES];
+	uint64_t next[NODES]; /* serial number of the next call to each node */
+	uint64_t seen[NODES]; /* serial number of the next call from each node */
 };
 
 static uint64_t calls_per_node = 2000;

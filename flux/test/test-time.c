@@ -44,7 +44,7 @@ TEST(wait_lasts_its_timeout)
 	FLUX *f = make(2, 0, 0);
 	uint64_t start = fake.ns, timeout = 5 * NSEC_PER_MSEC;
 
-	fake.step_ns = 100 * NSEC_PER_USEC; /* so that the time passes before it would sleep */
+	fake.step_ns = 100 * NSEC_PER_USEC; /* so that the time passes before the sleep */
 	CHECK_EQ(flux_wait(flux_get_node(f, 0), timeout), 0);
 	CHECK(fake.ns - start >= timeout && fake.ns - start <= timeout + 3 * fake.step_ns);
 	fake.step_ns = 0;

@@ -108,7 +108,7 @@ TEST(calls_in_flight_are_remembered)
 	for (uint32_t round = 0; round < 3; round++) {
 		while (n < msg_attr.depth)
 			CHECK_EQ(call_tag(c, n++), 0);
-		/* From the second round on, the response to the flushed call. */
+		/* From the second round on, the poll finds the response to the flushed call. */
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), round > 0);
 		while (serve_once(s))
 			;

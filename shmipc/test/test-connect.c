@@ -162,7 +162,7 @@ TEST(places_are_reused_clean)
 		m = msg_of(msg_answer(life));
 		CHECK_EQ(shmipc_server_reply(s, new.client, new.id, &m, sizeof(m)), 0);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
-		/* Leaves a received call, one not received, and a response that was not taken. */
+		/* The client leaves one call that was received and two that were not. */
 		CHECK_EQ(call_tag(c, 1000), 0);
 		CHECK_EQ(call_tag(c, 1001), 0);
 		old = take_msg(s, &m);

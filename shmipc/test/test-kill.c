@@ -478,7 +478,7 @@ static void server_is_gone(struct shmipc_client *c, struct books *b)
 static void server_dies(bool trace)
 {
 	struct books b = {.sent = 0};
-	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* published one by one; in bursts */
+	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* 16: calls travel in bursts */
 	uint32_t steps = (uint32_t)(test_rand(&seed) % (400 * flight));
 	uint64_t end;
 	struct shmipc_client *c;

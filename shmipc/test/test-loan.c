@@ -437,7 +437,7 @@ TEST(forged_length_of_a_copied_response)
 
 /* ---- ends ---- */
 
-/* No other client gets the chunks of a client that has gone before the server has answered. */
+/* Until the server has answered, no other client gets the chunks of a client that has gone. */
 static void gone_client(bool events, bool by_commit)
 {
 	struct shmipc_attr attr = loan_attr;

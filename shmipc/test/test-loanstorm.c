@@ -185,7 +185,7 @@ TEST(storm)
 	struct shmipc_attr attr = loan_attr;
 	struct storm st = {.seed = test_seed()};
 
-	attr.max_clients = 3 * STORM_CLIENTS; /* more than clients: some places are kept */
+	attr.max_clients = 3 * STORM_CLIENTS; /* some places are kept for loans */
 	attr.loans = STORM_CALLS;
 	st.s = server_with(&attr);
 	for (uint32_t i = 0; i < 6000; i++) {

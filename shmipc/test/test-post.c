@@ -210,7 +210,7 @@ TEST(posts_wait_for_room)
 	CHECK_EQ(server_stats_of(p.s).replies, 150);
 }
 
-/* The descriptor of a client that waits for room, or for a push, is woken, and only then. */
+/* The descriptor of a client that waits for room or a push becomes readable then, not before. */
 TEST(one_way_messages_wake)
 {
 	AT_END(post_end) struct post_pair p;
@@ -321,7 +321,7 @@ TEST(posts_outlive_no_server)
 	CHECK_EQ(post_one(&p, false), 0);
 	shmipc_client_flush(p.c);
 	CHECK_EQ(post_receive(&p, 1), 1);
-	CHECK(post_push(&p)); /* to the function that was set before */
+	CHECK(post_push(&p)); /* the function that was set before the reconnect gets it */
 	shmipc_server_flush(p.s);
 	CHECK_EQ(shmipc_client_poll(p.c, post_on_response, &p), 1);
 	CHECK_EQ(p.got, 1);

@@ -43,7 +43,7 @@ TEST_WITH(more_clients_than_places, run, &(struct shape){6, 2, 0, 7, 50, 200 / S
 struct nap {
 	struct shmipc_client *c;
 	uint32_t *server_state, *client_state;
-	pid_t server, client; /* each stored by its thread, release; loaded with acquire */
+	pid_t server, client; /* each thread stores its own, release; loads: acquire */
 };
 
 /*
@@ -91,7 +91,7 @@ TEST(every_sleeper_is_woken)
 	for (int i = 0; i < ROUNDS; i++) {
 		int n;
 
-		/* 0: it slept for 100 ms, because the other thread did not get a core */
+		/* 0: the sleep ended after 100 ms, because the other thread did not get a core */
 		while ((n = shmipc_server_wait(s, SHMIPC_FOREVER)) == 0)
 			;
 		CHECK_EQ(n, 1);

@@ -37,7 +37,7 @@ static void write_file(const char *path, const void *data, size_t len, off_t siz
 	CHECK(fd >= 0);
 	CHECK_EQ(pwrite(fd, data, len, 0), (ssize_t)len);
 	CHECK_EQ(ftruncate(fd, size), 0);
-	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &fl), 0); /* as a living server; fd stays open until exit */
+	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &fl), 0); /* like a living server; exit closes fd */
 }
 
 TEST(foreign_files_are_refused)
@@ -275,8 +275,8 @@ static void serve_anything(struct shmipc_server *s, uint32_t index, struct forge
 }
 
 /*
- * A hostile client writes only to its own place, and to the words that every client may write,
- * except other clients' bits. The other clients are not disturbed.
+ * A hostile client writes only to its own place, and to server_state, which every client may write.
+ * The other clients are not disturbed.
  */
 TEST(harm_stays_in_the_own_place)
 {

@@ -103,7 +103,7 @@ static int remove_region(const struct region *r, bool named)
 		puts(": removed");
 		return 0;
 	}
-	if (!named) /* the user did not name it, or it has gone meanwhile */
+	if (!named) /* all regions: not an error if one cannot be removed */
 		return 0;
 	fputs("shmls: ", stderr);
 	print_name(stderr, r->layer->name, r->name);

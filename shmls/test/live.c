@@ -54,9 +54,9 @@ static const struct live_type type = {LIVE_MAGIC, "layer", "kind", "idle busy",
 			LIVE_AT(struct inner, kept)},
 	}};
 
-/* Reads this process, which must succeed, and returns the number of its objects. */
-static uint32_t foreign; /* version of tables of another version, of the last process */
+static uint32_t foreign; /* live_process.foreign of the process that was read last */
 
+/* Reads the process, which must succeed, and returns the number of its objects. */
 static size_t objects_of(pid_t pid)
 {
 	struct live_process p;

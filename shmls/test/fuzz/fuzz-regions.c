@@ -3,10 +3,11 @@
  * libFuzzer: a client of delegrpc or shmipc, and shmls, open a region that a stranger has made, and
  * the stranger writes into it while the client uses it. The input begins with
  *
- *	flags8			LAYER, SERVED, GROUP, DEAD, EVENTS
+ *	flags8			LAYER (delegrpc; 0: shmipc), SERVED, GROUP (mode 0660), DEAD (no
+ *				process holds the server's lock), EVENTS
  *	sizes8			SERVED: a real server makes the region, with these sizes
- *	size24 n16 bytes...	else: a file of that size, and its first n bytes; 0 as its version
- *				stands for the right one
+ *	size24 n16 bytes...	without SERVED: a file of that size, and its first n bytes, in which
+ *				the version is the difference from the right one
  *
  * Then come steps:
  *
