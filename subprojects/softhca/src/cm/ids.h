@@ -51,7 +51,7 @@ static inline uint32_t cm_index(const struct cm_id *id)
  * id visible. Returns NULL if there is no room.
  */
 struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
-/* Makes an id for a request to @listener that the program has not read. Returns as cm_alloc(). */
+/* Makes an id for a request to @listener that the program has not read. See cm_alloc(). */
 struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
 

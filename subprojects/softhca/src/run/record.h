@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 /*
- * Captures into @file ("-": standard output) until SIGINT, SIGTERM or SIGHUP, until its reader has
- * closed a pipe, or until this process is the only member left. @qpn: the only QP, or 0. A
- * summary goes to standard error. Returns 0, or -errno with one line in err.
+ * Captures into @file ("-": standard output) until SIGINT, SIGTERM or SIGHUP arrives, until the
+ * reader closes @file, if it is a pipe, or until this process is the only member left. @qpn: the
+ * only QP whose packets are captured; 0: all. Prints a summary on standard error. Returns 0, or
+ * -errno with one line in err.
  */
 int record(const char *file, uint32_t qpn, char *err, size_t errlen);
 

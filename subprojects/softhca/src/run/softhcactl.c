@@ -34,15 +34,17 @@ static const char usage[] =
 	"usage: softhcactl [-f NAME] COMMAND\n"
 	"Shows the emulated adapters of running programs, and makes links and messages fail.\n"
 	"\n"
-	"  list                      the fabrics of this user\n"
-	"  show                      adapters, processes and QPs of a fabric\n"
-	"  link DEVICE up|down       plug or pull the cable of an adapter\n"
-	"  gid DEVICE INDEX ADDRESS  give an adapter another address; -: take it away\n"
-	"  fault add KEY=VALUE...    a rule for messages to come; see softhca(7)\n"
-	"  fault list                the rules, and how many messages they matched and hit\n"
-	"  fault clear [NUMBER]      remove a rule, or all\n"
-	"  capture [--qp N] FILE     write a pcapng file of what would be on the wire, until\n"
-	"                            interrupted, or the last program ends; -: standard output\n"
+	"  list                      print the fabrics of this user\n"
+	"  show                      print adapters, processes and QPs of a fabric\n"
+	"  link DEVICE up|down       plug in or pull out the cable of an adapter\n"
+	"  gid DEVICE INDEX ADDRESS  replace an address of an adapter; -: remove it\n"
+	"  fault add KEY=VALUE...    add a rule for later messages; see softhca(7)\n"
+	"  fault list                print the rules, and how many messages each has matched\n"
+	"                            and affected\n"
+	"  fault clear [NUMBER]      remove a rule, or all rules\n"
+	"  capture [--qp N] FILE     write to a pcapng file the packets that a network would\n"
+	"                            carry, until a signal or until the last program ends;\n"
+	"                            -: standard output\n"
 	"\n"
 	"  -f, --fabric NAME  the fabric (default: as softhca-run chooses it)\n"
 	"  -h, --help         print this text\n"
@@ -204,7 +206,7 @@ static void cmd_gid(char **argv)
 					"the adapter has sockets at its addresses (udp=on)");
 }
 
-/* Joins the arguments to the text of one rule. */
+/* Adds one rule. The text of the rule consists of all arguments. */
 static void cmd_fault_add(char **argv)
 {
 	char text[4 * FAULT_TEXT] = "", err[256];

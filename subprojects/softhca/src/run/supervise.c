@@ -5,10 +5,10 @@
  * session. This process starts the program only after that, so a signal to the program's whole
  * process group never reaches the guardian. The guardian reads pids from the socket. The first one
  * is the program's pid: the program's process sends it before the exec, so that the guardian gets
- * it even if this process dies early. A pid of 0 means that this process has cleaned up, end of
- * file that this process has died. The guardian then stays, without any of the program's
- * descriptors, until the fabric has no members, because background processes of the program may
- * still use the fabric and may be killed.
+ * it even if this process dies early. A pid of 0 means that this process has cleaned up. End of
+ * file means that this process has died; then the guardian cleans up. In both cases the guardian
+ * stays, without any of the program's descriptors, until the fabric has no members: background
+ * processes of the program may still use the fabric, and may be killed.
  */
 #include <errno.h>
 #include <fcntl.h>

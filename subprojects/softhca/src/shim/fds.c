@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Interposes libc's functions that take a descriptor, and socket(). */
-/* Otherwise the headers would rename fcntl() and others below to their 64-bit variants. */
+/* If it were defined, the headers would rename fcntl() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static int duplicated(int from, int fd)
 	return -1;
 }
 
-/* As duplicated(), after dup2() or dup3(), which close @to if it is open. */
+/* Does the same after dup2() or dup3() from @from to @to, which close @to if it is open. */
 static int replaced(int from, int to, int fd)
 {
 	if (fd < 0)

@@ -2,9 +2,9 @@
 /*
  * Interposes libc's functions that take a path. Calls with paths of the emulated adapters are
  * answered here, all others are passed on to libc. fopen(), opendir() and scandir() are interposed
- * too, because libc's internal calls cannot be.
+ * too, because their calls of open() are internal to libc and cannot be interposed.
  */
-/* Otherwise the headers would rename open() and others below to their 64-bit variants. */
+/* If it were defined, the headers would rename open() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 /*
  * With _FORTIFY_SOURCE the headers define inline functions with the names of the functions below.

@@ -16,7 +16,7 @@
  */
 const char *path_map(const char *path, char *buf);
 
-/* The device number of /dev/infiniband/rdma_cm here; uverbsN has number N. */
+/* The number of the device /dev/infiniband/rdma_cm in these functions; uverbsN has number N. */
 #define PATH_CM SOFTHCA_RAILS_MAX
 
 /* Returns the number of the emulated device @path, or -1. */

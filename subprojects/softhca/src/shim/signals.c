@@ -12,7 +12,7 @@
 #include "trap/trap.h"
 
 /*
- * Returns *copy_p, which becomes @set without the signals that must not be blocked; or NULL if
+ * Copies @set to *copy_p without the signals that must not be blocked. Returns @copy_p, or NULL if
  * @set is NULL.
  */
 static const sigset_t *deliverable(const sigset_t *set, sigset_t *copy_p)

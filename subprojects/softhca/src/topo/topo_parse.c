@@ -192,7 +192,7 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 	if (rail->link == SOFTHCA_LINK_IB && rail->udp)
 		return kv_fail(src, "udp is for link=roce only: leave it out");
 	if (rail->udp && !rail->ngids)
-		return kv_fail(src, "udp=on: give gid=, too, an address of this host");
+		return kv_fail(src, "udp=on: also give gid=, an address of this host");
 	return 0;
 }
 

@@ -2,8 +2,8 @@
 /*
  * One function per command. @in: the command's structure, with the length of the ABI, and zeros for
  * fields that the program has not sent. At most @out_len bytes of the answer are written. The
- * caller must not hold the fabric's mutex, except for functions with an argument @id: they need it.
- * The functions return 0 or -errno.
+ * caller of a function with an argument @id must hold the fabric's mutex; the callers of the other
+ * functions must not hold it. The functions return 0 or -errno.
  */
 #ifndef SOFTHCA_UCMA_COMMANDS_H
 #define SOFTHCA_UCMA_COMMANDS_H

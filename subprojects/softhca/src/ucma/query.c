@@ -228,7 +228,7 @@ static bool is_event_there(int fd)
 
 /*
  * Returns the id of an event that is to be reported to the program, or NULL. Events of a request
- * that the program has not accepted are not reported, because librdmacm has no name for its id yet.
+ * that the program has not accepted are not reported, because librdmacm has not set its uid yet.
  * Programs can write to the FIFO without this library's write(), so the record is checked.
  */
 static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)

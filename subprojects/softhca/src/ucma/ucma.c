@@ -22,7 +22,7 @@
  */
 static const struct command {
 	int (*run)(struct ucma_cmd *c);
-	int (*act)(struct ucma_cmd *c, struct cm_id *id); /* instead: with the id, and the mutex */
+	int (*act)(struct ucma_cmd *c, struct cm_id *id); /* used if run is NULL; under the mutex */
 	uint16_t id_at; /* offset of the number of that id */
 	uint16_t in, min_in, min_out;
 } commands[] = {

@@ -133,7 +133,7 @@ static const struct {
 	{"link=roce lid=3", "leave it out"},
 	{"udp=on", "udp is for link=roce only"},
 	{"link=roce udp=yes", "off or on"},
-	{"link=roce udp=on", "give gid=, too, an address"},
+	{"link=roce udp=on", "also give gid=, an address"},
 	{"link=roce udp=on gid=2001:db8::1", NULL},
 	{"link=ib netdev=eth0", "leave it out"},
 	{"gid=10.0.0", "IPv6 or IPv4"},
