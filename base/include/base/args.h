@@ -32,6 +32,7 @@
 #define ARGS_MAX 80 /* rows of a program */
 #define ARG_LIST_MAX 16
 
+/* After the semicolon: the type of the field that receives the value. */
 enum arg_kind {
 	ARG_HEAD, /* not an option: a headline of --help */
 	ARG_FLAG, /* takes no value; sets a bool */

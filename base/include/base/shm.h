@@ -59,7 +59,7 @@
 
 /* The users that may open a region. All zero: only its owner. */
 struct shm_access {
-	/* 0600, 0660, or 0: create makes 0600, attach accepts both for a region of its own user */
+	/* 0600, 0660, or 0: create makes 0600, attach accepts both in a region of its own user */
 	uint32_t mode;
 	uint32_t gid; /* the group, if has_gid is set; otherwise it is the creator's group */
 	bool has_gid;

@@ -81,8 +81,9 @@ int tcp_connect_end(int fd);
 uint64_t tcp_connect_limit(const struct addrinfo *a, uint64_t now_ns, uint64_t limit_ns);
 
 /*
- * Moves bytes until *done_p is len. Returns 0 then; -EAGAIN if the socket is not ready for the
- * rest; -ECONNRESET if the peer has closed the connection; or another -errno.
+ * Read or write until *done_p, the number of bytes done, is len. Return 0 then; -EAGAIN if the
+ * socket is not ready for the rest; -ECONNRESET if the peer has closed the connection; or another
+ * -errno.
  */
 int tcp_read(int fd, void *to, size_t len, size_t *done_p);
 int tcp_write(int fd, const void *from, size_t len, size_t *done_p);
@@ -102,7 +103,7 @@ struct tcp_guest {
 };
 
 struct tcp_crowd {
-	size_t size; /* of a guest: a struct that begins with struct tcp_guest, zero at first */
+	size_t size; /* of the user's struct for a guest, which begins with struct tcp_guest */
 	/*
 	 * Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error.
 	 */

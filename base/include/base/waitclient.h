@@ -59,8 +59,8 @@ COLD static void wake_sleeping(struct client *c)
 }
 
 /*
- * Wakes the server if it sleeps. One fence serves all publications since the last one. Returns 0 or
- * -errno.
+ * Wakes the server if it sleeps. One fence serves all publications since the last call.
+ * Returns 0 or -errno.
  */
 static int client_wake(struct client *c)
 {
