@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contract of the scheduler: arguments, requests, rails' ledgers, learning, errors. */
+/* The scheduler core (sched.h): arguments, requests, rails' ledgers, learning, errors. */
 #include <math.h>
 
 #include "fake.h"
@@ -286,13 +286,13 @@ TEST(a_fence_that_fails_ends_its_requests)
 		CHECK_EQ(fake_rail(0).state, RAIL_FENCING);
 		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], -EHOSTDOWN);
 		fake_run();
-		CHECK_EQ(f.done, 0); /* other rails still have slices of it */
+		CHECK_EQ(f.done, 0); /* other rails still have slices of the request */
 		fake_finish(1, 1);
 		CHECK_EQ(f.last_status, -EHOSTDOWN);
 	}
 }
 
-/* A remote access error comes back from every rail, however often it is tried. */
+/* Every rail reports a remote access error for the slice, however often it is sent. */
 TEST(a_hopeless_slice_fails_its_request_alone)
 {
 	uint32_t other, errors = 0;
@@ -372,7 +372,10 @@ TEST(allocates_nothing_after_create)
 	}
 }
 
-/* Posted slices end, no others are posted, and the other request goes on. */
+/*
+ * The posted slices of a cancelled request end, its other slices are not posted, and another
+ * request goes on.
+ */
 TEST(a_request_is_cancelled)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {

@@ -134,7 +134,7 @@ TEST(a_description_comes_back)
 	CHECK(!desc_find(&d, 0x3007, UINT64_MAX));
 }
 
-/* The description with one part of it replaced is refused. */
+/* Checks that the description is refused if @from in it is replaced by @to. */
 static void refuse(const char *from, const char *to, int err)
 {
 	char *text = description(), *at = strstr(text, from), changed[4096];
@@ -364,7 +364,7 @@ TEST(invalid_marks_are_ignored)
 	CHECK(!memcmp(&c, &none, sizeof(c)));
 }
 
-/* Notices are given in the order of their numbers, without those that were skipped. */
+/* notice_next() returns notices in the order of their numbers, without those that were skipped. */
 TEST(notices_are_given_in_order)
 {
 	const uint8_t bytes[NOTICE_BYTES] = {1, 2, 3};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Rails whose links take time (rates.topology): what each carries follows its rate. */
+/*
+ * Rails whose links have limited rates (rates.topology): the share of each in the bytes follows its
+ * rate.
+ */
 #include "duo.h"
 
 #define TRIES 20

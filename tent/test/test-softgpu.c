@@ -56,7 +56,10 @@ static void touch(void)
 	setrlimit(RLIMIT_CORE, &none);
 	signal(SIGSEGV, SIG_DFL); /* a sanitizer would report it */
 	gpu_open();
-	/* Relaxed: no access pairs with it; it must not be left out. */
+	/*
+	 * Relaxed, because no access pairs with the store; atomic, so that the compiler does not
+	 * remove it.
+	 */
 	__atomic_store_n((char *)(uintptr_t)gpu_alloc(LEN), 1, __ATOMIC_RELAXED);
 }
 

@@ -35,7 +35,7 @@ static void draw_memory(const struct world *w, struct plan *p, uint64_t *seed)
 		p->briefs[v] = test_shared(ENGINES * THREADS * BRIEF_LEN);
 }
 
-/* Rails of the kinds that all engines have, so that each has a partner. */
+/* Draws rails of the kinds that all engines have, so that each rail has a partner. */
 static uint32_t draw_rails(uint64_t *seed, uint32_t kinds)
 {
 	const uint32_t half = (1u << RAILS / 2) - 1;

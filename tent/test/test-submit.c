@@ -58,7 +58,10 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const s
 	return __real_pthread_cond_timedwait(c, m, ts);
 }
 
-/* After waits the copying thread naps. If a program polls for the end of a batch, the nap ends. */
+/*
+ * After calls of tent_wait() the copying thread naps, see shm.c. If a program polls for the end of
+ * a batch, the nap ends.
+ */
 TEST(who_polls_wakes_the_copying_thread)
 {
 	const size_t len = 64 * KIB + 1; /* too long for the submitting thread to copy */
@@ -84,7 +87,7 @@ TEST(who_polls_wakes_the_copying_thread)
 /* ---- a copy that is held ---- */
 
 static pthread_t submitter;
-static struct tent_batch *batch; /* of this thread */
+static struct tent_batch *batch; /* of the submitter */
 
 /* @arg: the number of requests. The copy of the first one is held. */
 static void *submit_thread(void *arg)
@@ -159,7 +162,10 @@ TEST(the_peer_waits_for_the_copy)
 	test_filled(d.theirs, d.len, 'P');
 }
 
-/* The peer's tent_destroy() waits for the copy, too: the connection is open until it has ended. */
+/*
+ * The peer's tent_destroy() waits for the copy, too: the connection is open until the copy has
+ * ended.
+ */
 TEST(an_engine_ends_after_the_copy)
 {
 	struct pollfd child = {.events = POLLIN};

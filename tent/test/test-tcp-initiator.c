@@ -346,7 +346,7 @@ TEST(what_silence_is)
 	CHECK(wire_silent(&(struct tcp_info){.tcpi_probes = 3}));
 }
 
-/* Lets the link run for so long, or until a call has ended. */
+/* Lets the link run for @ns, or until a call has ended. */
 static void run_for(uint64_t ns)
 {
 	uint64_t until = clock_ns() + ns;
@@ -380,7 +380,10 @@ static void is_noticed(void)
 	CHECK(it.status == -EREMOTEIO || it.status == -ECANCELED);
 }
 
-/* The kernel's timers cannot be accelerated, so only the long form of the test runs this case. */
+/*
+ * The kernel's timers cannot be accelerated, so only the long form of the test (SOAK) runs this
+ * case.
+ */
 TEST(hosts_that_are_lost)
 {
 	struct frame f;
@@ -403,7 +406,7 @@ TEST(hosts_that_are_lost)
 
 TEST(a_process_that_is_stopped)
 {
-	const size_t len = 32u << 20; /* more than the sockets hold */
+	const size_t len = 32u << 20; /* more than the buffers of the sockets hold */
 	const uint64_t stop_ns = 10 * NSEC_PER_SEC;
 	struct link_move m = {.write = true, .remote = 0x1000, .len = len, .rkey = 9, .token = 4};
 	struct frame f;

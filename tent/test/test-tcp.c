@@ -124,7 +124,7 @@ TEST(memory_that_was_unmapped)
 /* The registration ends after a part of a read has been sent. */
 TEST(a_registration_ends_during_a_read)
 {
-	const size_t len = 64u << 20; /* more than the sockets hold */
+	const size_t len = 64u << 20; /* more than the buffers of the sockets hold */
 	uint8_t *much = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t until = clock_ns() + GUARD_NS;
 	struct region r;

@@ -48,7 +48,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert len(table) == 3 and table[2].split()[:2] == ["mixed", "smart"], table
     assert "us" in table[0] and "ms" in table[1] and "bytes" in table[1], table
 
-    # A limit is exceeded by latency that the bound does not know.
+    # The bound does not contain the latency that --jitter adds, so a limit is exceeded.
     over = run("sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--jitter", "5", "--check",
                status=1)
     assert "over the limit" in over.stderr, over.stderr

@@ -20,7 +20,7 @@
 #include "host.h"
 
 #define PEER_MS 5000 /* how long tent_unregister() waits for a silent peer */
-#define HELD 76543 /* a copy of so many bytes is held; the submitting thread copies less */
+#define HELD 76543 /* a copy of so many bytes is held; too long for the submitting thread to copy */
 #define TEXT_MAX 65536
 
 static uint64_t seed;
@@ -410,7 +410,7 @@ TEST(memory_that_the_peer_has_unmapped)
 	only_the_second_fails(d.mine);
 }
 
-/* ---- peers that are not ours ---- */
+/* ---- simulated peers ---- */
 
 static void is_told(struct ctl *c, uint32_t id)
 {
@@ -601,7 +601,7 @@ TEST(importers_have_a_limit)
 	GUEST more = {.fd = -1};
 
 	if (!duo_shm_rails())
-		return; /* once is enough */
+		return; /* one kind of rails is enough */
 	importers_come();
 	t = duo_create(NULL, 0, 0);
 	CHECK_EQ(tent_export(host, &text), 0);
