@@ -106,7 +106,7 @@ TEST(plans_have_room)
 		CHECK(p.most >= 1 && p.most <= CELLRING_BURST);
 		CHECK(p.most == 1 || p.stride <= CELLRING_STAGED);
 	}
-	CHECK_EQ(cellring_plan_for(120, 32, 0).most, 8); /* the longest message that is collected */
+	CHECK_EQ(cellring_plan_for(120, 32, 0).most, 8); /* the longest message in a burst */
 	CHECK_EQ(cellring_plan_for(121, 32, 0).most, 1);
 	CHECK_EQ(cellring_plan_for(120, 8, 0).most, 8);
 	CHECK_EQ(cellring_plan_for(120, 7, 0).most, 1);

@@ -52,7 +52,7 @@ static inline uint32_t pick(uint32_t n)
 	return (uint32_t)(test_rand(&seed) % n);
 }
 
-/* Half of the messages are short, so that batches of several are short enough to be copied. */
+/* Half of the messages are short, so that a batch of several can be copied into a WQE. */
 static inline uint32_t length(uint32_t salt)
 {
 	return 8 + salt % (salt & 1 ? 480 : 24);
@@ -290,8 +290,8 @@ static inline void cut_tcp(const struct copyrpc_ctx *ctx, int listener)
 }
 
 /*
- * Side 0 makes a call. In the end side 1 has its completion, but has not handled it. Needs
- * slow_path. Returns false if the connection was lost before that.
+ * Side 0 makes a call, and side 1 does not handle it: at the return the completion of its batch is
+ * in the receive CQ of side 1. Needs slow_path. Returns false if the connection was lost before.
  */
 static inline bool call_unhandled(struct node n[2])
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults that connections survive which are connected again. */
+/* Faults after which an endpoint is connected again. */
 #ifndef COPYRPC_TEST_FAULTS_H
 #define COPYRPC_TEST_FAULTS_H
 
 #include "support/hcacall.h"
 
-enum { MESSAGE_RULES = 8 }; /* rules that concern messages of small calls, the first ones */
+enum { MESSAGE_RULES = 8 }; /* so many of the first rules concern messages of small calls */
 
 static const char *const fault_rules[] = {
 	"action=error opcode=write_imm syndrome=retry_exceeded",

@@ -106,7 +106,8 @@ static inline struct copyrpc_stats ctx_stats_of(const struct copyrpc_ctx *ctx)
 	return s;
 }
 
-/* Waits until the context's descriptor is readable, but not longer than @ms. Returns as poll(2). */
+/* Waits until the context's descriptor is readable, but not longer than @ms. Returns the same as
+ * poll(2). */
 static inline int readable(const struct copyrpc_ctx *ctx, int ms)
 {
 	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};

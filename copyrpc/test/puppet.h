@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Clients that greet a listener over sockets of the test, which decides when each message is sent:
- * the greetings and results can wait in the listener's backlog. */
+/* A puppet is a client whose messages to a listener the test itself writes into a socket. So the
+ * test decides when each is sent, and greetings and results can wait in the listener's backlog. */
 #ifndef COPYRPC_TEST_PUPPET_H
 #define COPYRPC_TEST_PUPPET_H
 

@@ -2,8 +2,9 @@
 /*
  * Two endpoints in memory, with all of copyrpc except the device. A posted batch stays in the
  * sender's ring until it is delivered, as with a real device. A READ returns a position that the
- * peer had at some time between the start and the end of the READ. Each payload contains the token
- * of its call, and every byte is compared. Rings that are not used any more are overwritten.
+ * peer had at some time between the start and the end of the READ. A payload of 8 bytes or more
+ * contains the token of its call, and every byte is compared. Rings that are not used any more are
+ * overwritten, so that a message that is read from them is wrong.
  */
 #ifndef COPYRPC_TEST_SIM_H
 #define COPYRPC_TEST_SIM_H
@@ -246,7 +247,7 @@ static inline void sim_read_done(struct side *s)
 	s->reading = false;
 }
 
-/* As copyrpc_recv(). Checks that the request's bytes are those of a call of the peer. */
+/* Takes the oldest request, as copyrpc_recv() does, and holds it. */
 static inline void sim_recv(struct side *s)
 {
 	struct copyrpc_req *req = s->queue.head;
@@ -262,8 +263,7 @@ static inline uint32_t sim_pick(uint64_t *seed, uint32_t max)
 	return (uint32_t)(test_rand(seed) % (max + 1));
 }
 
-/* Makes a call. The payload contains the token if it is long enough. For shorter payloads the
- * receiver counts, because calls arrive in order. */
+/* Makes a call. */
 static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_t resp)
 {
 	static uint8_t buf[1 << 16];
@@ -280,7 +280,8 @@ static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_
 	return rc;
 }
 
-/* Replies to the i-th held request. The peer's entry for the request's id has the token. */
+/* Checks the bytes of the i-th held request, and replies to it. The token is in the peer's entry
+ * for the request's id. */
 static inline void sim_reply(struct side *s, uint32_t i, uint64_t *seed)
 {
 	static uint8_t buf[1 << 16];

@@ -114,8 +114,8 @@ static inline void churn_send(struct churn *c, struct churn_pair *p, uint32_t n)
 	mlx5dvl_ring(p->qp[0]);
 }
 
-/* Sends a message of which only a half may arrive, because of a fault that the director has set.
- * The receiver then holds a receive of the SRQ, and later messages wait. */
+/* Sends a message of which only a half may arrive, because of a fault that direct() (test-storm.c)
+ * may have set. The receiver then holds a receive of the SRQ, and later messages wait. */
 static inline void churn_send_half(struct churn *c, struct churn_pair *p)
 {
 	if (!mlx5dvl_post_send_imm(p->qp[0], NULL, 0, 0, p->sent, 0, 0))
@@ -151,8 +151,8 @@ static inline void churn_round(struct churn *c)
 		churn_read_events(c);
 }
 
-/* Checks that no receive is lost: as many messages arrive without a refill. The caller must have
- * removed all faults. */
+/* Checks that no receive is lost: CHURN_DEPTH messages, one for each receive of the SRQ, arrive
+ * without a refill. The caller must have removed all faults. */
 static inline void churn_check_receives(struct churn *c)
 {
 	struct churn_pair *p = &c->pair[0];

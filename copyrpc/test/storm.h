@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A storm: the memory that its processes share, the state of a node, the messages, and the check
- * for leaks. */
+/* The parts of a storm (test-storm.c): the memory that its processes share, the state of a node,
+ * the messages, and the check for leaks. */
 #ifndef COPYRPC_TEST_STORM_H
 #define COPYRPC_TEST_STORM_H
 
@@ -28,7 +28,7 @@ enum phase { RUN, FATAL, END };
 
 /* A node's message to a peer about one end of a connection. */
 struct card {
-	uint32_t round; /* number of connections before this one; 0: there is none yet */
+	uint32_t round; /* counts the connections of this pair and link from 1; 0: none yet */
 	uint8_t blob[COPYRPC_INFO_SIZE];
 	uint64_t raddr;
 	uint32_t rkey;
@@ -41,7 +41,7 @@ struct storm {
 	atomic_uint phase; /* enum phase; is set before the eventfds are signaled */
 	atomic_uint dead; /* bit mask of the nodes whose process was killed */
 	atomic_uint done; /* bit mask of the nodes that have finished */
-	int bell[NODES + 1]; /* eventfds; the last one is the director's */
+	int bell[NODES + 1]; /* eventfds that wake the nodes; the last one wakes direct() */
 	uint64_t seed;
 	uint32_t nodes, links, steps;
 	bool victim, fatal; /* the last node is a process that is killed; the device fails */

@@ -72,7 +72,7 @@ static void none_left(int side)
 TEST_WITH(none_of_the_dialing_side, none_left, 0);
 TEST_WITH(none_of_the_listening_side, none_left, 1);
 
-/* A change that does not concern the endpoints' address. */
+/* An address that no endpoint uses is replaced: no connection is lost. */
 TEST(another_address)
 {
 	NODES n[2];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Endpoints that are connected again, one case after the other. */
+/* Endpoints that are connected again, one case after the other. A hello is the greeting of the side
+ * that dials again (docs/reconnect.md). */
 #include <poll.h>
 
 #include "back.h"
@@ -63,7 +64,8 @@ TEST(sleeping)
 	calls(n, 10);
 }
 
-/* The probe may come before the HCA's report. */
+/* True if the status reports a lost connection. -ETIMEDOUT: the probe was not answered before the
+ * HCA reported the loss. */
 static bool is_loss(int status)
 {
 	return status == -ECONNRESET || status == -ETIMEDOUT;
@@ -364,7 +366,7 @@ TEST(hellos_are_checked)
 	h.place.whom ^= 1; /* the number of another process */
 	CHECK_EQ(say_hello(n, &h, refusal), ENOENT);
 	h = hello_of(n);
-	h.greeting.owner ^= 1; /* another caller */
+	h.greeting.owner ^= 1; /* the number of another endpoint */
 	CHECK_EQ(say_hello(n, &h, refusal), ENOENT);
 	h = hello_of(n);
 	h.place.attempt = htole64(n[0].ep->attempt); /* an old attempt */

@@ -186,7 +186,7 @@ static void change(struct mail *m, size_t at, int by)
 	memcpy(m->bytes + at, &v, sizeof(v));
 }
 
-/* Takes the message of a side that has lost its connection. */
+/* Stops the connection at one side, and returns that side's message. */
 static struct mail lose_and_ask(struct node n[2], int side)
 {
 	struct mail m;

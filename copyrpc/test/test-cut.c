@@ -234,7 +234,7 @@ static void up_alone(struct node n[2])
 	CHECK(!n[1].ep);
 }
 
-/* Leaves as a process that is killed, without a goodbye. */
+/* Destroys the endpoint of side 0 without a goodbye, as if its process was killed. */
 static void leave(struct node n[2])
 {
 	lose(n, 0);

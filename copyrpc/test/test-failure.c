@@ -365,7 +365,7 @@ static void on_nested(void *arg, struct copyrpc_ep *ep, uint64_t token, int stat
 		copyrpc_ep_destroy(ep);
 }
 
-/* call, reply and destroy from inside of the callback. */
+/* The callback calls, replies and destroys. */
 TEST(nested_use)
 {
 	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();

@@ -64,8 +64,8 @@ TEST(thirty_two_calls_are_one_request_and_one_doorbell)
 	CHECK_EQ(h.ok, 100 * DEPTH);
 }
 
-/* Work requests of all kinds, as the HCA counts them: batches, markers, READs, raw ones, and
- * the NOPs at the end of a short send queue. */
+/* The library and the HCA count the same work requests: batches, markers, READs, raw operations,
+ * and the NOPs at the end of a short send queue. */
 TEST(work_requests_of_all_kinds)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
@@ -150,7 +150,8 @@ TEST(messages_wait_until_go)
 }
 
 /* Replies that are held back also hold back credit, which the peer needs for further calls. Once
- * the endpoint owes a sixteenth of the ring, the replies are sent although never() holds them. */
+ * the endpoint owes a sixteenth of the ring, the replies are sent although never() returns
+ * false. */
 TEST(credit_that_is_due_leaves)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -177,7 +178,7 @@ TEST(credit_that_is_due_leaves)
 	}
 }
 
-/* The server's send queue is full at the moment when it owes credit. */
+/* State of the test in which the server's send queue is full when it owes credit. */
 struct full {
 	struct pair p;
 	struct copyrpc_req *held[3];
@@ -224,8 +225,8 @@ static void use_up_credit(struct full *f)
 	CHECK_EQ(rc, -ENOBUFS);
 }
 
-/* The client releases the space. Before the server learns the new position, the server fills its
- * send queue. */
+/* The client releases the bytes of the three requests. Before the server learns the new position,
+ * it fills its send queue. */
 static void fill_send_queue(struct full *f)
 {
 	struct copyrpc_ep_load before, load;

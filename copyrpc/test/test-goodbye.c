@@ -246,9 +246,9 @@ TEST(a_peer_that_is_silent)
 
 enum answer { RETURN, REFUSAL, VERSION };
 
-/* Answers the question whether the peer has the endpoint: as if the endpoint returned, or with a
- * refusal without a reason (no peer answers so); or as a process of another version, which cannot
- * have the endpoint. */
+/* Answers the question whether the peer has the endpoint. RETURN: as if the endpoint returned.
+ * REFUSAL: with a refusal without a reason, which no correct peer sends. VERSION: as a process of
+ * another version, which cannot have the endpoint. */
 static void answer_as(int how)
 {
 	struct {

@@ -157,8 +157,8 @@ TEST(a_backlog_that_fails)
 
 /* ------------------------------------------------------------------ numbers of sockets */
 
-/* A program closes its listener, and another socket gets the number: nothing of copyrpc_accept() is
- * left, neither connections in progress nor the number. */
+/* A program closes its listener, and another socket gets the descriptor's number: the connections
+ * in progress of the former listener do not belong to the new one. */
 TEST(a_number_is_used_again)
 {
 	struct copyrpc_ep *ep;

@@ -39,8 +39,8 @@ static struct pair rig_open(uint32_t message_max, uint64_t memory_max)
 	return p;
 }
 
-/* The bytes of a payload that begin with the page of byte @at. Loops over single bytes take long
- * under a sanitizer. */
+/* Returns the bytes of a payload from the page of byte @at on. They are copied and compared by the
+ * page, because loops over single bytes take long under a sanitizer. */
 static const uint8_t *page_of(uint32_t at, uint32_t salt)
 {
 	static uint8_t bytes[PAGE + 256];
@@ -95,7 +95,7 @@ static void serve(struct copyrpc_req *req, uint32_t len, uint32_t salt, bool in_
 		free(at);
 }
 
-/* Bulks of both buffers: registered once. */
+/* @bulks: both buffers are bulks, so that they are registered only once. */
 static void every_length(bool bulks)
 {
 	static const uint32_t lengths[] = {0, 1, 960, 961, MIB, MOST};
@@ -176,7 +176,8 @@ void *__wrap_calloc(size_t n, size_t size)
 	return n == refused ? NULL : __real_calloc(n, size);
 }
 
-/* The server has no memory to keep account of a transfer. Calls end, and later ones succeed. */
+/* The server has no memory for the entries of its raw operations. Calls end, and later ones
+ * succeed. */
 static void no_memory_to_move(uint32_t len, uint32_t back)
 {
 	struct ends e = {0};
@@ -276,7 +277,7 @@ TEST(memory_in_turn)
 	CHECK(!p.ep[1]->due.head && !p.ep[1]->moves && !p.ep[1]->bytes_wanted);
 }
 
-/* Short ones are pulled together. */
+/* Short requests do not wait for each other. */
 TEST(many_short_ones_at_a_time)
 {
 	PAIR p = call_many(2000);
@@ -560,7 +561,7 @@ TEST(hostile_responses)
 	}
 }
 
-/* The last row would crash if bytes beyond the buffer were copied. */
+/* A response that fills the caller's buffer does not change the byte after the buffer. */
 TEST(no_byte_beyond_the_buffer)
 {
 	struct ends e = {0};

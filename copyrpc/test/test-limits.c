@@ -143,8 +143,8 @@ TEST(a_peer_that_never_connects)
 	CHECK(after.retries - before.retries <= COPYRPC_RETRIES + 1);
 }
 
-/* Lengths, access rights, and the limit of operations that are pending or not returned by
- * copyrpc_raw_recv(). */
+/* Checks lengths, access rights, and the limit of operations that copyrpc_raw_recv() has not
+ * returned. */
 TEST(raw_operations)
 {
 	struct copyrpc_ctx_attr attr = {.sq_depth = 32};
@@ -189,7 +189,7 @@ TEST(raw_operations)
 	copyrpc_mr_dereg(&none);
 }
 
-/* A program of a later version, whose structs have one field more. */
+/* The program was compiled for a later version, whose structs have one field more. */
 TEST(programs_of_a_later_version)
 {
 	struct {

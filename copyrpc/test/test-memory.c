@@ -11,7 +11,7 @@
 #include "pair.h"
 
 #define IDLE 1024
-#define MANY 24 /* endpoints, of which several share a piece of registered memory */
+#define MANY 24 /* endpoints; the send rings of several are in one memory region */
 #define LARGEST COPYRPC_PAYLOAD_MAX(1 << 20)
 
 static uint64_t registered; /* bytes */
@@ -24,7 +24,7 @@ int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsig
 	struct mlx5dvl_mr *mr_p);
 void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 
-/* A kernel pins registered memory, which makes it resident. */
+/* Touches each page: a kernel pins registered memory and so makes it resident. */
 int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p)
 {
@@ -87,7 +87,7 @@ static int call(struct pair *p, uint32_t len)
 	return copyrpc_call(p->ep[0], payload, len, len, 0);
 }
 
-/* The first call that needs larger rings is taken after one round trip. */
+/* The first call that needs larger rings succeeds after one round trip. */
 TEST(one_round_trip)
 {
 	struct heard h = {0};
@@ -103,7 +103,7 @@ TEST(one_round_trip)
 	CHECK_EQ(h.failed, 0);
 }
 
-/* The rings follow the size of the messages: no larger than needed. */
+/* The rings become no larger than the messages need. */
 TEST(no_more_than_needed)
 {
 	static const struct {
@@ -201,7 +201,7 @@ TEST(the_file_has_its_longest)
 	CHECK(end > 0 && p.ctx[0]->file.end == end);
 }
 
-/* Files have no huge pages, as a rule. */
+/* Chunks that can have huge pages are not in the file, because files seldom have huge pages. */
 TEST(huge_pages_are_not_of_the_file)
 {
 	const struct copyrpc_ctx_attr attr = {.ring_size = 4 << 20};

@@ -67,8 +67,8 @@ static void serve(struct node *n)
 	}
 }
 
-/* Handles the end of a dial. The event has the dial's endpoint, or the one that the peer's dial has
- * made. */
+/* Handles the event UP of a dial or of the listener. The endpoint of a dial's event may be the one
+ * that the peer's dial has connected. */
 static void handle(struct node *n, const struct copyrpc_event *e)
 {
 	struct hello h = {n->rank, (uint32_t)e->token};

@@ -2,7 +2,7 @@
 /*
  * Nested calls: each request that is not nested is answered only after its handler has called the
  * other side and got an answer. Both sides do so at the same time, with as many calls as possible,
- * in the smallest ring: without the reserve they would deadlock.
+ * in the smallest ring: without the reserve (credit.h) they would deadlock.
  */
 #include <errno.h>
 #include <sched.h>

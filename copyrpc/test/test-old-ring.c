@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The send ring before the last growth. In chaos mode the HCA reports its own completions later
- * than the peer consumes and answers, so the HCA may still have to read a ring that the peer does
- * not use any more.
+ * When the send ring has grown, the old ring stays until the HCA has reported the last batch in it.
+ * In chaos mode the HCA may report this batch after the peer has consumed and answered it: then the
+ * peer does not need the old ring any more, but the HCA may still read it.
  */
 #include <sched.h>
 
@@ -44,7 +44,7 @@ static uint32_t grow_once(struct pair *p)
 
 TEST(waits_for_the_hca)
 {
-	PAIR p = pair_open(NULL); /* many more contexts would take ten times as long */
+	PAIR p = pair_open(NULL); /* for all rounds: new contexts would take ten times as long */
 	uint32_t waited = 0;
 
 	for (int i = 0; i < PAIRS && !waited; i++)

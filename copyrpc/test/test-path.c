@@ -118,8 +118,7 @@ TEST(out_of_range)
 	CHECK_EQ(copyrpc_ctx_create(&(struct copyrpc_ctx_attr){.gid_index = 1}, &ctx), -EINVAL);
 }
 
-/* The path of a program that was compiled for a later version, or for an earlier one, which had no
- * `set`. */
+/* The program was compiled for a later version, or for an earlier one, whose path had no `set`. */
 TEST(programs_of_other_versions)
 {
 	struct {

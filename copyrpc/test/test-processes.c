@@ -196,7 +196,7 @@ static uint32_t moving(const struct server *s)
 	return n;
 }
 
-/* The side effect of a call. */
+/* Counts and checks a call. Then answers it, holds it, or starts its transfer. */
 static void execute(struct server *s, struct copyrpc_req *req)
 {
 	struct request r;
@@ -270,7 +270,7 @@ struct slot {
 	enum kind kind;
 	uint32_t number, len;
 	struct copyrpc_bulk *bulk;
-	uint8_t request[LONG], bytes[LONG]; /* of large calls; what is moved, or the response */
+	uint8_t request[LONG], bytes[LONG]; /* of large calls; moved bytes, or a large response */
 };
 
 struct client {
@@ -397,7 +397,7 @@ static void trouble(uint64_t *seed, uint32_t turn)
 
 static void direct(uint32_t unused)
 {
-	struct copyrpc_ctx *ctx = open_ctx("mlx5_0"); /* a member of the fabric can add rules */
+	struct copyrpc_ctx *ctx = open_ctx("mlx5_0"); /* joins the fabric, to add fault rules */
 	uint64_t total = (uint64_t)CLIENTS * shared->calls, seed = shared->seed + 1;
 
 	for (uint32_t turn = 0; atomic_load(&shared->leaving) < CLIENTS; turn++) {

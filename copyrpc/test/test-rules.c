@@ -10,7 +10,7 @@
 #define BLOCKS 128u
 #define RMAX (BLOCKS / 4)
 #define MAX 500u /* payload */
-#define RESP_MAX 40u /* of the pending call: two blocks, and one */
+#define RESP_MAX 40u /* of the pending call: two blocks, and one for the metadata */
 
 struct message {
 	uint32_t id, limit, len;
@@ -215,7 +215,7 @@ static const struct {
 	{"it asks for the largest ring", WIRE_NOTE, {SIZES(0ull, 14)}, .rc = 0},
 	{"it asks for the present size", WIRE_NOTE, {SIZES(0ull, 12)}, .rc = 0},
 	{"it offers memory", WIRE_NOTE, {ADDRESS | SIZES(13, 0)}, .rc = 0},
-	{"both", WIRE_NOTE, {ADDRESS | SIZES(14, 14)}, .rc = 0},
+	{"it offers memory and asks", WIRE_NOTE, {ADDRESS | SIZES(14, 14)}, .rc = 0},
 	{"it moves", WIRE_MOVE, {0}, true, true, 0},
 	{"it moves and asks", WIRE_MOVE | WIRE_NOTE, {SIZES(0ull, 14)}, true, true, 0},
 
@@ -354,7 +354,7 @@ TEST(what_is_held_is_not_overwritten)
 	chan_fini(&rig.ch);
 }
 
-/* The parser does not take bytes after the ring's end for the next batch. */
+/* After an endpoint has failed, no batch is expected. */
 TEST(nothing_is_expected_after_the_end)
 {
 	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};

@@ -17,7 +17,7 @@ enum action {
 	ACT_RECV,
 	ACT_FLUSH,
 	ACT_FLUSH_ONE, /* with room for one batch in the send queue */
-	ACT_DELIVER, /* the peer's oldest WRITE arrives */
+	ACT_DELIVER, /* the side's oldest WRITE arrives at the peer */
 	ACT_READ_DONE, /* the READ of the peer's position */
 	ACT_LOSE, /* the connection is lost and made again */
 	ACTIONS,
@@ -117,7 +117,7 @@ static void run(uint32_t blocks, uint32_t most, const struct plan *p, uint64_t s
 	uint64_t at_a = test_rand(&seed) % blocks, at_b = test_rand(&seed) % blocks;
 	uint32_t max = wire_payload(credit_message_max(most));
 
-	if (test_rand(&seed) % 4 == 0) /* bytes near 2^32, and near 2^63 */
+	if (test_rand(&seed) % 4 == 0) /* positions near 2^32 bytes, and near 2^63 bytes */
 		at_a += (1ull << 27) - blocks, at_b += (1ull << 58) - blocks;
 	sim_open_growing(&left, &right, blocks, most, at_a, at_b, 2 * p->calls + 16);
 	for (int i = 0; i < 4000; i++) {
@@ -144,9 +144,10 @@ static void run(uint32_t blocks, uint32_t most, const struct plan *p, uint64_t s
 	sim_close(&left, &right);
 }
 
-/*                                   call reply detach recv flush 1 deliver read lose */
+/* growing() sets the sizes. The columns of the weights, in the order of enum action, without LOSE:
+ *                call reply detach recv flush flush-one deliver read-done */
 static const struct plan plans[] = {
-	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}}, /* the rest: sizes by the ring */
+	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}}, /* about equal weights */
 	{0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}}, /* calls pile up */
 	{0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}}, /* long held, no READ */
 	{0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}}, /* one send slot, slow wire */
@@ -207,7 +208,7 @@ TEST(one_direction)
 	sim_close(&left, &right);
 }
 
-/* While one side holds the oldest request, its peer's calls finally return -ENOBUFS or -EAGAIN;
+/* While the right side holds the oldest request, its own calls finally return -ENOBUFS or -EAGAIN;
  * after the release they succeed again. */
 TEST(a_held_request)
 {

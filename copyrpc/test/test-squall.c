@@ -45,11 +45,11 @@ struct member {
 	int listener;
 	struct copyrpc_ep *to[NODES_MOST];
 	bool dials[NODES_MOST];
-	struct copyrpc_bulk *bulk; /* `held` */
+	struct copyrpc_bulk *bulk; /* of the memory of `held` */
 	struct holder held[HELD];
 };
 
-struct told { /* payload, before bytes that depend on the number */
+struct told { /* begins each payload; the number determines the bytes after it */
 	uint32_t number;
 };
 
@@ -65,6 +65,7 @@ struct memory {
 	uint8_t sent[LONG], got[LONG];
 };
 
+/* IS_EXCUSED: one of the call's two nodes was restarted, so the call may end with an error. */
 enum { IS_CANCELED = 1, IS_EXCUSED = 2, HAS_ENDED = 4, WAS_EXECUTED = 8 };
 
 static struct {
@@ -260,7 +261,7 @@ static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
 		check_told(h->bytes, size_of(h->number, false), h->number, false);
 }
 
-/* The endpoint may have failed. */
+/* Starts the pull or the push of a request, unless the endpoint has failed. */
 static void move(struct member *m, struct holder *h)
 {
 	const struct described *r = copyrpc_req_data(h->req);
@@ -401,7 +402,8 @@ static void make_calls(struct member *m)
 			all.flags[number] |= IS_EXCUSED;
 			all.excused++;
 		}
-		/* The server of a canceled pull or push would use the caller's memory. */
+		/* Pulls and pushes are not canceled, because the server would go on to use the
+		 * caller's memory. */
 		if (kind_of(number) < PULL && pick(50) == 0 && !copyrpc_cancel(m->to[to], number)) {
 			all.flags[number] |= IS_CANCELED;
 			all.canceled++;

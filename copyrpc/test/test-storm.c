@@ -120,7 +120,8 @@ static void send_again(struct churn *churn, struct churn_pair *pair)
 }
 
 /*
- * Makes the device fail. Some nodes know this in advance, others sleep until the device reports it.
+ * Makes the device fail. Some nodes are woken before the failure, others sleep until the device
+ * reports it.
  * If another fault hits the message that should trigger the failure, another message follows.
  */
 static void fail_device(struct churn *churn)
@@ -130,7 +131,7 @@ static void fail_device(struct churn *churn)
 	struct churn_pair *pair = &churn->pair[0];
 
 	churn_read_events(churn);
-	if (pair->qp[0]) /* the message may wait after half a message */
+	if (pair->qp[0]) /* a half message would hold up the next one */
 		churn_destroy(churn, pair);
 	atomic_store(&storm->phase, FATAL);
 	for (uint32_t i = 0; i < storm->nodes; i++)

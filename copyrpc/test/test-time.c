@@ -39,7 +39,7 @@ static void let_pass(struct pair *p, struct heard *h, int times, uint64_t ns)
 	}
 }
 
-/* A program that polls often probes within 0.2 s, a program that polls rarely probes in its second
+/* If polls are frequent, the probe comes within 0.2 s; if polls are rare, it comes in the second
  * poll. */
 TEST(silent_peers_are_probed)
 {
@@ -365,7 +365,7 @@ TEST(ticks_follow_the_clock)
 	}
 }
 
-/* By default, the first poll after such a pause reads the clock. */
+/* By default, the first poll of an era (ticks.h) reads the clock. */
 TEST(a_poll_after_a_pause_looks)
 {
 	struct heard h = {0};

@@ -10,7 +10,8 @@
 #define LIMIT_MS 50
 #define GUARD_MS 60000
 
-/* The tokens that ended, with their statuses. */
+/* The numbers of calls with a response and of calls that were late, and the token of the last
+ * one. */
 struct log {
 	uint32_t ok, late;
 	uint64_t last;
@@ -59,8 +60,8 @@ static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
 	return ep;
 }
 
-/* Stops itself when the first reply is sent: at another moment it may be in the HCA, whose other
- * users do not wait for a stopped process. */
+/* Stops itself after the first reply was sent. If it were stopped from outside, it could be inside
+ * the software HCA, and the other processes would fail its queue pairs (softhca(7)). */
 static void serve_for_ever(int fd)
 {
 	struct copyrpc_ctx *ctx;

@@ -105,7 +105,7 @@ TEST_WITH(short_send_queue, run_pair, (struct copyrpc_ctx_attr){.ring_size = 409
 	1, 300, 5000);
 TEST_WITH(many_endpoints, run_pair, (struct copyrpc_ctx_attr){.ring_size = 8192}, NODE_EPS, 200,
 	1000);
-/* Three receives for sixteen endpoints: the HCA has to wait, and repeats. */
+/* Four receives for sixteen endpoints: the HCA often finds no receive, and repeats the message. */
 TEST_WITH(nearly_no_receives, run_pair,
 	(struct copyrpc_ctx_attr){.ring_size = 8192, .srq_depth = 4}, NODE_EPS, 100, 60);
 TEST_WITH(few_pending_calls, run_pair,

@@ -17,7 +17,7 @@ static uint64_t stopped_clock(void)
 	return now;
 }
 
-/* Every poll then reads the clock. */
+/* Stops the clock of a context. Every poll then reads the clock. */
 static void stop_clock(struct copyrpc_ctx *ctx)
 {
 	ctx->clock = stopped_clock;

@@ -2,8 +2,9 @@
 /*
  * Random traffic over real endpoints. A node is a context with some endpoints, each of which makes
  * a number of calls and serves as many. A payload's first 8 bytes are the call's token: its number,
- * its endpoint, and the largest length of the response. The token determines the other bytes, which
- * begin somewhere in a random table; all are compared. So a sanitizer sees a payload as one access.
+ * its endpoint, and the largest length of the response. The token determines the other bytes, a
+ * part of a random table; all are compared. With the table, memcpy() and memcmp() suffice, and a
+ * sanitizer checks one access for each payload, not one for each byte.
  */
 #ifndef COPYRPC_TEST_TRAFFIC_H
 #define COPYRPC_TEST_TRAFFIC_H
@@ -28,7 +29,7 @@ struct node {
 	uint32_t sent[NODE_EPS], got[NODE_EPS], served[NODE_EPS];
 	struct copyrpc_req *held[NODE_HELD];
 	uint32_t nheld;
-	uint8_t ended[NODE_EPS][NODE_CALLS]; /* init clears the part that is used */
+	uint8_t ended[NODE_EPS][NODE_CALLS]; /* node_open() clears the part that is used */
 };
 
 #define TOKEN(resp, ep, seq) ((uint64_t)(resp) << 40 | (uint64_t)(ep) << 32 | (seq))

@@ -4,10 +4,10 @@
  * queue pairs are simulated. The input is a list of steps; the first byte is 2 * step + side:
  *
  *	0		the side loses its connection
- *	1		the side writes its message
- *	2 at8 xor8	the side takes the other side's message, with one byte changed (or none, if
- *			xor8 is 0)
- *	3 len8 bytes...	the side takes these bytes as a message
+ *	1		the side writes its message (copyrpc_ep_again_info())
+ *	2 at8 xor8	copyrpc_ep_again() of the side gets the other side's message, with one byte
+ *			changed (or none, if xor8 is 0)
+ *	3 len8 bytes...	copyrpc_ep_again() of the side gets these bytes
  *	4 len8		the side makes a call
  *	5		the oldest request is answered
  *	6		the side's batches are sent and arrive
@@ -15,8 +15,8 @@
  *	8		the port goes down or comes up
  *	9		from now on queue pairs drain at once, or only after the next step 9
  *
- * The test checks that messages that were not changed fail no endpoint, that each batch then
- * arrives at its position, and that an endpoint that has not failed is in a valid state.
+ * If no message was changed, no endpoint may fail, and each batch must arrive at its position. In
+ * all cases an endpoint that has not failed must be in a valid state.
  */
 #include <string.h>
 

@@ -5,14 +5,16 @@
  *
  *	0 offset16 len8 bytes...    write into the receive ring
  *	1 imm8                      a batch of imm8 blocks arrives
- *	2 len8 resp8                call
+ *	2 len8 resp8                call; the lengths are multiples of 8
  *	3, 4                        answer the oldest request, perhaps detach it before
  *	5                           flush; larger rings are offered and accepted
  *	6 value64                   a READ returns this position
- *	7 kind8 len8 at8 xor8       a batch arrives that is valid except for one byte
+ *	7 len8 resp8 limit8         call with a time limit
+ *	8 time8                     the calls whose time is over end
+ *	9 kind8 len8 at8 xor8       a batch arrives that is valid except for one byte
  *
- * The test checks that the parser reads only the input, and that an endpoint that has not failed is
- * in a valid state.
+ * The test checks that the parser reads nothing outside the ring, and that an endpoint that has not
+ * failed is in a valid state.
  */
 #include <string.h>
 
@@ -148,7 +150,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in)
 		return 0;
 	case 1:
 		return receive(ch, (uint32_t)take(in, 1), &(struct listener){on_response, &sum, 0});
-	case 2: /* large ones need a larger ring */
+	case 2: /* long messages need a larger ring */
 		len = (uint32_t)take(in, 1) * 8;
 		resp = (uint32_t)take(in, 1) * 8;
 		chan_call(ch, payload, len, resp, 0, false);
@@ -164,7 +166,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in)
 		return 0;
 	case 6:
 		return chan_read_done(ch, take(in, 8));
-	case 7: /* a time limit of 1 to 256, then a check for expired calls */
+	case 7: /* a time limit of 1 to 256 */
 		len = (uint32_t)take(in, 1);
 		resp = (uint32_t)take(in, 1);
 		chan_call_timed(ch, payload, len, resp, 0, 1 + take(in, 1));

@@ -5,7 +5,7 @@
  * copyrpc_connect(); or polls serve two peers that connect and two dials (with or without
  * `single`). Then each step has a byte (the peer's number | 4 to close its socket | 8 for traffic
  * of the context | 16 * time), a byte with a length, and that many bytes, which the peer sends. The
- * test has its own endpoints; the library decodes the blob.
+ * test replaces the functions of endpoints; blob.c decodes the blob.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -224,7 +224,8 @@ static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
 {
 }
 
-/* Half of the descriptors name the right connection and version. */
+/* The bytes of the descriptor from a random position on come from the input. In half of the cases
+ * the version is right. */
 static void move(struct copyrpc_ep *ep, struct copyrpc_bulk *bulk, struct input *in)
 {
 	uint8_t desc[COPYRPC_BULK_SIZE + 1];

@@ -7,9 +7,8 @@
  * message again until it is acknowledged. The ring of the other direction carries the offers and
  * the calls of the receiver; it grows in the same way, independently.
  *
- * A slot holds one message. Position x is slot x % size, in the memory that the sender, or the
- * receiver, takes for the present one. Memory that was freed has the value FREED. Ring r has 2 << r
- * slots.
+ * A slot holds one message. Position x is slot x % size of a ring: LOG(x) for the sender, RECV(x)
+ * for the receiver. Memory that was freed has the value FREED. Ring r has 2 << r slots.
  *
  * The model shows: no message is overwritten before it was released, freed memory is neither
  * written nor read, each message is found where the receiver looks for it, the sender has room for
@@ -20,7 +19,7 @@
  *	FREES_LOG		the old send ring is freed although messages in it may be sent again
  *	FREES_UNACKED		the old send ring is freed although the HCA may read it again
  *	RESENDS_FROM_NEW	messages of the old ring are sent again from the new one
- *	MOVES_EARLY		the last message in the old ring is followed by one that was placed there
+ *	MOVES_EARLY		a message is marked as the last one in the old ring before the last one
  *	GROWS_EARLY		the sender counts the room of the new ring before it has moved
  *	SECOND_OFFER		memory is offered while requests are in the old ring
  *	SECOND_MOVE		the sender moves again while the old ring is in the log
@@ -41,7 +40,7 @@
 #define RMAX(r) (1 << (r))
 
 byte log[14], mem[14]; /* position + 1; 0: empty */
-byte credit[MESSAGES]; /* by position, as the flags below */
+byte credit[MESSAGES]; /* indexed by position, like the next two lines */
 byte from[MESSAGES]; /* the ring from which the HCA reads a message */
 bool moves[MESSAGES], held[MESSAGES];
 /* The sender. */

@@ -47,14 +47,15 @@ struct dir {
 	struct item item[ITEMS]; /* the items after the true consumer position */
 	unsigned char n;
 	unsigned char base; /* the true consumer position */
-	unsigned char p, rc, sent, parsed; /* the sender's and the receiver's positions */
+	unsigned char p, rc, sent, parsed; /* positions: three of the sender, one of the receiver */
 	unsigned char r, k; /* credit that the sender has granted to the other side; credit that it
 			       holds */
 	unsigned char open, stalled;
 	unsigned char owed[LARGE + 2]; /* number of detached requests that were not answered, by
 					  allowance */
 #ifdef NESTED
-	/* the same, for requests whose handlers must call first, and whose call is pending */
+	/* the same for requests whose handlers have not made their call yet; and for requests whose
+	 * handlers wait for the end of their call */
 	unsigned char to_call[LARGE + 2], calling[LARGE + 2];
 #endif
 };
@@ -233,7 +234,7 @@ static void do_credit_only(struct model *m, int s)
 	if (d->p - d->base > C)
 		m->broken = 1;
 	do_flush(m, s);
-	/* Only replies lower R. So no batch without messages causes another one, and they end. */
+	/* Only replies lower R. So a batch without messages does not cause another one. */
 	if (d->r < before + credit_threshold(C))
 		m->broken = 1;
 }
@@ -399,7 +400,8 @@ static void do_reply_detached(struct model *m, int s, unsigned allowance)
 	answer(m, !s, RESPONSE, allowance - 1, allowance);
 }
 
-/* A handler on side s, of a request from side !s, makes its nested call. */
+/* True if a handler on side s, of a request from side !s, can make its nested call; or, with
+ * @stall, if this call has credit but no room, and the stall is not noted yet. */
 static bool can_nest(const struct model *m, int s, unsigned size, bool stall)
 {
 #ifdef NESTED

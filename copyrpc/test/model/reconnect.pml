@@ -7,10 +7,10 @@
  * is restarted, and may say goodbye before. The number of these losses is bounded.
  *
  * With FIRST the model begins when both ends have connected their first queue pairs and have sent
- * that result over a TCP connection, which may be lost before one of them, or both, have received
- * the result of the other. With BY_HAND the hellos go over a channel of the programs, which loses,
- * repeats and reorders them; there is no answer. An end sends its hello again if it is lost, or if
- * the peer does not know it.
+ * the result "connected" over a TCP connection, which may be lost before one of them, or both, have
+ * received the result of the other. With BY_HAND the hellos go over a channel of the programs,
+ * which loses, repeats and reorders them; there is no answer. An end sends its hello again if it is
+ * lost, or if the peer does not know it.
  *
  * A slot of a ring holds one message. Positions grow; position x is slot x % C. The ring of the
  * sender is `log`, that of the receiver `ring`. A WRITE lands only in a queue pair of the same
