@@ -57,10 +57,10 @@
  * request a slice may be written twice, with the same bytes.
  *
  * Trust: the holder of an exported description may read and write the memory that it describes, and
- * what the engine registers later. The library checks all data from peers and files. Rails over TCP
- * are not encrypted: an attacker who can read or change the packets between the hosts can read and
- * change the memory. An engine belongs to the process that created it: a child of fork() must not
- * use the engine.
+ * the memory that the engine registers later. The library checks all data from peers and files.
+ * Rails over TCP are not encrypted: an attacker who can read or change the packets between the
+ * hosts can read and change the memory. An engine belongs to the process that created it: a child
+ * of fork() must not use the engine.
  */
 #ifndef TENT_H
 #define TENT_H
@@ -211,7 +211,8 @@ int tent_export(struct tent *t, char **text_p);
  * without data. Blocks until all pairs have been tested, at most some seconds. The caller must
  * release the segment with tent_release(). Errors:
  *
- *	-EINVAL		@text is not a description, or it contradicts itself or the rail map
+ *	-EINVAL		@text is not a description, or it contradicts itself or the rail map, see
+ *			tent(7)
  *	-EPROTONOSUPPORT	a description of another version
  *	-ENETUNREACH	a rail has no partner, or does not reach its partner; @why names it
  *	-EHOSTUNREACH, -ECONNREFUSED, -ETIMEDOUT, ...	the peer's address cannot be reached
@@ -471,7 +472,7 @@ struct tent_rail_stats {
 	char name[TENT_NAME_LEN]; /* of this engine's rail */
 	char remote[TENT_NAME_LEN]; /* of the peer's rail */
 	bool up; /* in use, or on trial after an outage */
-	uint64_t bytes, slices; /* that arrived */
+	uint64_t bytes, slices; /* that have arrived */
 	uint64_t inflight; /* bytes under way */
 	uint64_t exclusions; /* number of outages */
 	enum tent_fault fault; /* the cause of the last outage */
