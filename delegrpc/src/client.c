@@ -153,8 +153,8 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 		return -EAGAIN;
 	}
 	prefetch_slots(c, n);
-	if (unlikely(client->unfenced >=
-		     DELEGRPC_UNFENCED)) /* now, because the addition below waits like a fence */
+	/* The fence of a wake test costs little here, because the addition below waits like one. */
+	if (unlikely(client->unfenced >= DELEGRPC_UNFENCED))
 		delegrpc_priv_client_wake_test(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
 	/*

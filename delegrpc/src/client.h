@@ -50,7 +50,10 @@ void posts_ask(struct client *c);
 /* Must be called after the staged posts have been published, in the batch that begins at pos. */
 void posts_sent(struct client *c, uint64_t pos);
 
-/* Returns true if the client waits for room: its last call or post was refused for lack of it. */
+/*
+ * Returns true if the client waits for room: posts_ask() was called, and no call or post has been
+ * accepted since.
+ */
 bool posts_asked(const struct client *c);
 
 /* Returns true if the client waits for room and there is room; then the client waits no longer. */

@@ -65,9 +65,9 @@ static bool id_is_free(const struct delegrpc_line *line)
 
 /*
  * Takes a free id. A client owns an id by the lock on its byte, so a dead client's id is free
- * immediately, whatever the client was doing. Tries all ids, or without @all only those that are
- * not marked as taken, because a test of a lock takes longer the more clients are connected. If the
- * server takes events, only the server clears the mark, and an id with a mark is not free.
+ * immediately, whatever the client was doing. Tries all ids, or without @all only those whose
+ * `taken` is 0, because a test of a lock takes longer the more clients are connected. If the server
+ * takes events, only the server resets `taken`, and an id is free only if its `taken` is 0.
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
@@ -159,7 +159,7 @@ static uint64_t next_generation(const struct delegrpc_line *line)
 }
 
 /*
- * Takes over the id of a predecessor, which may have died at any instruction. Its claim is void.
+ * Takes over the id of a predecessor, which may have died at any instruction. Its claim is reset.
  * Its stamps in the slots are cleared, because the 16 bits of the generation in a stamp may wrap.
  * Responses that the server still writes for the predecessor carry its generation, not ours.
  */

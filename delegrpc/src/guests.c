@@ -116,7 +116,7 @@ static void test_some(struct server *s)
 bool guests_look(struct server *s, bool sleeps)
 {
 	struct guests *g = &s->guests;
-	/* Acquire: pairs with the release in tell_server(); the marks are visible then. */
+	/* Acquire: pairs with the release in tell_server(); the fields `taken` are visible then. */
 	uint32_t changes = __atomic_load_n(&s->header->changes, __ATOMIC_ACQUIRE);
 	uint64_t now = 0;
 

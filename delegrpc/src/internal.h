@@ -35,7 +35,7 @@ void layout_of(const struct delegrpc_attr *attr, struct delegrpc_layout *l);
 
 /*
  * Reads the header of a region of @size bytes once and checks it. Returns 0, or -EPROTO if it is
- * not that of a complete region of this version.
+ * not the header of a complete region of this version.
  */
 int delegrpc_header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_layout *l);
 

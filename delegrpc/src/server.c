@@ -326,7 +326,7 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 		s->met = client + 1;
 }
 
-/* Drops the request just received. Its slot is given back with those before it. */
+/* Drops the request just received. Its slot is given back now, or with the slots before it. */
 void delegrpc_priv_drop(struct delegrpc_server *server)
 {
 	server->bad++;
@@ -367,9 +367,9 @@ COLD static void wake_sleeping(struct server *s, uint32_t client)
 }
 
 /*
- * One fence serves all replies since the last fence, and the store of the tail. Pairs with
- * sleep_prepare_as(). A client is checked again next time if its posts have been received, but
- * their slots have not been given back.
+ * One fence orders all replies since the last fence, and the store of the tail, before the loads of
+ * the clients' states. Pairs with sleep_prepare_as(). A client is checked again next time if its
+ * posts have been received, but their slots have not been given back.
  */
 void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 {

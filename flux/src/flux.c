@@ -331,7 +331,7 @@ static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
 	int r;
 
-	/* Pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
+	/* The fence pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
 	assert(!bursts_collected(node));
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {

@@ -74,7 +74,7 @@ static int client_call(struct client *c, const void *req, uint32_t len)
 	return err ? err : (int)c->hot.calls[(c->hot.called - 1) & c->hot.calls_mask].free;
 }
 
-/* The poll of a blocking call, which waits only for its own response. */
+/* Polls for a blocking call, which waits only for its own response, not for room. */
 static int client_poll(struct client *c, shmipc_response_fn *fn, void *arg)
 {
 	int n = shmipc_client_poll(&c->hot, fn, arg);
@@ -341,7 +341,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	err = place_wait(c);
 	if (err)
 		return err;
-	err = waiter_check_reach(&c->w); /* server_notify() has executed the fence for it */
+	err = waiter_check_reach(&c->w); /* server_notify() has executed its fence */
 	if (err) {
 		place_leave(c);
 		return err;
@@ -371,7 +371,7 @@ static void client_replace(struct client *c, const struct client *fresh)
 	c->hot = fresh->hot;
 	c->hot.push = push;
 	c->hot.push_arg = push_arg;
-	cellring_burst_close(&c->hot.burst); /* it points into `fresh` */
+	cellring_burst_close(&c->hot.burst); /* its `to` points into `fresh` */
 	c->header = fresh->header;
 	c->index = fresh->index;
 }

@@ -56,7 +56,10 @@ struct shmipc_header {
 	struct wakefd_addr server_addr;
 	struct wakefd_addr door; /* clients send introductions to it, see shmipc(7); name 0: none */
 
-	/* Written by clients that connect or disconnect. */
+	/*
+	 * Written by clients that connect or disconnect. The server clears `reclaim`, and the bits
+	 * of places that it cleans.
+	 */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
 	uint32_t reclaim; /* not 0: a client found no clean place and requests a cleanup */
 	CACHE_ALIGNED uint64_t active[SHMIPC_WORDS]; /* bit i: client i is connected */
@@ -130,7 +133,7 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 
 /*
  * Reads the header of a region of @size bytes once and checks it. Returns 0, or -EPROTO if it is
- * not that of a complete region of this version.
+ * not the header of a complete region of this version.
  */
 int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shmipc_layout *l_p);
 

@@ -21,7 +21,10 @@
 static_assert(SHMIPC_MAX_DEPTH <= LOAN_BIT && LOAN_BIT < 1u << CELLRING_ID_BITS,
 	"no call's id has LOAN_BIT");
 
-/* The payload of a message whose id has LOAN_BIT. In a response, the chunk is not used. */
+/*
+ * The payload of a message whose id has LOAN_BIT. A response is in the chunk of its request, and
+ * `chunk` is not used.
+ */
 struct loan_message {
 	uint32_t chunk, len;
 };

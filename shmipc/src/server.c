@@ -23,7 +23,8 @@ struct server {
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint8_t *open; /* of all peers, by index * depth + id */
-	uint64_t yielded, probed, reclaimed; /* times of the last yield; check of one; of all */
+	/* Times of the last yield, of the last check of one client, and of the last one of all. */
+	uint64_t yielded, probed, reclaimed;
 	uint32_t probe; /* index of the client that was checked last */
 	bool reclaim; /* a client has requested a check of all clients */
 	bool peers_wait; /* a client waits and has yielded its core */
@@ -53,7 +54,7 @@ static bool is_connected(const struct shmipc_peer *peer)
 	return peer->handle != NOBODY;
 }
 
-/* The epoch has 52 bits: if a place is taken every 10 us, they wrap after 1400 years. */
+/* The epoch has 52 bits: if a place is taken every 10 us, it wraps after 1400 years. */
 static uint64_t peer_handle(const struct shmipc_peer *peer)
 {
 	return peer->index | peer->epoch << 12;
@@ -214,7 +215,7 @@ static void reclaim_all(struct server *s)
 	bool changed = false;
 
 	members_meet(&s->members, &s->w);
-	/* Relaxed: pairs with the store in place_wait(), which that function repeats. */
+	/* Relaxed: if this overwrites a new request, place_wait() repeats the request. */
 	__atomic_store_n(&s->header->reclaim, 0, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < s->hot.max_clients; i++)
 		changed |= place_reclaim(s, i);
