@@ -91,7 +91,7 @@ static void open_next(struct crowd_client *side)
 
 /*
  * Serves the client's oldest request that is not served yet; with CROWD_REORDER sometimes the next
- * one, which so overtakes it.
+ * one instead, which then overtakes it.
  */
 static void serve_next(struct crowd *c, struct crowd_client *side)
 {

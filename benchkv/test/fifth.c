@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * benchkv with a fifth backend, `owner`: a client sends a request for another rank by shmipc to the
- * daemon that owns the endpoint for that rank. A backend needs only this file and its line in the list below
- * (which replaces that of benchkv by ld --wrap).
+ * daemon that owns the endpoint for that rank. A backend needs only this file and its line in the
+ * list below (which replaces that of benchkv by ld --wrap).
  */
 #include "backend/owners.h"
 #include "client.h"

@@ -438,8 +438,8 @@ TEST(meta_passes_calls_between_daemons)
 	c.duration_ns = meta.duration_ns = 100 * NSEC_PER_MSEC;
 	more = 2 * 2e9 * (1 / run(&meta).ops_per_s - 1 / run(&c).ops_per_s);
 	/*
-	 * Half of the requests are calls, which daemon 1 handles. It sees the call half a loop late,
-	 * and daemon 0 the response.
+	 * Half of the requests are calls, which daemon 1 handles. It sees the call half a loop
+	 * late, and daemon 0 sees the response half a loop late.
 	 */
 	CHECK(near(more, m->request_ns + m->response_ns + m->reply_ns + m->loop_ns, 0.2));
 }

@@ -91,7 +91,7 @@ LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
 
 	if (LATREC_UNLIKELY(__builtin_add_overflow(h->sum_low, value, &sum)))
 		__atomic_store_n(&h->sum_high, h->sum_high + 1, __ATOMIC_RELEASE);
-	/* Both pair with head_load() in src/copy.c: a thread that sees one sees the bucket's counter. */
+	/* Both pair with head_load() in src/copy.c: who sees one also sees the bucket's counter. */
 	__atomic_store_n(&h->sum_low, sum, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELEASE);
 }

@@ -181,7 +181,7 @@ int hist_add(struct hist *f, uint64_t at, uint64_t n)
 		change_end(&f->changes);
 		return 0;
 	}
-	/* Without memory for carries, bucket[] counts on to 2^32 - 1, that is 2^31 more values. */
+	/* Without memory for carries, bucket[] also uses its bit 31, for 2^31 more values. */
 	if (n >= UINT32_MAX || f->bucket[at] + n >= UINT32_MAX)
 		return -ENOMEM;
 	put_count(f, at, f->bucket[at] + (uint32_t)n, f->carry ? f->carry[at] : 0);

@@ -199,7 +199,7 @@ TEST(a_copy_of_a_recorder_is_of_one_moment)
 	latrec_destroy(run.r);
 }
 
-#define FIRSTS 100 /* tries; in most of the first ten, the copy and the first record overlap */
+#define FIRSTS 100 /* tries; in most of them the copy and the first record overlap */
 
 static void *record_first(void *arg)
 {

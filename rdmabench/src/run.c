@@ -213,8 +213,8 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 }
 
 /*
- * Arms the queues. Returns true if they are empty, so that the next completion causes an event. In a
- * ping-pong, a side takes one event for its send and one for the answer, as ibv_rc_pingpong does.
+ * Arms the queues. Returns true if they are empty, so that the next completion causes an event. In
+ * a ping-pong, a side takes one event for its send and one for the answer, as ibv_rc_pingpong does.
  */
 static bool arm_queues(struct side *s)
 {

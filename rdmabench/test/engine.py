@@ -710,7 +710,8 @@ def virtual(devices, *args, what="engine", env=None):
 
 
 def delayed():
-    """A link with a latency of 50 us. The result of an atomic takes this time twice. With a rate, or with pauses, batches are due at exact times."""
+    """A link with a latency of 50 us. The result of an atomic takes this time twice. With a rate, or with pauses,
+    batches are due at exact times."""
     with topology("name=mlx5_0 link=ib rate_mbps=1000000 latency_ns=50000\n") as devices:
         for what, op, ways in (("engine", "w", 1), ("engine", "s", 1), ("lat", "w", 1), ("lat", "s", 1), ("lat", "a", 2)):
             o = virtual(devices, "-n", 100, "--op", op, *(["-t", 1] if what == "engine" else []), what=what)

@@ -6,7 +6,7 @@
 
 Engines and links are in virtual time (CLOCK is preloaded), so neither the machine nor its load matters.
 
-corner: the HCA pauses its link longer the nearer a point is to a corner of the space.
+corner: the pauses of the HCA's link are longer if a point is nearer to a corner of the space.
 The long form (SOAK) compares annealing with random search over 30 seeds, which takes half an hour: the median of their tries
 is 58 for annealing and 112.5 for random search. The short form checks that annealing reaches the corner if only two of the four
 relevant properties vary.

@@ -20,8 +20,8 @@ static struct {
 	uint32_t clients, sq_depth;
 	uint64_t single_until_ns, random;
 	uint64_t answered
-		[COSTS_RANKS]; /* a bit for each client that the rank's daemon has answered in this loop */
-	/* By rank: calls of other ranks that the daemon's loop has served, and its last loop left. */
+		[COSTS_RANKS]; /* a bit for each client that the daemon has answered in this loop */
+	/* By rank: calls of other ranks that this loop has served, and the last loop has left. */
 	uint32_t served[COSTS_RANKS], left[COSTS_RANKS];
 	uint64_t loops_left; /* number of loops that left calls */
 	bool stop;
