@@ -340,7 +340,8 @@ static pid_t child_that_waits(int *end_p)
 }
 
 /*
- * A copy in the child would keep a closed descriptor that was readable in the epoll set for ever.
+ * If a child kept a copy of a readable descriptor, the parent's epoll set would report the
+ * descriptor for ever, although the parent has closed it.
  */
 TEST(forked_child_keeps_nothing_open)
 {

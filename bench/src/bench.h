@@ -79,7 +79,7 @@ struct rpcbench_result {
 	const struct rpcbench_config *cfg;
 	uint32_t rounds;
 	double line_rtt_ns;
-	struct rpcbench_cell *cells; /* [clients][loop][impl]; impl 0 is the benched layer's own */
+	struct rpcbench_cell *cells; /* [clients][loop][impl]; impl 0: the layer under test */
 	uint32_t counts, loops, impls;
 };
 
