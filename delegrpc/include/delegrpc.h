@@ -264,8 +264,8 @@ struct delegrpc_server_stats {
 	uint64_t replies; /* written, or collected and not published yet */
 	uint64_t stale_replies; /* refused with -EPIPE or dropped, because the client had gone */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
-	uint64_t holes; /* slots that a dead client had reserved, skipped */
-	uint64_t looks; /* checks of clients' locks, in search of such slots */
+	uint64_t holes; /* slots skipped, because a dead client had reserved them */
+	uint64_t looks; /* checks of clients' locks, in search of holes */
 	uint64_t bursts; /* publications of replies; replies / bursts is the mean size of a burst */
 	uint64_t sleeps; /* times that this server slept or was armed */
 	uint64_t wakes; /* sleeping clients woken */
@@ -459,7 +459,7 @@ struct delegrpc_client_stats {
  *	-ENOENT		no server yet: try again later
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again immediately
- *	-EPROTO		not a region of this library, another version, or another attribute
+ *	-EPROTO		not a region of this library, another version, or an attribute differs
  *	-EUSERS		max_clients clients are connected, or have ended and the server has not
  *			taken the events of their ends: try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace

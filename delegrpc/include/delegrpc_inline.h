@@ -170,6 +170,7 @@ enum delegrpc_state {
 #define DELEGRPC_CLAIM_INTENT 1ull /* about to reserve, at any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* n from pos */
 
+/* Values of delegrpc_line.taken; 0: no client has the id. */
 #define DELEGRPC_TAKEN 1u
 #define DELEGRPC_LEFT 2u
 #define DELEGRPC_COMING 3u

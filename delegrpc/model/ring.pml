@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search,
- * slots given back; at most one client is killed, between any two of its steps.
+ * delegrpc's request ring: reservation with a margin, claims, publication by laps, the search for
+ * holes, and giving slots back. At most one client is killed, between any two of its steps.
  *
  * The requests of a batch are copied to their slots first, and then the laps are stored, in order.
  * The server's sweep checks one client at a time, and the server takes requests and skips holes in
@@ -22,7 +22,7 @@
  *	- the ring is empty in the end, so a client's death does not stop the others.
  *
  * Wrong variants, each of which must fail:
- *	SMALL_MARGIN	the margin leaves no batch for one of the clients
+ *	SMALL_MARGIN	the margin is one batch less than all clients together may reserve
  *	NO_INTENT	a client does not store INTENT before the reservation
  *	NO_RECHECK	the slot is not read again after the claims
  *	LATE_FILL	a slot's last store is seen after the next claim (no release)

@@ -132,7 +132,7 @@ struct flux_in {
 struct flux_burst {
 	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
 	uint64_t reply_to; /* the peer whose answers are collected, or FLUX_NOBODY */
-	unsigned char *polled; /* ring.next at the last poll that left answers in it */
+	unsigned char *polled; /* ring.next at the last poll that left answers in the burst */
 	uint32_t at; /* index in flux_node.open */
 	struct cellring_burst ring;
 };

@@ -124,7 +124,7 @@ struct shmipc_server {
 	uint32_t max_clients, depth, req_size, resp_size;
 	uint32_t tells; /* not 0: the server takes events */
 	struct shmipc_peer *burst_peer; /* the client whose replies are in the burst */
-	unsigned char *polled; /* burst.next at the last poll that left replies in it */
+	unsigned char *polled; /* burst.next at the last poll that left replies in the burst */
 	struct cellring_burst burst;
 	unsigned char *copy; /* copy of the request that is being served */
 	uint64_t posts, pushes, refused_pushes; /* since create */
