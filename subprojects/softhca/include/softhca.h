@@ -61,7 +61,7 @@ int softhca_counters_self(struct softhca_counters *out);
 
 /* The fabric of which the process is a member. */
 struct softhca_fabric_info {
-	uint32_t processes; /* attached and alive */
+	uint32_t processes; /* living members of the fabric */
 	uint32_t qps; /* existing QPs */
 	uint32_t recoveries; /* how often a process continued the work of a dead or stopped one */
 	uint32_t replays; /* of these, recoveries that had to complete a half-done step */
@@ -127,7 +127,7 @@ int softhca_link_set(const char *device, bool up);
 /* A work request that the adapter has executed; flushed ones are not recorded. */
 struct softhca_wqe_record {
 	uint64_t seq; /* number of the record in this QP, from 0 */
-	uint64_t raddr; /* the remote address, and the key of its memory */
+	uint64_t raddr; /* the remote address; rkey is the key of its memory */
 	uint32_t rkey;
 	uint32_t imm; /* in network byte order */
 	uint32_t length; /* payload bytes */

@@ -20,7 +20,7 @@ static struct {
 	int error;
 	uint64_t at; /* end of the bytes in the file; those of this group are not valid yet */
 	uint64_t packets;
-	size_t used; /* of the buffer */
+	size_t used; /* filled bytes of the buffer */
 	uint8_t buffer[BUFFER];
 } group;
 

@@ -16,7 +16,7 @@
 size_t pcapng_section(uint8_t *out, const char *application);
 size_t pcapng_interface(uint8_t *out, const char *name);
 
-/* @ns: since 1970. @interface: number of the interface, in the order of the file. */
+/* @ns: the time since 1970. @interface: number of the interface, in the order of the file. */
 size_t pcapng_packet(uint8_t *out, uint32_t interface, uint64_t ns, const void *bytes, size_t len,
 	const char *comment);
 

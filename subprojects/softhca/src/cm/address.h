@@ -3,7 +3,7 @@
  * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. Another
  * address of the host belongs to the adapter whose network interface has it, else to the first
  * adapter. A loopback address that no interface has belongs to the first adapter, too, unless an
- * adapter with udp=on has a loopback address: then it may be an address of another fabric.
+ * adapter with udp=on has a loopback address: then the address may belong to another fabric.
  */
 #ifndef SOFTHCA_CM_ADDRESS_H
 #define SOFTHCA_CM_ADDRESS_H
@@ -14,10 +14,10 @@
 
 #include "fabric/cm_ids.h"
 
-/* The kernel's sockaddr_ib; no installed header of rdma-core's declares it. */
+/* The kernel's sockaddr_ib; no installed header of rdma-core declares it. */
 struct cm_sockaddr_ib {
 	uint16_t family;
-	uint16_t pkey; /* these are in network order */
+	uint16_t pkey; /* this and all following fields are in network order */
 	uint32_t flow_info;
 	uint8_t addr[16];
 	uint64_t service_id;

@@ -91,7 +91,7 @@ void cm_move(struct cm_id *id, uint64_t fifo);
 
 /*
  * The event that a connection has ended is posted when the program has polled the completions that
- * the QP had by then, but at the latest after this time.
+ * the QP had when the message arrived, but at the latest this long after its arrival.
  */
 #define CM_PATIENCE_NS 500000000u
 

@@ -202,7 +202,7 @@ static void to_rtr(const struct cm_id *id, struct ib_uverbs_qp_attr *a)
 	a->dest_qp_num = id->remote.qpn;
 	a->rq_psn = id->remote.psn;
 	a->max_dest_rd_atomic = responder_resources(id);
-	a->min_rnr_timer = 0; /* the kernel's: 655 ms */
+	a->min_rnr_timer = 0; /* 655 ms, the kernel's value */
 }
 
 /*

@@ -228,7 +228,7 @@ int dma_put(uint32_t slot, uint64_t addr, uint64_t shift, const void *buf, size_
 /*
  * On some machines the kernel copies another process's memory byte by byte, so a counter may be
  * read torn while its owner stores to it. Therefore the counter is read until two reads agree. The
- * kernel copies the pieces of the list in their order.
+ * kernel copies the pieces of the list in their order, so @buf is read after the counter.
  */
 __attribute__((noinline)) static int counted_by_call(uint32_t slot, uint64_t addr, uint32_t *value,
 	uint64_t at, void *buf, size_t len)

@@ -64,8 +64,8 @@ static bool is_pool(int fd, const struct proc *p, uint64_t size)
 }
 
 /*
- * Without access at first: if the program locks all its memory, mapping would allocate pages that
- * the owner has not allocated.
+ * Maps the file without access at first: if the program locks all its memory, an accessible mapping
+ * would allocate pages that the owner has not allocated.
  */
 uint8_t *view_map(int fd, uint64_t offset, uint64_t size)
 {

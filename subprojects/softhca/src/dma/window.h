@@ -31,8 +31,8 @@ struct region_file window_describe(const struct mapping *m, uint64_t addr);
 
 /*
  * Finds the address here of @len bytes at @addr of region @index, which is of another process.
- * Returns 0; -ENOENT: it is accessed by system calls; -EAGAIN: the caller must take the mutex instead
- * of its lane, and try again.
+ * Returns 0; -ENOENT: the bytes must be accessed by system calls; -EAGAIN: the caller must take the
+ * mutex instead of its lane, and try again.
  */
 int window_find(uint32_t index, uint64_t addr, uint64_t len, uint8_t **at_p);
 

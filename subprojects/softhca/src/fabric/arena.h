@@ -190,7 +190,7 @@ struct cq {
 	uint64_t user_handle; /* reported in the CQ's events */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
-	uint32_t trace; /* 1 + ring, 0 without one */
+	uint32_t trace; /* 1 + index of its trace ring, 0 without one */
 	uint32_t uar; /* number of its doorbell page in the device file */
 };
 
@@ -296,10 +296,10 @@ struct qp {
 	uint32_t retries; /* transport retries of the WQE at sq_done */
 	uint32_t rnr_retries; /* RNR retries of the same WQE */
 	uint32_t async_events;
-	uint32_t trace; /* 1 + ring, 0 without one */
+	uint32_t trace; /* 1 + index of its trace ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
-	uint32_t recv_begun; /* chaos mode: 1 + index of the receive that such a message took */
+	uint32_t recv_begun; /* 1 + index of the receive that such a message has taken, or 0 */
 	uint32_t turn_of; /* sq_done + 1 of the WQE that has `turn` */
 	uint32_t held; /* sq_done + 1 of the WQE to which the fault rules have been applied */
 	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed */
@@ -546,7 +546,7 @@ struct arena {
 	uint32_t attention; /* set of enum attention; 0: messages are just executed */
 	uint32_t recoveries; /* how often another process continued the work of a claim's owner */
 	uint32_t replays; /* of these, with an active journal */
-	uint32_t changes; /* how often a process has joined or left; relaxed */
+	uint32_t changes; /* how often a process has joined or left; a relaxed atomic */
 	uint32_t takeovers; /* recoveries for an owner that was stopped, not dead */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	/*

@@ -18,7 +18,10 @@
 #define REST_NAP_NS 50000
 #define REST_ENOUGH (REST_YIELDS + 100) /* then the owner may be dead: the waiter takes the mutex */
 
-/* @n: number of earlier calls in the same wait. Returns true after a sleep. */
+/*
+ * Waits for a short time. @n: number of earlier calls in the same wait. Spins at first, yields from
+ * REST_SPINS calls on, and sleeps from @yields calls on. Returns true after a sleep.
+ */
 static inline bool rest(uint32_t n, uint32_t yields)
 {
 	static const struct timespec nap = {.tv_nsec = REST_NAP_NS};

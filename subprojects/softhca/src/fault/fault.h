@@ -50,7 +50,7 @@ const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
  */
 void fault_changed(struct arena *a);
 
-/* Writes a rule as fault_parse() reads it. */
+/* Writes a rule in the format that fault_parse() reads. */
 void fault_format(const struct fault_rule *rule, char text[FAULT_TEXT]);
 
 #endif

@@ -38,8 +38,8 @@ bool strict_memlock(uint64_t start, uint64_t length);
 void strict_unmapped(const struct qp *qp);
 
 /*
- * @posted: the SRQ's doorbell record. Reports, once for the SRQ, that more receives are posted than
- * the SRQ has room for.
+ * Reports, once for each SRQ, if more receives are posted than the SRQ has room for. @posted: the
+ * value of the SRQ's doorbell record.
  */
 void strict_srq(struct srq *srq, uint32_t posted);
 

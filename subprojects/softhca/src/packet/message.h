@@ -36,14 +36,14 @@ uint32_t message_packets(const struct message *m);
 uint32_t message_requests(const struct message *m);
 
 /*
- * Gets packet @i from the requester. Its payload is the payload of @m from byte i * mtu on. The
- * last packet requests an acknowledgement.
+ * Makes packet @i of the request. Its payload is the payload of @m from byte i * mtu on. The last
+ * packet requests an acknowledgement.
  */
 void message_request(const struct message *m, uint32_t i, struct packet *p);
 
 /*
- * Gets response @i to a READ, or to an atomic (@i is 0). The responder must add MSN, original value
- * and destination.
+ * Makes response @i to a READ, or to an atomic (@i is 0). The responder must add MSN, original
+ * value and destination.
  */
 void message_response(const struct message *m, uint32_t i, struct packet *p);
 

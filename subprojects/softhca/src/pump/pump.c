@@ -27,8 +27,8 @@
 #define RECEIVE_BUFFER (4 << 20)
 #define SLICE_NS 100000u /* the shortest slice that Linux grants */
 #define SOCKETS (SOFTHCA_RAILS_MAX * SOFTHCA_GIDS_MAX)
-#define TURN 8 /* batches received from one socket before others and the timers get a turn */
-#define PATIENT_TRIES 100 /* to bind a port that a dead process may keep for a short time */
+#define TURN 8 /* batches from one socket before the other sockets and the timers are served */
+#define PATIENT_TRIES 100 /* attempts to bind a port that a dead process may keep for a moment */
 
 static bool running;
 
@@ -63,7 +63,7 @@ static int listen_on(uint32_t rail, const uint8_t *gid)
 	int fd = udp_socket(rail, gid, ROCE_PORT), size = RECEIVE_BUFFER;
 
 	/*
-	 * SO_RCVBUFFORCE needs a privilege. Without it the system's limit is the size of the buffer.
+	 * SO_RCVBUFFORCE needs a privilege. Without it, the buffer has at most the system's limit.
 	 */
 	if (fd >= 0 && SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
 		SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
@@ -232,8 +232,8 @@ static uint64_t tick(uint64_t now)
 }
 
 /*
- * Takes the lock that makes this process the one that receives packets. @cmd: F_OFD_SETLKW waits for
- * the lock, F_OFD_SETLK does not. Returns 0 or -errno.
+ * Takes the lock that makes this process the one that receives packets. @cmd: F_OFD_SETLKW waits
+ * for the lock, F_OFD_SETLK does not. Returns 0 or -errno.
  */
 static int take_over(int cmd)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define SCRIPTS_MAX 4 /* the kernel's limit of interpreters that are scripts themselves */
-#define LINE_MAX_READ 256 /* of a script's first line */
+#define LINE_MAX_READ 256 /* bytes of a script's first line that are read */
 
 /* Opens the file that execvp() would execute. Returns -1 if there is none. */
 static int find(const char *name, char path[PATH_MAX])

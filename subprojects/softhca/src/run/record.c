@@ -26,7 +26,7 @@
 struct recording {
 	const char *name; /* name of the output in messages */
 	char path[256]; /* of the file in the fabric's directory; "": none */
-	int out, in; /* of the copy; -1: none */
+	int out, in; /* descriptors of the output and of this file; -1: none */
 	uint64_t copied;
 };
 

@@ -12,7 +12,7 @@
 
 static struct door {
 	bool used;
-	int fd; /* the library's own: the program closes the other; -1: the door stays open */
+	int fd; /* a duplicate of the program's descriptor; -1: the door stays open */
 	bool open; /* the file includes its doorbell pages */
 	bool knocked;
 	dev_t dev;

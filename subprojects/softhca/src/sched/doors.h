@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A door is the end of a device file, where its doorbell pages are. While a door is open, the
- * thread beside the program reads the pages. While the door is shut, the file ends before these
- * pages: a store of the program raises SIGBUS, and the handler executes the store, as all stores in
- * trap mode.
+ * thread beside the program (sched.h) reads the pages. While the door is shut, the file ends before
+ * these pages: a store of the program raises SIGBUS, and the handler executes the store, as all
+ * stores in trap mode.
  *
  *	shut -> a store is executed by the handler, which knocks -> the thread opens the door
- *	open -> nothing was rung for a while -> the thread shuts the door, and looks once more
+ *	open -> nothing was rung for a while -> the thread shuts the door, and then checks all
+ *	queues once more
  *
  * A door changes the size of the file, not the protection of the program's pages, because the
  * program may unmap a page at any time, and other memory may then have its address.
  *
- * Only the thread reads pages, and only while it is awake. It opens doors when they were knocked at,
- * and shuts all of them before it sleeps. The door of a legacy context stays open, because its pages
- * are before the page of the clock in its file.
+ * Only the thread reads pages, and only while it is awake. It opens doors when they were knocked
+ * at, and shuts all of them before it sleeps. The door of a legacy context stays open, because its
+ * pages are before the page of the clock in its file.
  */
 #ifndef SOFTHCA_SCHED_DOORS_H
 #define SOFTHCA_SCHED_DOORS_H

@@ -10,7 +10,8 @@
 
 /* The low two bits of an entry are the kind, the others the value. */
 static _Atomic uint64_t fds[MAX_FDS];
-static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER; /* orders duplicates and closing */
+/* Serialises fds_duplicate() and fds_drop(). */
+static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t load(int fd)
 {

@@ -248,7 +248,7 @@ static int build_at(const char *root, const struct softhca_topology *t)
 	put(&b, "class/infiniband_verbs/abi_version", "6");
 	put(&b, "class/misc/rdma_cm/abi_version", "%d", SOFTHCA_CM_ABI);
 	put(&b, "class/misc/rdma_cm/dev", "%d:%d", SOFTHCA_CM_MAJOR, SOFTHCA_CM_MINOR);
-	/* In reverse: tmpfs lists the newest entry first, and programs should find rail 0 first. */
+	/* tmpfs lists the newest entry first, and programs should find rail 0 first. */
 	for (uint32_t i = t->nrails; i-- > 0;)
 		build_rail(&b, t, i);
 	close(b.fd);

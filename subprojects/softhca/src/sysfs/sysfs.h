@@ -26,7 +26,7 @@ struct softhca_topology;
 #define SOFTHCA_UVERBS_MAJOR 231
 #define SOFTHCA_UVERBS_MINOR 192 /* of uverbs0; uverbsN has 192 + N */
 #define SOFTHCA_CM_MAJOR 10 /* miscellaneous devices */
-#define SOFTHCA_CM_MINOR 60 /* a kernel assigns it at run time */
+#define SOFTHCA_CM_MINOR 60 /* kernels assign any number at run time */
 #define SOFTHCA_CM_ABI 4
 
 /* Attributes that both sysfs and QUERY_DEVICE report. */

@@ -61,7 +61,7 @@ struct insn {
 	uint8_t map, opcode;
 	uint8_t vector; /* 16, 32 or 64 bytes */
 	bool has_rex, w, opsize16;
-	uint8_t reg_hi, index_hi, base_hi; /* added to register numbers: 0 or 8; reg_hi to 24 */
+	uint8_t reg_hi, index_hi, base_hi; /* added to register numbers: 0 or 8; reg_hi: up to 24 */
 	uint8_t mod, reg, rm;
 	const struct form *form;
 	uint8_t size; /* of the store */
@@ -278,7 +278,7 @@ enum {
 	FRAME_XMM = 160, /* 16 bytes a register */
 	FRAME_SW = 464, /* Linux: magic, size, mask of the saved parts */
 	FRAME_HEADER = 512, /* a mask of the parts that are not in their initial, all-zero state */
-	FRAME_YMM_HIGH = 576, /* the standard format has it at this offset */
+	FRAME_YMM_HIGH = 576, /* upper halves of the YMM registers, in the standard format */
 	FRAME_MAGIC = 0x46505853,
 };
 enum { XSTATE_SSE = 1, XSTATE_AVX = 2, XSTATE_ZMM_HIGH = 6, XSTATE_ZMM16_31 = 7 };

@@ -219,7 +219,7 @@ static uint32_t send_read(struct side *s, const struct message *m, uint32_t i)
 	return end - i;
 }
 
-/* Sends packet @i of message @n. Returns the PSNs that it takes, or 0 if the QP has failed. */
+/* Sends packet @i of message @n. Returns the number of its PSNs, or 0 if it cannot be sent. */
 static uint32_t send_packet(struct side *s, uint32_t n, const struct message *m, uint32_t i)
 {
 	uint8_t payload[PACKET_PAYLOAD_MAX];

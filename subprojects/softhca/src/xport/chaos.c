@@ -27,7 +27,7 @@
 /* QPs of this process with announced requests. A bit may be set although the QP has none left. */
 static uint64_t announced[MAX_QPS / 64];
 static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
-static uint32_t patience; /* number of turns without other work that end the neglect */
+static uint32_t patience; /* the neglect lasts for this many turns without other work */
 static uint64_t generator;
 static bool seeded;
 

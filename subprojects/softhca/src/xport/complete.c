@@ -28,7 +28,7 @@ static void set_error(struct cqe64 *cqe, enum cqe_opcode op, enum syndrome s)
 	cqe->op_own = (uint8_t)(op << 4);
 }
 
-/* Besides these stores, a step has those for a receive of an SRQ and for an owed completion. */
+/* Besides the stores @also, a step has those for a receive of an SRQ and for an owed completion. */
 _Static_assert(WIRE_ARRIVAL_STORES + 3 <= JOURNAL_STORES && WIRE_STORES + 2 <= JOURNAL_STORES,
 	"a step fits the journal");
 

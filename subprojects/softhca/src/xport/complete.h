@@ -42,7 +42,8 @@ void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_ar
 	uint32_t flags_qpn, const struct wire_step *also);
 
 /*
- * Chaos mode: takes the receive, without completing it, when the first piece of a SEND has arrived.
+ * Takes the receive, without completing it, when the first part of a SEND has arrived: in chaos
+ * mode, or from an SRQ for a QP on the wire.
  */
 void begin_recv(struct qp *qp, const struct recv *rx);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * QPs whose peer is in another fabric. RC QPs use the protocol of wire/wire.h, UD QPs send single
- * packets. Any process of the fabric may call these functions for any QP. The caller must hold the
- * fabric's mutex.
+ * QPs whose peer is in another fabric (QPs "on the wire"). RC QPs use the protocol of wire/wire.h,
+ * UD QPs send single packets. Any process of the fabric may call these functions for any QP. The
+ * caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_WIRED_H
 #define SOFTHCA_XPORT_WIRED_H
@@ -53,9 +53,9 @@ int wired_refuse_drain(const struct qp *qp);
 void wired_stop(struct qp *qp);
 
 /*
- * Handles the packet @p, which was sent from f->src to f->dst and has a valid ICRC. If a QP is
- * connected to the sender, executes the packet and returns the QP; else NULL. The acknowledgement
- * is sent by this function, or later by wired_acknowledge().
+ * Handles the packet @p, which was sent from f->src to f->dst and has a valid ICRC. If a QP accepts
+ * it from this sender, executes the packet and returns the QP; else returns NULL. The
+ * acknowledgement is sent by this function, or later by wired_acknowledge().
  */
 struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);
 
