@@ -66,8 +66,8 @@ static inline void gateway_reply(struct gateway *g, struct copyrpc_req *req, con
 }
 
 /*
- * Passes on a response of a local server. @data is NULL if the server has gone; it may have served
- * the request before it went.
+ * Passes on a response of a local server. @data is NULL if the server has gone; the server may have
+ * served the request before.
  */
 static inline void on_local(void *arg, uint64_t token, const void *data, uint32_t len)
 {

@@ -27,7 +27,7 @@ struct row_peers {
 	int n;
 };
 
-/* The server's memory, as tent and as the system call address it. */
+/* The data with which tent_put() and cma_put() address the server's memory. */
 struct other {
 	struct tent *t;
 	struct tent_segment *segment;

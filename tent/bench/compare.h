@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The client's rows beside peers: tent and the peers move the same bytes in turn. */
+/* The rows of --peer: tent and its peers (other methods) move the same number of bytes in turn. */
 #ifndef TENTBENCH_COMPARE_H
 #define TENTBENCH_COMPARE_H
 

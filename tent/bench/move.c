@@ -24,7 +24,7 @@ static int failed(const char *what, int err, const struct tent_why *why)
 	return 1;
 }
 
-/* Creates the engine. Returns the exit status: an error in the configuration is a usage error. */
+/* Creates the engine. Returns the exit status, which is 2 after an error in the configuration. */
 static int create(const struct move_options *o, struct tent **t_p)
 {
 	const struct tent_attr attr = {.size = sizeof(attr),
@@ -131,7 +131,7 @@ static uint64_t memory_needed(const struct move_options *o)
 
 struct server {
 	pid_t child; /* 0: the server is no child of this process */
-	int fd; /* -1: none */
+	int fd; /* connection to the server; -1: none */
 	char *text, *ucx; /* descriptions of its engine and, if UCX is a peer, of UCX */
 };
 
@@ -242,7 +242,7 @@ static int row_failed(const struct move_options *o, int err)
 	return 2;
 }
 
-/* Runs one size and batch with all priorities. */
+/* Runs one combination of size and batch, with all priorities. */
 static int one_row(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, uint32_t i, FILE *json)
 {

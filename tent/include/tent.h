@@ -173,7 +173,7 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
  * Allocates @len bytes that are filled with 0, and registers them like tent_register(). If the
  * memory of both sides is from tent_alloc(), copying threads copy without system calls, in much
  * less time. tent_unregister() and tent_destroy() free the memory; the program must not unmap or
- * protect it. Errors as those of tent_register(), and
+ * protect it. Errors: those of tent_register(), and
  *
  *	-EMFILE, -ENFILE	no descriptor is left
  */
@@ -284,7 +284,7 @@ int tent_publish(struct tent *t, const struct tent_directory *d, const char *nam
 	struct tent_why *why);
 
 /*
- * Imports the last description of @name in the directory. Errors as those of tent_publish() and
+ * Imports the last description of @name in the directory. Errors: those of tent_publish() and
  * tent_import(), and
  *
  *	-ENOENT	the directory has no such name, or there is no such file

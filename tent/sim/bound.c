@@ -62,7 +62,10 @@ static double rate_of_all(const struct bound *b, double at, double until, double
 	return sum;
 }
 
-/* The next time after `at` at which a rate changes or a rail drops out; at most `until`. */
+/*
+ * The next time after `at` at which a rate changes, or from which on a rail cannot complete bytes
+ * by `until`; at most `until`.
+ */
 static double next_change(const struct bound *b, double at, double until)
 {
 	double next = until;

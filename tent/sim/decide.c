@@ -18,7 +18,7 @@
 struct idle {
 	uint64_t tokens[QUEUE];
 	uint64_t head, tail;
-	uint32_t open; /* requests */
+	uint32_t open; /* number of open requests */
 };
 
 static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)

@@ -12,11 +12,11 @@
 #include "plan.h"
 #include "sched.h"
 
-#define CONTROL_NS 20000.0 /* a message to the peer and its reply */
+#define CONTROL_NS 20000.0 /* duration of a message to the peer and its reply */
 #define PORT_EVENT_NS 10000.0
 #define REQUESTS 64 /* most open requests of each class */
 #define URGENT_NS 200000.0
-#define GAP_NS 20000.0 /* between single requests */
+#define GAP_NS 20000.0 /* time between isolated requests */
 #define LAST_NS 20e9 /* a run that takes longer has failed */
 
 #define TRACE_NS 2e5
@@ -36,12 +36,12 @@ struct sim {
 	uint64_t random;
 	struct events events;
 	uint64_t to_submit, submitted, requests, open; /* to_submit, submitted: bytes */
-	double *bins; /* bytes sent */
+	double *bins; /* bytes sent in each interval of BIN_NS */
 	size_t n_bins;
 	uint64_t sent[NET_RAILS], traced; /* traced: number of times for which rows were written */
 	double submitted_at[2 * REQUESTS]; /* the second half is for urgent requests */
 	uint64_t length[2 * REQUESTS];
-	uint64_t urgent; /* requests */
+	uint64_t urgent; /* number of urgent requests */
 	double repost_due, outage_from; /* repost_due: the next post ends the recovery */
 	uint64_t lost; /* bytes on the rail when it failed */
 	double wake;

@@ -4,8 +4,9 @@
  *
  *	{ "transports": { "rdma": { "numa_penalties": [1, 5, 10] } } }
  *
- * The wrapper `transports.rdma` may be left out. A key that is not listed here, a value of another
- * type and a value out of range are errors. The message names the key and the accepted values.
+ * The wrapper `transports.rdma` may be left out. A key that tent(7) does not list, a value of
+ * another type and a value out of range are errors. The message names the key and the accepted
+ * values.
  */
 #ifndef TENT_CONFIG_H
 #define TENT_CONFIG_H
@@ -49,7 +50,7 @@ void config_init(struct tent_config *c);
  */
 int config_parse(const char *text, size_t len, struct tent_config *c_p, struct tent_why *why);
 
-/* The same from a file; also -errno of open and read. */
+/* Reads a configuration from a file, like config_parse(). Also returns -errno of open and read. */
 int config_load(const char *path, struct tent_config *c_p, struct tent_why *why);
 
 void config_fini(struct tent_config *c);

@@ -19,7 +19,7 @@ struct cu_context;
 struct cu_stream;
 struct cu_event;
 
-/* A handle of memory for other processes. */
+/* A handle by which another process can open memory. */
 struct cu_ipc {
 	uint8_t bytes[64];
 };
@@ -66,7 +66,7 @@ enum cu_device_attribute {
 #define CU_STREAM_PER_THREAD ((struct cu_stream *)2)
 #define CU_STREAM_NON_BLOCKING 1u /* the stream does not wait for the default stream */
 #define CU_EVENT_FLAGS 3u /* a waiting thread sleeps; no time stamps */
-#define CU_HOST_PORTABLE 1u /* for all contexts */
+#define CU_HOST_PORTABLE 1u /* the memory is pinned for all contexts */
 #define CU_IPC_LAZY_PEER_ACCESS 1u
 #define CU_HANDLE_DMA_BUF 1
 

@@ -3,7 +3,8 @@
  * Defects of the published scheduler that this one does not have:
  *
  * - Rounding makes empty slices.
- * - The bytes that a slice adds to the ledger differ from those that its end subtracts.
+ * - The bytes that a slice adds to the ledger (see sched_priv.h) differ from those that its end
+ *   subtracts.
  * - The measured time of a slice includes its time in the scheduler's own queue.
  * - Failures count as samples.
  * - A decision for a single slice never tries a rail whose score is bad.

@@ -91,7 +91,7 @@ static json_t *write_buffers(const struct desc *d)
 	return buffers;
 }
 
-/* NULL: there is none. */
+/* NULL: the engine has no stage. */
 static json_t *write_stage(const struct desc *d)
 {
 	return d->stage ? write_buffer(d->stage, d->n_rails) : NULL;

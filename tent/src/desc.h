@@ -55,7 +55,8 @@ struct desc {
 	char boot[BOOT_LEN]; /* of the host's kernel, see base/boot.h */
 	int32_t pid;
 	uint32_t epoch; /* number of registrations that had ended when the description was made */
-	uint64_t proof; /* the address of the key in the memory of process pid */
+	uint64_t proof; /* the address of the key in the memory of process pid, see ask() of
+			   shm.c */
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];
 	uint32_t n_buffers;
@@ -72,7 +73,10 @@ int desc_write(const struct desc *d, char **text_p);
  */
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why);
 void desc_fini(struct desc *d);
-/* The same for a description of memory alone, for an importer that knows the rest. See grow.c. */
+/*
+ * These write and read a description of memory alone, for an importer that knows the rest. See
+ * grow.c.
+ */
 int desc_write_memory(const struct desc *d, char **text_p);
 int desc_read_memory(const char *text, const struct desc *known, struct desc *d_p);
 

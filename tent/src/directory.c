@@ -106,7 +106,7 @@ static int file_get(const char *path, const char *name, char **text_p)
 	return err;
 }
 
-/* ---- all ---- */
+/* ---- files and functions ---- */
 
 static bool is_name(const char *name)
 {

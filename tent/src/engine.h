@@ -124,7 +124,7 @@ struct growth {
 	size_t len, room; /* of the text: bytes that have come, and allocated ones */
 };
 
-/* Tasks, linked by their field next; the first and the last one. Empty: head is NO_TASK. */
+/* A list of tasks, linked by their field next: its first and last task. Empty: head is NO_TASK. */
 struct task_list {
 	uint32_t head, tail;
 };
@@ -146,12 +146,12 @@ struct tent_segment {
 	bool arms, flushes;
 	struct blame blame;
 	struct sched *sched;
-	struct place_sets sets; /* of the tiers of the peer's buffers */
+	struct place_sets sets; /* the peer's buffers by their tiers, see places.h */
 	struct desc_buffer *leaving; /* buffers that the peer is unregistering; it waits for
 					CTL_UNREGISTERED */
 	struct growth growth;
 	uint64_t wake; /* when sched_run() is due */
-	bool again; /* a task has ended in sched_run() */
+	bool again; /* tasks may be started: start() of move.c must repeat its loop */
 	uint64_t reported_at; /* time of a report of a failure, until its first slice is sent again;
 			         0: none */
 	struct latrec_hist *resend_ns; /* from reported_at to the first slice that is sent again */
@@ -189,7 +189,7 @@ struct task {
 	struct tent_batch *batch;
 	uint32_t index; /* in the batch */
 	struct tent_request request;
-	uint8_t note[NOTICE_BYTES]; /* the request's */
+	uint8_t note[NOTICE_BYTES]; /* the bytes of request.note */
 	struct buffer *buffer;
 	struct desc_buffer *remote;
 	uint32_t place; /* of buffer and remote, see places.h */
@@ -197,7 +197,7 @@ struct task {
 	uint32_t n_cuts;
 	enum task_state state;
 	uint32_t next; /* in a list of the segment */
-	uint64_t bytes; /* that arrived */
+	uint64_t bytes; /* that have arrived */
 	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
 	/* Called when the chunk has been moved. NULL: the task is a request, not a chunk. */
 	void (*ended)(struct tent *t, uint32_t id, int err);
@@ -235,9 +235,9 @@ struct chunk {
 
 /* A slot for the bytes of a peer's chunk. It is free if conn is NULL and no copy is under way. */
 struct landing {
-	struct conn *conn; /* NULL: the peer is gone */
-	struct buffer *buffer; /* the copy under way is from or to it */
-	uint32_t chunk; /* of the peer */
+	struct conn *conn; /* NULL: no peer has the slot */
+	struct buffer *buffer; /* the copy under way reads or writes this buffer */
+	uint32_t chunk; /* number of the peer's chunk */
 	bool copying, fetched;
 };
 
@@ -264,7 +264,7 @@ struct conn {
 	uint64_t number; /* of the peer, from 1 */
 	struct stage_ask asks[STAGE_SLOTS]; /* those from ask_head to ask_tail have no slot yet */
 	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
-	uint32_t slots; /* that the peer has */
+	uint32_t slots; /* number of slots that the peer has */
 	bool told; /* CTL_GREW was sent, and the peer has not sent CTL_MORE since */
 	char *text; /* describes registrations; the peer gets it in parts; NULL: none */
 	size_t at, len; /* bytes of the text: those sent, and all */
@@ -414,7 +414,7 @@ void lent_answer(struct tent_segment *s);
 /* segment.c */
 void segment_free(struct tent_segment *s);
 
-/* places.c: a location of the scheduler stands for a pair of locations, here and at the peer. */
+/* places.c: a location of the scheduler is a local location and a set of the peer's buffers. */
 /*
  * Finds the sets of all buffers of the description. Returns the number of locations or -ENOMEM.
  * Writes tiers_p[location * pairs + pair], which the caller must free with free(3).

@@ -24,7 +24,7 @@ struct stream {
 
 struct item {
 	struct gpu_copy copy;
-	int stream; /* -1: none */
+	int stream; /* index in gpu_copies.streams; -1: none */
 	int status;
 };
 
@@ -121,7 +121,8 @@ static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 }
 
 /*
- * The number of items from @i on, and before @to, whose memory is adjacent. Adds up their lengths.
+ * Returns the number of items from @i on, but before @to, whose memory is adjacent. Writes the sum
+ * of their lengths.
  */
 static uint32_t adjacent(struct gpu_copies *q, uint32_t i, uint32_t to, uint64_t *len_p)
 {
@@ -218,7 +219,7 @@ static void cancel(struct gpu_copies *q)
 static void *copier(void *arg)
 {
 	struct gpu_copies *q = arg;
-	uint32_t begun = 0, over = 0, ends[BURSTS]; /* numbers of bursts; their ends */
+	uint32_t begun = 0, over = 0, ends[BURSTS]; /* numbers of bursts; ends: of their items */
 
 	pthread_mutex_lock(&q->mutex);
 	while (!q->ending || begun != over) {

@@ -6,7 +6,7 @@
 
 #include "engine.h"
 
-#define TEXT_MAX (1u << 25) /* bytes of a text that the peer may send */
+#define TEXT_MAX (1u << 25) /* maximum number of bytes of a text */
 
 static void ask(struct tent_segment *s)
 {

@@ -10,9 +10,9 @@
  *	PROBING     the two ends are connected, a WRITE without data is under way
  *	UP, HALF    slices and marks are posted on the link
  *
- * The callbacks only record the requests of the scheduler. move_progress() later calls functions
- * such as sched_fenced(), because these must not be called from within a function of the scheduler
- * or a link.
+ * The callbacks report no results to the scheduler. move_progress() does this later with functions
+ * such as sched_fenced(), which must not be called from within a function of the scheduler or a
+ * link.
  */
 #include <assert.h>
 #include <errno.h>
@@ -109,7 +109,7 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	if (!s->reported_at)
 		s->reported_at = p->failed_at;
 	blame_suspect(s, rail);
-	peer_send(s, &msg); /* first, because the slices wait for the reply */
+	peer_send(s, &msg); /* sent first, because the slices wait for the reply */
 	if (p->link->ops->stop)
 		p->link->ops->stop(p->link);
 }

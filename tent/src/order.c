@@ -18,7 +18,7 @@
 struct order {
 	struct order *next; /* in the list */
 	struct orders *all;
-	uint32_t task; /* NO_TASK: it has ended; under the engine's lock */
+	uint32_t task; /* NO_TASK: the task has ended; protected by the engine's lock */
 	int result; /* of the stream */
 };
 
@@ -99,8 +99,8 @@ static void stop_waiting(struct tent *t, uint32_t id, int err)
 }
 
 /*
- * A default stream is that of the current context. If our memory is memory of a GPU, this must be
- * the GPU's primary context.
+ * A default stream is that of the current context. If our memory is memory of a GPU, the current
+ * context must be the GPU's primary context.
  */
 static int call_back(const struct cuda *cu, const struct task *k, struct order *w)
 {

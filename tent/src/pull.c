@@ -25,7 +25,8 @@ struct view {
 		rails[SCHED_MAX_RAILS]; /* the rails that may be used; the arrays below have values
 					   for these only */
 	double rate[SCHED_MAX_RAILS];
-	double cost[SCHED_MAX_RAILS]; /* ns for the location's memory; negative: not usable */
+	double cost[SCHED_MAX_RAILS]; /* ns that the location's memory adds; negative: the rail must
+					 not be used */
 	double fastest, all; /* the highest rate, and the sum of the rates */
 	double most; /* most bytes that a slice may add to a window; see leave_room() */
 };
@@ -324,7 +325,8 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 		if (others_sooner(s, v, &h, rail, at)) {
 			leave_room(v, &h);
 			/*
-			 * Decide again at that time: the other rails may be slower than estimated.
+			 * Decide again at the time @at: the other rails may be slower than
+			 * estimated.
 			 */
 			if ((uint64_t)at < s->wake_at)
 				s->wake_at = (uint64_t)at + 1;

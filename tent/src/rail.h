@@ -30,9 +30,9 @@ struct rail {
 	uint64_t stall_min_ns;
 
 	/* The ledger, see sched_priv.h. */
-	uint64_t inflight; /* bytes charged: bound and posted */
+	uint64_t inflight; /* bytes of the slices that are bound or posted */
 	uint64_t posted_bytes;
-	uint32_t posted; /* slices */
+	uint32_t posted; /* number of slices */
 
 	/*
 	 * Measured: decaying sums of bytes and of busy time; ewma: the moving average of mode

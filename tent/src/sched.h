@@ -175,7 +175,7 @@ enum sched_rail_state {
 	RAIL_DOWN, /* no link; the next open is due at some time */
 	RAIL_CONNECTING, /* our end waits for the peer's end */
 	RAIL_PROBING, /* a message without data is under way */
-	RAIL_HALF, /* on trial */
+	RAIL_HALF, /* on trial: one slice or mark may be under way */
 	RAIL_STATES,
 };
 

@@ -105,7 +105,7 @@ struct sched {
 	bool some_unreachable; /* some no_rail_at is not SCHED_NEVER */
 	uint64_t wake_ns;
 	uint32_t most_awake;
-	uint32_t worth; /* sum over all requests */
+	uint32_t worth; /* sum of request.worth */
 	uint64_t probe_timeout_ns, first_open_ns, no_rail_ns;
 	uint32_t marks; /* number of marks under way */
 	uint64_t wake_at; /* when to decide again about slices that wait for a busy rail */

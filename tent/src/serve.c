@@ -402,7 +402,7 @@ static bool may_copy(const struct tent *t, const struct conn *c)
 	return !t->transport->bars && c->known && !c->closed && !c->cut;
 }
 
-/* Ends a connection, which was removed from the list. */
+/* Ends a connection, which the caller has removed from the list. */
 static void end_conn(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < c->n_pairs && c->known; i++)

@@ -132,7 +132,10 @@ static void perform_next(struct shm_link *l)
 	end(l, m.token, status);
 }
 
-/* Wakes the engine, unless poll() is due already; a helper polls when it has done its move. */
+/*
+ * Wakes the engine, unless that was done already, or a helper is at work, which polls after its
+ * move.
+ */
 static void tell(struct shm_link *l)
 {
 	if (l->told || l->helpers)

@@ -355,7 +355,7 @@ static void free_slot(struct tent *t, uint32_t slot)
 	l->conn = NULL;
 }
 
-/* Copies between a slot and the memory that @m names. 0; -EACCES: it is not registered. */
+/* Copies between a slot and the memory that @m names. 0; -EACCES: that memory is not registered. */
 static int copy_for_peer(struct tent *t, uint32_t slot, const struct stage_msg *m, bool to_slot)
 {
 	struct landing *l = &t->landings[slot];

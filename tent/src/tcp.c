@@ -110,7 +110,7 @@ static void tcp_remove(struct region *region)
 
 enum serving {
 	SERVING_HEAD, /* the frame is being received */
-	SERVING_BYTES, /* of a write */
+	SERVING_BYTES, /* the bytes of a write are being received */
 	SERVING_REPLY,
 };
 

@@ -148,7 +148,7 @@ struct initiator {
 	struct sockaddr_storage to;
 	struct greeting greeting;
 	bool stopped;
-	uint32_t probing; /* replies that a probe waits for */
+	uint32_t probing; /* number of replies that a probe waits for */
 	struct stream streams[STREAMS];
 	int timer; /* makes the link's descriptor readable when a check is due */
 	uint64_t check_at; /* 0: no call waits, so there are no checks */
@@ -175,7 +175,8 @@ static void set_timer(struct initiator *l)
 	const struct itimerspec t = {.it_value.tv_sec = CHECK_S};
 
 	l->check_at = clock_ns() + CHECK_S * NSEC_PER_SEC;
-	timerfd_settime(l->timer, 0, &t, NULL); /* last: it must not expire before check_at */
+	timerfd_settime(l->timer, 0, &t, NULL); /* set last, because it must not expire before
+						   check_at */
 }
 
 /* Begins or ends the checks. While no call waits, a silent host does no harm. */
@@ -204,7 +205,7 @@ static int dial(struct initiator *l, struct wire *w)
 	return wire_watch(w, &l->link);
 }
 
-/* Does not wait for the connections: the first bytes are sent when there is one. */
+/* Does not wait for the connections: the first bytes are sent when a connection is established. */
 static int initiator_connect(struct link *link, const struct link_end *peer)
 {
 	struct initiator *l = to_initiator(link);

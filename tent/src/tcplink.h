@@ -72,7 +72,7 @@ static_assert(sizeof(struct tcp_end) <= LINK_END_LEN, "a message has room for it
 /* A connection. */
 struct wire {
 	int fd; /* -1: closed */
-	uint64_t moved; /* bytes in this turn */
+	uint64_t moved; /* in this turn, which ends after TURN bytes, see tcplink.c */
 };
 
 #define SILENT_TIMES 4 /* retransmissions without a reply; they take 3 seconds or more */
@@ -80,8 +80,8 @@ struct wire {
 
 /*
  * True: the host of the peer does not reply to TCP any more. A process that is stopped closes its
- * window, and its host replies to the probes of the window. TCP_USER_TIMEOUT does not distinguish
- * the two.
+ * window, and its host replies to the probes of the window. TCP_USER_TIMEOUT would end the
+ * connection to a stopped process, too.
  */
 static inline bool wire_silent(const struct tcp_info *i)
 {

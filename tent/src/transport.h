@@ -23,7 +23,7 @@
 #include "desc.h"
 #include "notice.h"
 
-#define LINK_DEPTH 64 /* slices posted at a time */
+#define LINK_DEPTH 64 /* maximum number of slices posted at a time */
 #define LINK_EXTRA 32 /* marks and a probe that may be posted in addition */
 #define LINK_END_LEN 44
 
@@ -88,8 +88,8 @@ struct link_ops {
 	 */
 	void (*urge)(struct link *l);
 	/*
-	 * Takes up to @max marks. Required if the transport has accept(). Returns 0 if there was no
-	 * work.
+	 * Calls @fn for up to @max marks that have arrived. Required if the transport has accept().
+	 * Returns 0 if there was no work.
 	 */
 	int (*poll_marks)(struct link *l, int max, link_mark_fn *fn, void *arg);
 	/*
@@ -183,7 +183,9 @@ struct transport {
 	int (*open)(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
 		struct tent_why *why);
 	void (*close)(struct port *p);
-	/* Takes the events of a port. True: *up_p is the new state. NULL: ports have no events. */
+	/*
+	 * Handles the events of a port. True: *up_p is its new state. NULL: ports have no events.
+	 */
 	bool (*event)(struct port *p, bool *up_p);
 
 	/* Checks that all of the memory is mapped and writable. 0 or -errno. NULL: add() checks. */

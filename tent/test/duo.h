@@ -28,7 +28,7 @@ struct duo_attr {
 	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
 	size_t lent; /* bytes of the child's memory that are registered; 0: all */
 	const char *rails, *target_rails; /* of the two sides, instead of TENT_RAILS */
-	const char *target_fabric; /* of the child; NULL: the test's */
+	const char *target_fabric; /* the child's fabric of the software HCA; NULL: the test's */
 	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
 	uint16_t (*command)(struct tent *t, char command);
 };
@@ -173,7 +173,7 @@ static inline void duo_close(void)
 	munmap(d.theirs, d.len);
 }
 
-/* Both sides are closed at the end of the case. */
+/* Opens both sides, which are closed at the end of the case. */
 static inline void duo_open(const struct duo_attr *a)
 {
 	test_finally(duo_close);

@@ -199,7 +199,7 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 		gpu.softgpu_fail_copy(0, 0);
 		gpu.softgpu_heal();
 		return 0;
-	case EXCHANGE: /* a description follows */
+	case EXCHANGE: /* the description of the test's engine follows */
 		text = duo_read_text(fd);
 		a->exchange(p, t, text, c->at, 1);
 		free(text);
@@ -271,7 +271,7 @@ static inline void duo_close(void)
 	free(d.text);
 }
 
-/* Both sides are closed at the end of the case. */
+/* Opens both sides, which are closed at the end of the case. */
 static inline void duo_open(const struct duo_attr *a)
 {
 	test_finally(duo_close);

@@ -35,8 +35,8 @@
 	struct test
 
 /*
- * The driver: gpu.cu has the library's functions, the other members are those of the tests. With a
- * real driver, those of the software GPU are NULL.
+ * The driver: gpu.cu has the functions that the library uses, the other members are functions that
+ * only tests use. With a real driver, the functions of the software GPU are NULL.
  */
 static struct {
 	struct cuda cu;

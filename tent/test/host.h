@@ -50,7 +50,7 @@ static inline struct ctl host_call(void)
 	return c;
 }
 
-/* The next message must be of this type. */
+/* Returns the next message, which must be of this type. */
 static inline struct ctl_msg host_await(struct ctl *c, uint16_t type)
 {
 	struct ctl_msg answer;
@@ -65,14 +65,14 @@ static inline void host_send(struct ctl *c, struct ctl_msg m)
 	CHECK_EQ(ctl_send(c, &m), 0);
 }
 
-/* Sends a message. The answer must be of this type. */
+/* Sends a message. Returns the answer, which must be of this type. */
 static inline struct ctl_msg host_exchange(struct ctl *c, struct ctl_msg m, uint16_t type)
 {
 	host_send(c, m);
 	return host_await(c, type);
 }
 
-/* The engine ends the connection without another message. */
+/* Checks that the engine ends the connection without another message. */
 static inline void host_disconnects(struct ctl *c)
 {
 	struct ctl_msg answer;
@@ -97,7 +97,9 @@ static inline struct ctl host_guest(void)
 	return c;
 }
 
-/* The message ends the connection without an answer, and the engine still works. */
+/*
+ * Checks that the message ends the connection without an answer, and that the engine still works.
+ */
 static inline void host_sends_away(struct ctl c, struct ctl_msg m)
 {
 	host_send(&c, m);

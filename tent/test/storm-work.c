@@ -13,7 +13,7 @@
 
 #define BATCH 8
 #define MORE 6 /* a worker runs up to this many times its rounds while faults are injected */
-#define LOOKS 50 /* how often a worker checks a batch before it sleeps */
+#define LOOKS 50 /* how many times a worker checks a batch before it sleeps */
 
 /* A request, and what its check needs. */
 struct job {

@@ -104,7 +104,7 @@ int cuDeviceGet(int *device_p, int number)
 	return finish(result);
 }
 
-/* The devices claim to be at a bus that no host has. */
+/* The devices report a bus that no host has. */
 int cuDeviceGetAttribute(int *value_p, int attribute, int device)
 {
 	int result = begin_device("cuDeviceGetAttribute", device);
