@@ -50,8 +50,8 @@ struct result {
 };
 
 /*
- * An implementation of calls: copyrpc or UCX. A slot has room for one pending call, which uses
- * endpoint slot / depth.
+ * An implementation of calls: copyrpc or UCX. A slot has room for one pending call, which is
+ * made on endpoint number slot / depth.
  */
 struct client;
 struct impl {
@@ -85,8 +85,8 @@ void get(int fd, void *data, size_t len);
 /* Ends the program with one line about the wrong option, and status 2. */
 _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...);
 
-/* Ends the program if there is no such mlx5 device; opens none. If @device is NULL and there is no
- * mlx5 device at all, executes the program again under the software HCA. */
+/* Ends the program if there is no such mlx5 device; does not open it. If @device is NULL and there
+ * is no mlx5 device at all, executes the program again under the software HCA. */
 void hca_check(const char *device, char **argv);
 
 /* Reads the counts of the software HCA for this process. Returns false, with *c unchanged, if there

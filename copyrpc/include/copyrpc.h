@@ -202,7 +202,7 @@ struct copyrpc_ctx_attr {
 					    default; copied */
 	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000; a
 			      value over 7,000 has an effect only with reconnect_ms, or with a
-			      longer path.timeout (for 60 s: 21), because the HCA gives up after
+			      longer path.timeout (21 gives 60 s), because the HCA gives up after
 			      COPYRPC_ANSWER_NS */
 	uint64_t reconnect_ms; /* the time that an endpoint has to get another connection after a
 				  loss, before it fails; 0: it fails immediately. See

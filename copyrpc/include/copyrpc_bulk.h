@@ -142,8 +142,8 @@ int copyrpc_bulk_push(struct copyrpc_ep *ep, struct copyrpc_bulk *from, uint64_t
 struct copyrpc_large_attr {
 	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to memory_max */
 	uint32_t message_max; /* the largest request and response, at most COPYRPC_LARGE_MAX */
-	uint64_t
-		memory_max; /* of all large requests that the context holds; 0: four of the largest */
+	uint64_t memory_max; /* bytes of all large requests that the context holds; 0: four of the
+				largest */
 };
 
 /*

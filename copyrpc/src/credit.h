@@ -240,8 +240,8 @@ static inline void credit_replied(struct credit *cr, uint32_t a)
 	assert(credit_holds(cr));
 }
 
-/* True if enough credit is owed, and can be granted, to send a batch without messages for it, if
- * everything up to p counts as placed. */
+/* True if a batch without messages is worthwhile: at least T blocks of credit are owed, and as many
+ * can be granted, if everything up to p counts as placed. */
 static inline bool credit_due(const struct credit *cr, uint64_t p)
 {
 	return cr->owed >= cr->t && credit_grantable(cr, p) >= cr->t;
@@ -260,13 +260,14 @@ static inline bool credit_batch_fits(const struct credit *cr)
 	return cr->p + 1 - cr->rc + 2ull * credit_out(cr) <= cr->c;
 }
 
-/* True if a READ of the peer's position is useful: a call found no room, or credit is withheld. */
+/* True if a READ of the peer's position is useful: a call found no room, or at least T blocks of
+ * credit are owed. */
 static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
 	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;
 }
 
-/* Takes the consumer position @pos that the peer has reported. Returns false if @pos is above
+/* Stores the consumer position @pos that the peer has reported. Returns false if @pos is above
  * @sent, the position up to which this side has sent. A position below the known one is valid and
  * changes nothing. */
 static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sent)
@@ -278,7 +279,7 @@ static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sen
 	return true;
 }
 
-/* Takes a grant of n blocks by the peer. Returns false if K would exceed its maximum KMAX. */
+/* Applies a grant of n blocks by the peer. Returns false if K would exceed its maximum KMAX. */
 static inline bool credit_granted(struct credit *cr, uint64_t n)
 {
 	if (n > cr->spent)

@@ -136,7 +136,7 @@ static void next_address(struct lobby *y, struct dial *d, int err, uint64_t now)
 }
 
 /* Called when the TCP connection is open: creates the endpoint, unless there is one from an earlier
- * attempt. All attempts have the same owner. */
+ * attempt. All attempts have the same owner number (copyrpc_tcp.h). */
 static int begin(struct lobby *y, struct dial *d)
 {
 	struct copyrpc_ep *ep = d->m.ep;

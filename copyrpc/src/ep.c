@@ -307,8 +307,8 @@ void ep_end(struct copyrpc_ep *ep)
 
 /*
  * Tells the peer that this endpoint has ended. Nothing waits for the message: if it is lost, or the
- * send queue is full, the peer detects the end by probes. It arrives after all messages that were
- * sent before.
+ * send queue is full, the peer detects the end by probes. The goodbye arrives after all messages
+ * that were sent before.
  */
 static void say_goodbye(struct copyrpc_ep *ep)
 {

@@ -77,7 +77,7 @@ bool chan_accept_due(const struct chan *ch);
 /* Sets the new send ring. Returns 0 or -ENOMEM. */
 int chan_accept_offer(struct chan *ch, uint8_t *memory);
 
-/* True if nothing needs the old receive ring, or the old send ring, any more. They must not be
+/* True if nothing needs the old receive ring, or the old send ring, any more. The rings must not be
  * freed during a callback. */
 bool chan_left_recv(const struct chan *ch);
 bool chan_left_send(const struct chan *ch);

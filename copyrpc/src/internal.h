@@ -33,7 +33,8 @@
 
 #define EP_NAME_MAX 64
 
-/* A part of the library that uses raw operations. copyrpc_raw_recv() does not return them. */
+/* A part of the library that uses raw operations. copyrpc_raw_recv() does not return its
+ * operations. */
 struct raw_owner {
 	void (*done)(struct raw_owner *owner, int status); /* NULL: nothing is reported */
 };
@@ -85,8 +86,8 @@ struct news {
  * millisecond.
  */
 struct ctx_side {
-	uint64_t due; /* time of the next step() if nothing happens before; NEVER */
-	uint64_t stepped; /* time of the last one */
+	uint64_t due; /* time of the next step() if nothing happens before; NEVER: none */
+	uint64_t stepped; /* time of the last step() */
 	void (*step)(struct copyrpc_ctx *ctx);
 	void (*close)(struct copyrpc_ctx *ctx);
 };
@@ -109,7 +110,7 @@ struct memory_file {
 /* The registered buffers for large requests (pool.h). */
 struct pool {
 	struct block *spare;
-	uint64_t size, most; /* bytes of all buffers; the limit */
+	uint64_t size, most; /* bytes of all buffers; the limit of `size` */
 };
 
 /* The keys and the address for WRITEs from a send ring to the peer's ring. */
@@ -450,7 +451,7 @@ int ep_post(struct copyrpc_ep *ep);
 void ctx_transfers(struct copyrpc_ctx *ctx);
 /* Ends the transfers of an endpoint that has failed or is destroyed. */
 void ep_end_transfers(struct copyrpc_ep *ep);
-/* Gives memory and turns to the large requests that wait for them. */
+/* Gives memory and turns (serve.c) to the large requests that wait for them. */
 void ctx_serve(struct copyrpc_ctx *ctx);
 /* Drops the large requests of an endpoint that has failed or is destroyed. */
 void ep_end_served(struct copyrpc_ep *ep);

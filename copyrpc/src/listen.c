@@ -113,7 +113,7 @@ static void guest_drop(struct lobby *y, struct guest *g)
 		guest_close(y, &g->w);
 }
 
-/* Gives the result of the meeting to the program. */
+/* Reports the result of the meeting to the program. */
 static void guest_report(struct lobby *y, struct guest *g, int err)
 {
 	lobby_leave(y, &g->w);
@@ -312,8 +312,8 @@ static struct listening *listening_of(struct lobby *y, int fd)
 	return NULL;
 }
 
-/* Returns 0 if the descriptor is a listening socket. Any other one has no event, so the program
- * would wait for ever. */
+/* Returns 0 if the descriptor is a listening socket. Another descriptor would never have an event,
+ * so the program would wait for ever. */
 static int check_listener(int fd)
 {
 	socklen_t len = sizeof(int);

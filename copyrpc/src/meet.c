@@ -447,9 +447,10 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-/* Fails the former endpoint of the same owner or, if the peer decides about single connections, the
- * former single endpoint. The peer has destroyed its side, but this side may have nothing to send
- * and would not detect that. The numbers are random, so a peer cannot guess another's number. */
+/* Fails the former endpoint with the same owner number or, if the peer decides about single
+ * connections, the former single endpoint. The peer has destroyed its side, but this side may have
+ * nothing to send and would not detect that. The numbers are random, so a peer cannot guess
+ * another's number. */
 static void end_former(const struct meeting *m)
 {
 	struct copyrpc_ctx *ctx = m->ep->ctx;

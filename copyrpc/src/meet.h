@@ -51,8 +51,8 @@ struct meeting {
 	size_t out_len, sent;
 	uint64_t came; /* number of the connection among those that were accepted; 0: dialed */
 	bool greeted; /* the peer's greeting is valid */
-	bool single; /* the caller wants at most one connection between the two contexts */
-	bool again; /* an endpoint is connected again */
+	bool single; /* the dialing side wants at most one connection between the two contexts */
+	bool again; /* an endpoint is being connected again */
 	bool waits; /* the meeting waits until its queue pair is drained, its first meeting has
 		       ended, or the port is up; the socket has no event for that */
 	int err; /* own error; the meeting ends when it was sent to the peer */

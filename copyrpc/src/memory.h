@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the endpoints of a context: rings and words. Pieces of equal size and use are cut from
- * chunks. A chunk of send rings or words is registered as a whole. Each receive ring has a key of
- * its own: the HCA does not know which peer may use a key, so a shared key would let each peer
- * write into the rings of all.
+ * Memory of the endpoints of a context: rings and words (struct words). Pieces of equal size and
+ * use are cut from chunks. A chunk of send rings or words is registered as a whole. Each receive
+ * ring has a key of its own: the HCA does not know which peer may use a key, so a shared key would
+ * let each peer write into the rings of all.
  */
 #ifndef COPYRPC_MEMORY_H
 #define COPYRPC_MEMORY_H
@@ -27,8 +27,9 @@ struct piece {
 };
 
 /* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
- * page, and caches few translations. The pages are not inherited by fork(): with copy-on-write, the
- * HCA could keep the child's copy. Returns NULL if there is no memory. */
+ * page, and caches few translations. The pages are not inherited by fork(): with copy-on-write, a
+ * write of the parent could move its data to another page, and the HCA would go on to use the
+ * former one. Returns NULL if there is no memory. */
 void *memory_map(size_t len);
 
 /* Takes a piece of @len bytes, a power of two. It is aligned to @len or to a page, whichever is

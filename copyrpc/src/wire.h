@@ -35,7 +35,7 @@
 #define WIRE_WRAP UINT32_MAX /* message count of a marker */
 #define WIRE_GOODBYE UINT32_MAX /* immediate; no ring has so many blocks */
 #define WIRE_LARGE 0x80000000u /* bit in the limit of a request: the payload is a large request */
-#define WIRE_MOVE 0x80000000u /* bits of the count of another batch */
+#define WIRE_MOVE 0x80000000u /* bits of the count of a batch that is no marker */
 #define WIRE_NOTE 0x40000000u
 #define WIRE_FLAGS (WIRE_MOVE | WIRE_NOTE)
 

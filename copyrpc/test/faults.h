@@ -5,7 +5,7 @@
 
 #include "support/hcacall.h"
 
-enum { MESSAGE_RULES = 8 }; /* so many of the first rules concern messages of small calls */
+enum { MESSAGE_RULES = 8 }; /* the first MESSAGE_RULES of fault_rules concern small calls */
 
 static const char *const fault_rules[] = {
 	"action=error opcode=write_imm syndrome=retry_exceeded",

@@ -13,7 +13,7 @@
 /* With this path the HCA gives up after 0.47 s, before the probes do. */
 static const struct copyrpc_path impatient = {.timeout = 14};
 /* With this path the HCA gives up soon: for a test whose clock runs much faster than the HCA's
- * timers, or which waits for them often. */
+ * timers, or which often waits for the timers. */
 static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
 
 struct pair {

@@ -17,7 +17,7 @@ struct mail {
 struct end {
 	struct mail box[MAIL];
 	uint32_t n; /* messages in the box */
-	bool owes; /* the present message must be sent */
+	bool owes; /* the message of the present attempt must be sent */
 	bool keeps; /* `kept` must be given to copyrpc_ep_again() again, after the present message
 		       was sent */
 	struct mail kept;

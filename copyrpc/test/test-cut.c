@@ -220,7 +220,8 @@ TEST_WITH(again_listener_says, cut_later, 1, 0);
 
 /* ------------------------------------------------------------------ a peer that does not return */
 
-/* The dialing side is up, and the listening side will not get the rest of its result. */
+/* Brings only the dialing side up: the listening side does not get the last byte of the dialing
+ * side's result. */
 static void up_alone(struct node n[2])
 {
 	arm_cut(0, FIRST - 1, 1);
@@ -367,7 +368,8 @@ static uint32_t result_on(struct node n[2], int fd)
 	return le32toh(r.error);
 }
 
-/* The greeting of a dial's first attempt is read after that of its second one: it ends nothing. */
+/* The greeting of a dial's first attempt is read after that of its second one: it ends no
+ * endpoint. */
 TEST(late_greeting)
 {
 	struct copyrpc_ep *ep;

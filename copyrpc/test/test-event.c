@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sleeping on a context's descriptor: it wakes up when there is work, and only then. */
+/* Sleeping on a context's descriptor: the program is woken when there is work, and only then. */
 #include <pthread.h>
 
 #include "timed.h"

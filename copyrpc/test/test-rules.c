@@ -173,8 +173,8 @@ static int timed_end(struct rig *r, uint64_t now)
 	return chan_expire(&r->ch, now, &(struct listener){on_end, r, 0}, &next);
 }
 
-/* A response to a call with a time limit arrives in time, late, twice late, or with another length
- * limit. */
+/* A response to a call with a time limit arrives in time or late, a second time, or with another
+ * length limit. */
 TEST(calls_with_a_time_limit)
 {
 	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};

@@ -149,8 +149,8 @@ static void run(uint32_t blocks, uint32_t most, const struct plan *p, uint64_t s
 static const struct plan plans[] = {
 	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}}, /* about equal weights */
 	{0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}}, /* calls pile up */
-	{0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}}, /* long held, no READ */
-	{0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}}, /* one send slot, slow wire */
+	{0, 0, 1500, {4, 1, 1, 4, 4, 0, 4, 0}}, /* requests are held for long, no READ completes */
+	{0, 0, 1500, {4, 4, 0, 4, 0, 4, 1, 1}}, /* one batch per flush, few deliveries */
 	{0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
 };
 
@@ -164,7 +164,7 @@ static void growing(uint32_t blocks, uint32_t most, bool losses, int n)
 		uint64_t mine = seed + (uint64_t)i;
 
 		p.weight[ACT_LOSE] = losses;
-		/* Small, mixed, largest. */
+		/* A third of the schedules have short requests, half have short responses. */
 		p.message_max = i % 3 == 0 && max > 40 ? 40 : max;
 		p.response_max = i % 2 == 0 && max > 40 ? 40 : max;
 		run(blocks, most, &p, mine);

@@ -242,7 +242,7 @@ class Note(NamedTuple):
 
 
 def _left_ms(until):
-    """The time of the next wait in C; None: there is no limit."""
+    """Returns the time of the next wait in C, in milliseconds. until=None: there is no limit."""
     return _SIGNALS_MS if until is None else min(milliseconds(until - time.monotonic()), _SIGNALS_MS)
 
 

@@ -110,7 +110,7 @@ byte replies[2];
 byte losses = LOSSES;
 #ifdef FIRST
 bool up[2]; /* the end has heard that the peer is connected; its program may make calls */
-bool result[2]; /* under way to the end: the peer is connected */
+bool result[2]; /* the message to the end that its peer is connected is under way */
 bool tcp = true;
 bool gone[2]; /* the end has forgotten the endpoint */
 #define MAY_CALL up[e]
