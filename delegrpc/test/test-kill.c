@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGKILL between any two instructions of connect, call, publish, poll, wait and
- * disconnect of a client, and of create, poll, recv, reply and destroy of a server.
+ * Sends SIGKILL between any two instructions of connect, call, publish, poll, wait and disconnect
+ * of a client, and of create, poll, recv, reply and destroy of a server.
  *
- *	test-delegrpc-kill [KILLS]	default 1000; a fifth of them of servers
+ *	test-delegrpc-kill [KILLS]	default 1000; a fifth of the kills are of servers
  *
  * After a client was killed, the slots that it had filled are served, once and in order. A second
  * client, which is always busy, loses nothing. Every fourth message of both clients is a post. The

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc between processes: clients and servers that are killed at random moments with calls in
- * flight, clients that write random data wherever they can, fork.
+ * flight, and clients that write random data wherever they can.
  *
- *	test-delegrpc-process [KILLS]	default 200, of clients; a twentieth as many of servers
+ *	test-delegrpc-process [KILLS]	of clients, default 200; of servers: a twentieth
  */
 #include <signal.h>
 #include <sys/wait.h>

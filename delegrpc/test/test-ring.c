@@ -271,7 +271,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	delegrpc_server_advance_tail(s);
 	delegrpc_client_disconnect(c);
 	raw->lines[0].generation = generation + more - 1;
-	raw->lines[0].published += 100; /* the last of them died before it reserved anything */
+	raw->lines[0].published += 100; /* a client in between published, the later ones did not */
 	c = client_new();
 	CHECK(raw->lines[0].generation == next);
 	call_out(c, 5);

@@ -28,7 +28,7 @@ TEST(busy_server_yields)
 			CHECK_EQ(serve(s), 1);
 			CHECK_EQ(poll_client(c), 1);
 		}
-		/* The loop has taken 15 ms of this clock. */
+		/* The loop has taken 15 ms of the test's clock. */
 		ns = 15 * NSEC_PER_MSEC;
 		yields = fake.yields - yields;
 		CHECK(waits ? yields >= ns / (300 * NSEC_PER_USEC) : !yields);

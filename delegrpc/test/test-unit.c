@@ -190,7 +190,7 @@ TEST(calls_are_staged)
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	call(c, 8);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
-	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* a poll publishes, too */
 	CHECK_EQ(delegrpc_server_poll(s), 8); /* counts only requests found before */
 	CHECK_EQ(client_stats_of(c).flushes, 2);
 	CHECK_EQ(serve(s), 9);
@@ -281,7 +281,9 @@ TEST(refused_replies)
 	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 56), -EINVAL);
 }
 
-/* A ring that cannot hold all calls in flight fills up, and has room after advance_tail. */
+/*
+ * A ring that cannot hold all calls in flight fills up. delegrpc_server_advance_tail() makes room.
+ */
 TEST(small_ring_is_full)
 {
 	SERVER *s = server_new(1, 16, 64);

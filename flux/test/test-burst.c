@@ -151,12 +151,12 @@ TEST(calls_in_flight_are_remembered)
 		poll_all(a, &s);
 	}
 	CHECK_EQ(call(a, 1, 0, 0), 0);
-	CHECK_EQ(held(a), 1); /* eight were in flight */
+	CHECK_EQ(held(a), 1); /* eight were in flight at the last poll */
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
 	CHECK_EQ(serve(b), 1);
 	poll_all(a, &s);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
-	CHECK_EQ(held(a), 0); /* one was in flight */
+	CHECK_EQ(held(a), 0); /* one was in flight at the last poll */
 	CHECK_EQ(serve(b), 1);
 }
 
@@ -362,7 +362,7 @@ TEST(answers_stay_alone)
 	answers_stay(6, 3);
 }
 
-/* The answers to a peer are published when the turn of the next one begins, and no others. */
+/* When the turn of the next peer begins, the answers to the previous peer are published. */
 TEST(answers_go_when_the_turn_ends)
 {
 	FLUX *f = make(3, 64, 32);

@@ -116,7 +116,7 @@ TEST(bad_arguments)
 	CHECK_EQ(flux_reply(b, g.token + 1, &g.value, 8), -EINVAL); /* never received */
 	CHECK_EQ(flux_reply(b, g.token + 8, &g.value, 8), -EINVAL); /* no such id */
 	CHECK_EQ(flux_reply(b, g.token | 2ull << 32, &g.value, 8), -EINVAL); /* no such node */
-	CHECK_EQ(flux_reply(b, g.token | 1ull << 32, &g.value, 8), -EINVAL); /* not that node's */
+	CHECK_EQ(flux_reply(b, g.token | 1ull << 32, &g.value, 8), -EINVAL); /* wrong caller */
 	CHECK_EQ(flux_reply(b, UINT64_MAX, &g.value, 8), -EINVAL);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
 	answer(b, g);

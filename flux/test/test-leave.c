@@ -98,7 +98,9 @@ TEST(told_nodes_get_no_calls)
 	CHECK_EQ(call(a, 1, 0, 0), -EPIPE);
 }
 
-/* A peer may add calls to a burst that was open. There are at most eight, and each ends once. */
+/*
+ * A peer may add calls to a burst that was open when the node left: at most eight. Each ends once.
+ */
 TEST(leave_while_a_burst_is_open)
 {
 	for (uint32_t before = 1; before <= 64; before++) {

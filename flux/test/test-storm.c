@@ -63,7 +63,7 @@ static uint64_t number_of(uint32_t caller, uint32_t call)
 	return (uint64_t)caller << 32 | call;
 }
 
-/* The number of a post counts the posts from this node to that node. */
+/* Posts are numbered separately for each pair of nodes. */
 static uint64_t number_of_post(uint32_t from, uint32_t to, uint32_t n)
 {
 	return 1ull << 63 | (uint64_t)to << 48 | number_of(from, n);

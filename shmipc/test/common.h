@@ -118,7 +118,7 @@ static inline void drain(struct shmipc_client *c, uint32_t *got)
 		;
 }
 
-/* Returns the number of messages that are missing until the burst is published. */
+/* Returns the number of messages that must still be added before the burst is published. */
 static inline uint32_t burst_room(const struct cellring_burst *b)
 {
 	return b->to ? (uint32_t)(b->full - b->next) / b->to->stride : 0;

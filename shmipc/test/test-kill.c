@@ -411,7 +411,7 @@ static struct shmipc_client *server_start(bool trace, pid_t *pid_p)
 
 	if (pid == 0)
 		server_main(trace);
-	test_stopped(pid); /* created: it has replaced the region of the last server */
+	test_stopped(pid); /* the server has made its region, which replaces the last one */
 	CHECK_EQ(shmipc_client_connect(test_name, &attr, &c), 0);
 	kill(pid, SIGCONT);
 	*pid_p = pid;

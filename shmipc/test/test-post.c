@@ -79,7 +79,9 @@ static int post_one(struct post_pair *p, bool call)
 	return err;
 }
 
-/* Receives at most max messages, in the order in which they were made. Returns the posts. */
+/*
+ * Receives at most max messages, in the order in which they were made. Returns the number of posts.
+ */
 static uint32_t post_receive(struct post_pair *p, uint32_t max)
 {
 	uint32_t posts = 0, n = 0;

@@ -43,7 +43,7 @@ TEST_WITH(more_clients_than_places, run, &(struct shape){6, 2, 0, 7, 50, 200 / S
 struct nap {
 	struct shmipc_client *c;
 	uint32_t *server_state, *client_state;
-	pid_t server, client; /* each thread stores its own, release; loads: acquire */
+	pid_t server, client; /* ids of the threads: stored by release, loaded by acquire */
 };
 
 /*

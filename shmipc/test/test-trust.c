@@ -62,7 +62,7 @@ TEST(foreign_files_are_refused)
 	bad[2].max_clients = UINT32_MAX;
 	bad[3].max_clients = 0;
 	bad[4].depth = UINT32_MAX;
-	bad[5].req_size = 1 << 20; /* a region with it would be longer than the file */
+	bad[5].req_size = 1 << 20; /* a region of this size would be longer than the file */
 	bad[6].extra_size = UINT32_MAX;
 	bad[7].version--;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -70,7 +70,7 @@ TEST(foreign_files_are_refused)
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
-	for (size_t i = 0; i < 4; i++) { /* files as long as a region with the default */
+	for (size_t i = 0; i < 4; i++) { /* a size of 0; the file has the length for the default */
 		bad[0] = good;
 		(&bad[0].max_clients)[i] = 0;
 		a = (struct shmipc_attr){.max_clients = bad[0].max_clients,
@@ -225,7 +225,10 @@ static void check_loan(struct shmipc_server *s, const struct shmipc_req *r, cons
 	CHECK((char *)loan + l->attr.loan_resp_size <= place + l->area);
 }
 
-/* Receives a request by one of the two functions. A request may be shorter than a message. */
+/*
+ * Receives a request by shmipc_server_recv() or shmipc_server_take(). A request may be shorter than
+ * a message.
+ */
 static int receive_anything(struct shmipc_server *s, struct shmipc_req *r, struct msg *q,
 	uint64_t seed)
 {

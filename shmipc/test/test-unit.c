@@ -53,7 +53,7 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 	struct again *a = arg;
 	const struct msg *m = resp;
 
-	/* The payload stays valid while the function makes this call and more. */
+	/* The payload stays valid while the function makes calls. */
 	CHECK_EQ(call_tag(a->c, a->next++), 0);
 	msg_check(m);
 	CHECK(m->tag == msg_answer(token));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of objects (base/live.h) and its reader: each form of a value, full tables, forks,
- * exec, and tables, types and notes of a hostile process.
+ * objects and processes that end during a read, and tables, types and notes of a hostile process.
  */
 #include <elf.h>
 #include <errno.h>
