@@ -33,7 +33,7 @@
  */
 #define CLIENTS 2
 #define BATCH 2
-#ifdef FLUSHES /* flushes of each client; more than DEPTH positions in all */
+#ifdef FLUSHES /* batches that each client publishes; more than DEPTH positions in all */
 #define FLUSHES_OF(client) FLUSHES
 #else
 #define FLUSHES_OF(client) (2 - client)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Posts of one node to another (flux/src/post.h), on a machine with store buffers. The sender has at
- * most DEPTH posts in flight, and waits for room. The receiver counts the consumed posts, publishes
- * the count after the last post of a burst, and checks whether the sender sleeps before it waits for
- * more. A store stays in its process's buffer until it drains; see delegrpc/model/sleep.pml.
- * Published bursts need no store buffer in this model, because the receiver polls.
+ * most DEPTH posts in flight, and waits for room. The receiver counts the consumed posts, and
+ * publishes the count after the last post of a burst. Before it waits for more posts, it checks
+ * whether the sender sleeps. A store stays in its process's buffer until it drains; see
+ * delegrpc/model/sleep.pml. Published bursts need no store buffer in this model, because the
+ * receiver polls.
  *
  * The model shows: no cell is written again before its posts have been read, and the sender does
  * not sleep for ever (otherwise Spin would report an invalid end state).

@@ -2,9 +2,9 @@
 /*
  * A place of shmipc with requests in loans (src/loan.h), whose clients die at any step. The server
  * reads a request in the client's chunk, and may do so after the client's death. So no other client
- * gets the place until the server has answered the last of these requests or, with events, has
- * taken the event of the death. After it has taken the event, the server must not read the requests
- * any more, but may still answer them.
+ * gets the place until the server has answered the last of these requests or, if it takes events,
+ * has taken the event of the death. After it has taken the event, the server must not read the
+ * requests any more, but may still answer them.
  *
  * The model shows: a chunk is not written while the server may read it; a client gets no answer to
  * a call of another client; the server cleans no place that a client uses; and each client gets the
@@ -13,10 +13,10 @@
  * Wrong variants, each of which must fail:
  *	NO_KEEP		a place is cleaned when the client's death is noticed
  *	FIRST_ANSWER	the first answer gives the place back
- *	NO_DROP		an answer to a client that has gone gives nothing back
+ *	NO_DROP		the last answer to a client that has gone does not clean the place
  *	EVENT_STAYS	a server that takes the event does not forget the requests, so that their answers
  *			clean the place again
- *	ANY_CLIENT	an answer is not compared with the client that has the place
+ *	ANY_CLIENT	an answer counts also if its client is not the one that ended last
  */
 #define CHUNKS 2
 #define LIVES 3
@@ -119,7 +119,7 @@ proctype server()
 {
 	byte connected, ended, kept, i;
 	byte late[CHUNKS]; /* the client that has gone and whose request is unanswered; 0: none */
-	byte stale; /* the client of a request 0 that is answered twice, or after the event */
+	byte stale; /* client of request 0, if it is answered a second time, or after the event */
 	bool held[CHUNKS]; /* requests of the client that is connected */
 	bool keep[CHUNKS], reads[CHUNKS];
 	bool event, events;
