@@ -72,7 +72,7 @@ static_assert(sizeof(struct tcp_end) <= LINK_END_LEN, "a message has room for it
 /* A connection. */
 struct wire {
 	int fd; /* -1: closed */
-	uint64_t moved; /* in this turn, which ends after TURN bytes, see tcplink.c */
+	uint64_t moved; /* bytes in this turn, which ends after TURN bytes, see tcplink.c */
 };
 
 #define SILENT_TIMES 4 /* retransmissions without a reply; they take 3 seconds or more */

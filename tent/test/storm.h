@@ -84,7 +84,7 @@ struct world {
 	/* +1 when exported, imported, finished or over changes, and when a process ends */
 	atomic_uint news;
 	uint32_t cancels, notifies; /* percent of the batches, percent of the requests */
-	atomic_uint exported, imported; /* processes */
+	atomic_uint exported, imported; /* number of processes that have done this */
 	atomic_uint finished; /* a bit per process */
 	atomic_bool over; /* all live processes have finished */
 	atomic_bool calm; /* no more faults are drawn */

@@ -13,7 +13,7 @@ static bool near(double a, double b)
 	return fabs(a - b) <= 1e-6 * fmax(fabs(b), 1);
 }
 
-/* Rails of constant rates, in no group. */
+/* Makes rails of constant rates that share no link. */
 static void constant(struct bound *b, struct bound_step *steps, uint32_t n, const double *rates,
 	const double *latencies)
 {
@@ -109,12 +109,15 @@ TEST(no_split_is_better)
 #define SLOTS 8
 #define RAILS 4
 
-/* Whole rates that change at whole times; rails 1 to 3 share a link; rails 2, 3 are remote. */
+/* Integer rates that change at integer times; rails 1 to 3 share a link; rails 2, 3 are remote. */
 struct slotted {
 	int rate[RAILS][SLOTS], latency[RAILS], link;
 };
 
-/* Tries all ways to use a slot. Writes the most that it can carry, and the least remote part. */
+/*
+ * Tries all ways to use a time slot. Writes the most bytes that it can carry, and the least remote
+ * part.
+ */
 static void best_slot(const struct slotted *s, int slot, int until, int *most_p, int *remote_p)
 {
 	int top[RAILS], most = -1, remote = 0;
@@ -202,7 +205,7 @@ TEST(a_rail_that_dies_carries_no_more)
 	CHECK(bound_rate(&b, 2, INFINITY) == 10 && bound_rate(&b, 6, INFINITY) == 0);
 }
 
-/* When each slice of a run ended. */
+/* The ends of the slices of a run. */
 struct ends {
 	double at[32];
 	uint64_t token[32];
@@ -296,10 +299,10 @@ TEST(faults_are_seen)
 
 	net_post(n, 0, 1, 1000);
 	net_post(n, 0, 2, 1000);
-	net_advance(n, net_next(n)); /* the first has left */
+	net_advance(n, net_next(n)); /* the first slice has been sent */
 	net_set_fault(n, 0, NET_SILENT);
 	CHECK(isinf(net_next(n)));
-	CHECK_EQ(net_fence(n, 0), 1000); /* it has arrived, the second has not begun */
+	CHECK_EQ(net_fence(n, 0), 1000); /* the first slice has arrived, the second has not begun */
 	CHECK_EQ(net_outstanding(n, 0), 0);
 	net_set_fault(n, 0, NET_WELL);
 	net_post(n, 0, 3, 1000);

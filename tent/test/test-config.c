@@ -112,7 +112,7 @@ TEST(fragments_with_changes)
 	want.numa_penalties[1] = 10;
 	want.numa_penalties[2] = 100;
 	want.score_jitter_range = 1e-12;
-	check_fragment("conservative", &want); /* the one without the wrapper */
+	check_fragment("conservative", &want); /* this file has no wrapper */
 }
 
 TEST(own_keys)

@@ -27,7 +27,7 @@ static uint32_t cut(bool all)
 	return n;
 }
 
-/* Sums of the rails over TCP. */
+/* Returns the sums of the statistics of the rails over TCP. */
 static struct tent_rail_stats sums(void)
 {
 	struct tent_rail_stats all = {.up = true}, r;
@@ -90,7 +90,7 @@ static void one_is_cut(enum tent_op op)
 	b = start_stopped(op);
 	CHECK_EQ(cut(false), 1);
 	while (sums().up)
-		sched_yield(); /* the engine's thread notices it */
+		sched_yield(); /* the engine's thread notices the loss */
 	CHECK_EQ(sums().exclusions, 1);
 	CHECK_EQ(tent_wait(b, 30), -ETIMEDOUT);
 	CHECK_EQ(duo_status(b).state, TENT_PENDING);

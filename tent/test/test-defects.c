@@ -46,8 +46,8 @@ TEST(healthy_large_requests)
 }
 
 /*
- * If bandwidth includes the time in the scheduler's queue, it is at its floor for every rail, fast
- * or slow.
+ * If bandwidth includes the time in the scheduler's queue, the estimate is at its lower limit for
+ * every rail, fast or slow.
  */
 TEST(slow_rail)
 {

@@ -64,7 +64,7 @@ TEST(a_file)
 	CHECK_EQ(find(&file, "b"), -EINVAL);
 	CHECK_EQ(find(&file, "empty"), -EINVAL);
 	CHECK_EQ(find(&file, "alone"), -ENOENT);
-	CHECK_EQ(publish(&file, "b"), 0); /* the last one counts */
+	CHECK_EQ(publish(&file, "b"), 0); /* the last line of a name counts */
 	CHECK_EQ(find(&file, "b"), 0);
 }
 

@@ -163,7 +163,7 @@ TEST(cancelled_requests_end)
 	}
 	CHECK_EQ(duo_status(b).bytes, bytes);
 	CHECK_EQ(duo_status(b).err, err);
-	/* Adapters that take no time may have been faster than the call. */
+	/* Adapters without delays may have moved all bytes before tent_cancel(). */
 	CHECK(err == -ECANCELED || bytes == N * MIB);
 	CHECK_EQ(tent_batch_free(b), 0);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, MIB, 0), 0);
@@ -195,7 +195,7 @@ TEST(what_is_used_stays)
 	duo_open(&(struct duo_attr){.len = 64 * MIB});
 	b = duo_start(TENT_WRITE, 0, d.len);
 	if (tent_batch_free(b) == -EBUSY) {
-		/* Objects in use cannot be destroyed, in any order. */
+		/* The memory is in use, unless the request has ended in between. */
 		int u = tent_unregister(d.t, d.mine);
 
 		CHECK(u == 0 || u == -EBUSY);
@@ -304,7 +304,7 @@ TEST(segments_belong_to_their_engine)
 	munmap(memory, 4096);
 }
 
-/* Modes that bind slices at submit have room for 4,096; mode pull takes any number. */
+/* Modes that bind slices at submit have room for 4,096 slices; mode pull takes any number. */
 TEST(requests_of_many_parts)
 {
 	static const char *const configs[] = {"{\"scheduler\": \"smart\"}",

@@ -47,7 +47,7 @@ static uint64_t below(struct model *m, uint64_t n)
 
 /* ---- contents ---- */
 
-/* Fills a part of one side anew. */
+/* Fills a part of one side with new random bytes. */
 static void fill(struct model *m, bool mine, size_t at, size_t len)
 {
 	uint64_t seed = test_rand(&m->seed);

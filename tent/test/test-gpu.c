@@ -447,7 +447,7 @@ GPU_TEST(the_peer_dies)
 	CHECK_EQ(duo_end(b), -ECONNRESET);
 }
 
-/* Only the request fails. */
+/* If the GPU of the peer fails, only the request fails. */
 GPU_TEST(the_gpu_of_the_peer_fails)
 {
 	if (duo_rails("gpu:"))

@@ -311,7 +311,9 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* The import from a peer with this version, which answers with these messages, fails. */
+/*
+ * Checks that the import from a peer with this version, which answers with these messages, fails.
+ */
 static void lies(uint32_t version, const struct ctl_msg *answers, uint32_t n)
 {
 	AT_END(end_free) char *text = NULL;
@@ -382,7 +384,7 @@ TEST(who_tells_lies)
 	m = part("{\"buffers\":[]}", 1, 0); /* the version that is known */
 	lies(2, &m, 1);
 	lies_about(2, 1, 4096, ""); /* the id is that of a known one */
-	lies_about(2, 3, 4096, ""); /* it is higher than what the text covers */
+	lies_about(2, 3, 4096, ""); /* the id is higher than the version that the text covers */
 	lies_about(2, 2, (uintptr_t)memory, ""); /* overlaps a known one */
 	lies_about(2, 2, 4096, ",\"staged\":true"); /* without a stage */
 }

@@ -346,7 +346,7 @@ TEST(pull_wakes_what_requests_are_worth)
 		{1, 8, 4, 4, 2},
 		{1, 9, 3, 4, 3},
 		{1, 16, .5, 4, 4},
-		{1, 16, .5, 2, 2}, /* no more can work at the same time */
+		{1, 16, .5, 2, 2}, /* no more than two can work at the same time */
 		{1, 16, .5, 99, 4},
 		{3, 2, 4, 4, 3}, /* each request wakes a rail */
 		{9, 2, 4, 3, 3},

@@ -131,7 +131,7 @@ TEST(a_write_that_comes_late)
 	nothing_lands_later(""); /* the failure is not reported */
 }
 
-/* The peer, which is stopped, has not closed its end: the WRITE may still land. */
+/* The peer, which is stopped, has not closed its end: the WRITE may still arrive. */
 TEST(no_end_before_the_peer_has_closed)
 {
 	struct tent_batch *b;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The time from a report to the next post, and requests while no rail is up. */
+/* The time from the report of a failure to the next post, and requests while no rail is up. */
 #include "fake.h"
 
 #define WAIT_NS 1000000000ull

@@ -389,11 +389,11 @@ TEST(a_request_is_cancelled)
 		CHECK_EQ(fake_submit(3 * SLICE), 0);
 		posted = f.n_posts;
 		sched_cancel(f.s, 30 * SLICE, -ECANCELED);
-		sched_cancel(f.s, 12345, -ECANCELED); /* there is none */
+		sched_cancel(f.s, 12345, -ECANCELED); /* no request has this user */
 		CHECK_EQ(f.done, 0);
 		fake_finish(2, 1);
 		CHECK(f.n_posts <= posted + 3);
-		sched_cancel(f.s, 30 * SLICE, -ECANCELED); /* it has ended */
+		sched_cancel(f.s, 30 * SLICE, -ECANCELED); /* the request has ended */
 		fake_run();
 		CHECK_EQ(f.done, 2);
 	}

@@ -387,7 +387,7 @@ TEST(notices_are_given_in_order)
 	CHECK_EQ(notice_next(&c, false), 1);
 	c.slots[1].over = true;
 	CHECK_EQ(notice_next(&c, false), NOTICE_SLOTS);
-	CHECK(!notice_count(&c, &m)); /* it is over */
+	CHECK(!notice_count(&c, &m)); /* the notice is over */
 	for (uint8_t slot = NOTICE_SLOTS - 1; slot >= 2; slot--) {
 		CHECK(count(&c, slot, 1, 0, 1));
 		CHECK_EQ(notice_next(&c, false), slot == 2 ? 2 : NOTICE_SLOTS);
@@ -397,7 +397,7 @@ TEST(notices_are_given_in_order)
 	CHECK_EQ(notice_next(&c, false), 3);
 	m.positions = 0;
 	m.slot = 3;
-	notice_skip(&c, &m); /* it is invalid */
+	notice_skip(&c, &m); /* the mark is invalid */
 	CHECK_EQ(notice_next(&c, false), 3);
 	m = (struct notice_mark){.lap = 2, .slot = 0, .positions = 1};
 	notice_skip(&c, &m);

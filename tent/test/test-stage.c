@@ -70,7 +70,7 @@ GPU_TEST(messages_are_checked)
 	host_sends_away(host_guest(), message(STAGE_LAND, UINT32_MAX, at, 1));
 	other = host_guest();
 	slot = taken(&other);
-	host_sends_away(host_guest(), message(STAGE_LAND, slot, at, 1)); /* of another peer */
+	host_sends_away(host_guest(), message(STAGE_LAND, slot, at, 1)); /* another peer's slot */
 	host_sends_away(host_guest(), message(STAGE_FREE, slot, 0, 1));
 	c = host_guest();
 	host_sends_away(c, message(STAGE_FREE, taken(&c) + STAGE_SLOTS, 0, 1));
@@ -108,14 +108,14 @@ GPU_TEST(slots_have_limits)
 		taken(&b);
 	host_send(&c, take);
 	host_send(&a, message(STAGE_FREE, 0, 0, 1));
-	host_await(&a, CTL_STAGED); /* it was the first to ask */
+	host_await(&a, CTL_STAGED); /* a was the first to ask */
 	ctl_close(&b); /* its slots are free */
 	host_await(&c, CTL_STAGED);
 	for (int i = 1; i < STAGE_OF_CONN; i++)
 		taken(&c);
 	for (int i = 0; i <= STAGE_SLOTS; i++)
 		host_send(&c, take);
-	host_disconnects(&c); /* more than it may ask for */
+	host_disconnects(&c); /* c has sent more requests than it may */
 }
 
 /* A registration ends only after the copies for peers, even if the peer confirms the end before. */

@@ -120,8 +120,8 @@ struct weather {
 	uint32_t kind; /* determines which events are frequent */
 	uint64_t up_at[RAILS]; /* end of the outage of a port that is down, else 0 */
 	uint32_t events, most, rules;
-	bool kills, deadly; /* a process may be killed; one has been */
-	bool breaks, broken; /* an adapter may fail for good; one has */
+	bool kills, deadly; /* kills: a process may be killed; deadly: one has been */
+	bool breaks, broken; /* breaks: an adapter may fail for good; broken: one has */
 };
 
 extern char **environ;

@@ -54,7 +54,7 @@ static void on_writev(size_t len)
 REPLACE(on_writev(m->msg_iov->iov_len), ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), fd,
 	m, flags)
 
-/* Starts a write, which is held in the middle of its copy. */
+/* Starts a write. The thread that copies is held just before it copies. */
 static struct tent_batch *start_held(void)
 {
 	struct tent_batch *b;
@@ -183,7 +183,7 @@ static void import(const char *text)
 	d.s = duo_import(d.t, text);
 }
 
-/* No rail has been excluded. */
+/* Checks that no rail has been excluded. */
 static void all_are_up(void)
 {
 	struct tent_rail_stats r;
@@ -288,7 +288,7 @@ TEST(a_copy_is_waited_for)
 	test_filled(d.theirs, d.len, 'P');
 }
 
-/* The same with tent_destroy(): the request fails, and the child ends when the copy has ended. */
+/* tent_destroy() waits, too: the request fails, and the child ends when the copy has ended. */
 TEST(an_engine_ends_after_copies)
 {
 	struct pollfd child = {.events = POLLIN};
@@ -451,12 +451,12 @@ TEST(each_peer_confirms)
 	m.rail = id;
 	for (int i = 0; i < 3; i++)
 		host_send(&a, m);
-	CHECK(!tells(&a, id)); /* the engine has handled all of these */
+	CHECK(!tells(&a, id)); /* the engine has handled all messages of a */
 	CHECK(!tells(&b, id));
 	ctl_close(&c); /* a peer that disconnects need not confirm */
 	for (int i = 0; i < 2; i++)
-		CHECK(!tells(&a, id)); /* the engine has noticed that now */
-	end_waits(); /* b has not confirmed this one */
+		CHECK(!tells(&a, id)); /* the engine has noticed now that c is gone */
+	end_waits(); /* b has not confirmed the end of registration @id */
 	host_send(&b, m);
 	CHECK_EQ(await_end(), 0);
 }
@@ -681,7 +681,7 @@ TEST(the_dead_free_their_places)
 	a = host_guest();
 	CHECK_EQ(served(&p.fd), 1);
 	if (setsockopt(a.fd, IPPROTO_TCP, TCP_REPAIR, &(int){1}, sizeof(int))) {
-		CHECK_EQ(errno, EPERM); /* only root can show it */
+		CHECK_EQ(errno, EPERM); /* only root may set TCP_REPAIR */
 		ctl_close(&a);
 		return;
 	}
@@ -703,7 +703,10 @@ static uint32_t connections(void)
 	return n;
 }
 
-/* A child that was forked keeps the sockets open: they cause no events after they were closed. */
+/*
+ * A child that was forked keeps the sockets open: they cause no events after the engine has closed
+ * them.
+ */
 TEST(a_forked_child_has_the_sockets)
 {
 	struct ctl a;
