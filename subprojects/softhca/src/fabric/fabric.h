@@ -34,15 +34,16 @@
  * (fabric_widen()).
  *
  * The mutex excludes all lanes: its holder waits until no open lane has an owner, and a thread that
- * has taken a lane releases it if the mutex has an owner or if the lane is shut. A thread that needs
- * a lane that is shut takes the mutex and opens the lane, before it waits for the lanes. A lane that
- * was not taken for a while is shut by the holder of the mutex. So the holder of the mutex checks only
- * the lanes that are in use, however many contexts there are. While a thread holds the mutex to
- * destroy an object, to change a key or a state, or to recover from a death, no other thread executes
- * a message. Only copies may still run, which do not need the mutex (xport/copy.h).
+ * has taken a lane releases it if the mutex has an owner or if the lane is shut. A thread that
+ * needs a lane that is shut takes the mutex and opens the lane, before it waits for the lanes. A
+ * lane that was not taken for a while is shut by the holder of the mutex. So the holder of the
+ * mutex checks only the lanes that are in use, however many contexts there are. While a thread
+ * holds the mutex to destroy an object, to change a key or a state, or to recover from a death, no
+ * other thread executes a message. Only copies may still run, which do not need the mutex
+ * (xport/copy.h).
  *
- * A thread holds the mutex or one lane, never both. It takes the latches while it holds its lane, in
- * the order that latch.h describes. If the owner of a lane is dead or stopped, the holder of the
+ * A thread holds the mutex or one lane, never both. It takes the latches while it holds its lane,
+ * in the order that latch.h describes. If the owner of a lane is dead or stopped, the holder of the
  * mutex takes the lane from it.
  *
  * Chaos mode, the link model, fault rules, captures and strict mode use the mutex only.
@@ -92,8 +93,8 @@ struct fabric_hooks {
 	void (*replay)(void); /* applies the steps that dead holders had begun */
 	void (*recover)(void); /* called after replay(): continues operations of several steps */
 	/*
-	 * Called when a thread of the process of @slot has lost a claim, whose word was @lost. Fails
-	 * the QPs of the process.
+	 * Called when a thread of the process of @slot has lost a claim, whose word was @lost.
+	 * Fails the QPs of the process.
 	 */
 	void (*fail)(uint32_t slot, uint64_t lost);
 	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
@@ -107,23 +108,23 @@ extern const struct fabric_hooks fabric_hooks;
  *
  * If this process is stopped while it holds the mutex, another process may take the mutex over.
  * Then fabric_lock() returns a second time, as setjmp() does, whatever the thread was executing. It
- * returns -EIO, and the thread does not hold the mutex. The work under the mutex was done in part or
- * not at all, and the QPs of this process have failed. fabric_lock() is a macro because of setjmp():
- * the calling function must not return before it unlocks, and its local variables that changed after
- * the first return are indeterminate after the second.
+ * returns -EIO, and the thread does not hold the mutex. The work under the mutex was done in part
+ * or not at all, and the QPs of this process have failed. fabric_lock() is a macro because of
+ * setjmp(): the calling function must not return before it unlocks, and its local variables that
+ * changed after the first return are indeterminate after the second.
  */
 #define fabric_lock() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take())
 
 /*
- * Does the same as fabric_lock(), for a thread whose wake-up may preempt the holder of the mutex. It
- * yields once and then sleeps, because each yield lowers the priority of its wake-ups. Each sleep is
- * long enough for the scheduler to run another thread.
+ * Does the same as fabric_lock(), for a thread whose wake-up may preempt the holder of the mutex.
+ * It yields once and then sleeps, because each yield lowers the priority of its wake-ups. Each
+ * sleep is long enough for the scheduler to run another thread.
  */
 #define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
 
 /*
- * Does the same as fabric_lock(), but takes only the lane of this thread if that is enough. The caller
- * finds out by fabric_whole() whether it holds the mutex.
+ * Does the same as fabric_lock(), but takes only the lane of this thread if that is enough. The
+ * caller finds out by fabric_whole() whether it holds the mutex.
  */
 #define fabric_lock_lane() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_lane())
 
@@ -179,9 +180,9 @@ int fabric_lost_within(const sigset_t *saved);
 bool fabric_alive(uint32_t slot);
 
 /*
- * Returns true if the memory of @slot's process may be accessed. Unlike fabric_alive() this function
- * seldom makes a system call. It may return true for a process that has died since the last check;
- * then the access to its memory returns -ESRCH.
+ * Returns true if the memory of @slot's process may be accessed. Unlike fabric_alive() this
+ * function seldom makes a system call. It may return true for a process that has died since the
+ * last check; then the access to its memory returns -ESRCH.
  */
 bool fabric_reachable(uint32_t slot);
 

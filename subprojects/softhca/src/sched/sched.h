@@ -17,8 +17,8 @@ int sched_start(void);
 void sched_forget(void);
 
 /*
- * To be called after a store to a page behind @door has trapped and was executed: may wake the thread,
- * so that it spins. Signal safe.
+ * To be called after a store to a page behind @door has trapped and was executed: may wake the
+ * thread, so that it spins. Signal safe.
  */
 void sched_rung(uint32_t door);
 

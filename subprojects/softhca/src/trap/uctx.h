@@ -15,7 +15,7 @@ struct uctx {
 	uint32_t next_bfreg;
 	bool dynamic_uars; /* its doorbell pages are objects (uverbs/uar.h) */
 	uint64_t uars[UAR_OBJECTS / 64]; /* bitmap of the allocated pages */
-	dev_t dev; /* of the memfd that doorbell pages are mapped from, as /proc/self/maps shows it */
+	dev_t dev; /* of the memfd with the doorbell pages, as /proc/self/maps shows it */
 	ino_t ino;
 	uint32_t door; /* of sched/doors.h; DOOR_NONE in the modes trap and step */
 	/*

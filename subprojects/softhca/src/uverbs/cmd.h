@@ -76,7 +76,7 @@ uint64_t uverbs_channel_fifo(int fd);
 int uverbs_channel_add(int fd, uint64_t fifo);
 
 int cmd_get_context(struct cmd *c);
-/* Frees the context of an open device, if it has one, with all objects. The caller must hold the mutex. */
+/* Frees the context of an open device, if it has one, with all its objects. */
 void cmd_free_context(struct uctx *u);
 /* Must be called in a forked child. */
 void cmd_forget_contexts(void);

@@ -127,7 +127,7 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u = e->kind == FD_CHANNEL ? NULL : &uctxs[e->value];
 	sigset_t saved;
 
-	/* If this process loses the mutex, the loop takes it again. Steps that are repeated do nothing. */
+	/* If the mutex was lost, the loop takes it again. Steps that are repeated do nothing. */
 	while (fabric_enter(&saved))
 		;
 	if (u)

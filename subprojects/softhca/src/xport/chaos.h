@@ -35,7 +35,10 @@ int chaos_from_env(uint64_t *seed_p);
 /* Allows the execution of the posted requests of @qp, a QP of this process. */
 void chaos_announce(struct qp *qp);
 
-/* Returns true if requests of @qp, a QP of this process, are announced. */
+/*
+ * Returns true if requests of @qp, a QP of this process, are announced. Without the mutex, the
+ * result is a hint.
+ */
 bool chaos_announced(const struct qp *qp);
 
 /*

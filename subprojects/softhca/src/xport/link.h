@@ -37,12 +37,15 @@ void link_done(struct qp *qp);
 /* Drops the completion times of a QP that is reset or in ERR. */
 void link_clear(struct qp *qp);
 
-/* Returns the time that completion times refer to, in ns: the virtual clock, or CLOCK_MONOTONIC. */
+/*
+ * Returns the time that completion times refer to, in ns: the virtual clock, or CLOCK_MONOTONIC. A
+ * lane is enough for this function.
+ */
 uint64_t link_clock(void);
 
 /*
- * Delays the message at sq_done in virtual time: the clock advances. Returns false in other modes, in
- * which the caller has to wait.
+ * Delays the message at sq_done in virtual time: the clock advances. Returns false in other modes,
+ * in which the caller has to wait.
  */
 bool link_delay(const struct qp *qp, uint64_t ns);
 
