@@ -19,7 +19,7 @@ int attr_complete(struct delegrpc_attr *attr)
 	attr->resp_depth = (uint32_t)pow2_ceil(attr->resp_depth);
 	if (!ring) {
 		ring = (uint64_t)attr->max_clients * attr->resp_depth;
-		if (ring < 256) /* in a short ring, reader and writers access the same lines */
+		if (ring < 256) /* a shorter ring is slower: more of its lines move between cores */
 			ring = 256;
 		if (ring > DELEGRPC_MAX_RING_DEPTH)
 			ring = DELEGRPC_MAX_RING_DEPTH;
