@@ -34,7 +34,7 @@ void view_open(uint32_t slot);
 /* Unmaps all views. The caller must hold the mutex. */
 void view_close_all(void);
 
-/* For view_find(): opens the view if this thread holds the mutex. Returns as view_mapped() does. */
+/* For view_find(): opens the view if this thread holds the mutex. See view_mapped(). */
 uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len) __attribute__((cold));
 
 /* Returns the address here of @len bytes at @offset of the pool, or NULL if they are not mapped. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Allocation of the arena's memory. The arena's file is sparse, because the whole file would take
- * 117 MB of /dev/shm. Access to a page for which /dev/shm has no room raises SIGBUS, so every block
+ * 128 MB of /dev/shm. Access to a page for which /dev/shm has no room raises SIGBUS, so every block
  * is allocated before its first use.
  */
 #ifndef SOFTHCA_FABRIC_RESERVE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Records the WQEs that QPs have executed and the CQEs that were written to CQs. The caller must
- * hold the fabric's mutex. For trace_wqe() and trace_cqe(), a lane with the latch of the QP or CQ is
- * enough.
+ * hold the fabric's mutex. For trace_wqe() and trace_cqe(), a lane with the latch of the QP or CQ
+ * is enough.
  */
 #ifndef SOFTHCA_HCA_TRACE_H
 #define SOFTHCA_HCA_TRACE_H
