@@ -71,7 +71,7 @@ static const struct arg_row rows[] = {
 		.help = "memory from tent_alloc(): if both sides use it, copying threads need no kernel"},
 	{"memory", 0, "N", ARG_SIZE, AT(memory), .min = 4096, .max = 1ull << 40,
 		.unset = "256M; with --fork: what the requests need",
-		.help = "of a server, or with --fork: bytes that clients may use"},
+		.help = "bytes that clients may use; only of a server, or with --fork"},
 	{.help = "Server", .sets = SERVER},
 	{"once", 0, NULL, ARG_FLAG, AT(once), .sets = SERVER,
 		.help = "end when the first client has ended"},

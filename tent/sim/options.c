@@ -74,7 +74,7 @@ static const struct arg_row rows[] = {
 	{"sharing", 0, NULL, ARG_WORD, AT(assume.sharing), .words = sharings, .def = "fair",
 		.help = "how a shared link is shared"},
 	{"jitter", 0, "X", ARG_REAL, AT(assume.jitter), .high = 10, .def = "0",
-		.help = "each latency is longer by a random part of up to X times itself"},
+		.help = "each latency is longer by a random part of up to X times the latency"},
 	{"told-latency", 0, "X", ARG_REAL, AT(assume.told_latency), .low = .1, .high = 10,
 		.def = "1", .help = "the scheduler gets a latency that is X times the real one"},
 	{"told-links", 0, NULL, ARG_WORD, AT(assume.told_links), .words = no_yes, .def = "yes",

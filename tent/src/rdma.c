@@ -81,7 +81,7 @@ static int rdma_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TE
 	static_assert(TENT_NAME_LEN == MLX5DVL_NAME_LEN, "a rail has the name of its adapter");
 	return n > 0 ? n :
 		       why_say(why, n ? n : -ENODEV,
-			       "there is no adapter: see ibv_devinfo(1), or use shm_rails, or tcp_rails with size");
+			       "there is no adapter: see ibv_devinfo(1), or use shm_rails or, if size is set, tcp_rails");
 }
 
 static void rdma_close(struct port *p)

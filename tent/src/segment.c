@@ -213,7 +213,7 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 	return why_say(why, -ENETUNREACH, "rail %s cannot reach rail %s of the peer: %s",
 		s->t->rails[p->local].name, s->desc.rails[p->remote].name,
 		err == -EADDRINUSE ?
-			"both have the same address, so they are not in one network (softhca: fabric)" :
+			"both have the same address, so they are not in one network (software HCA: use one fabric)" :
 			strerror(-err));
 }
 

@@ -96,7 +96,7 @@ static void put_table(struct tent *t, FILE *out)
 		config_half_life(&t->config));
 	fprintf(out, "%-10s %-10s %-4s %12s %10s %12s %8s %-11s %10s %10s %10s %10s\n", "rail",
 		"peer's", "", "moved, GB", "slices", "in flight, B", "outages", "last fault",
-		"link, Gb/s", "seen, Gb/s", "P50, us", "P99, us");
+		"link, Gb/s", "rate, Gb/s", "P50, us", "P99, us");
 	for (const struct tent_segment *s = t->segments; s; s = s->next) {
 		for (uint32_t i = 0; i < s->n_pairs; i++)
 			print_pair(s, i, out);
