@@ -452,7 +452,7 @@ struct fault_rule {
 	uint32_t action; /* enum fault_action */
 	uint32_t syndrome; /* ERROR, PARTIAL, LATE */
 	char device[16]; /* the sender's; "": any; names are as in the topology */
-	char peer[16]; /* the receiver's, likewise */
+	char peer[16]; /* the receiver's; "": any */
 	uint32_t qpn; /* the sender's; 0: any */
 	uint32_t pid; /* the sender's; 0: any */
 	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */

@@ -12,7 +12,7 @@
  * number rises when a thread runs and is stopped again. A waiter waits without a limit for an owner
  * that runs, sleeps or is not scheduled.
  *
- * How does the owner find out? By a signal that is pending before the claim is taken. The kernel
+ * How does the owner find out? A signal is pending for it before the claim is taken. The kernel
  * delivers a pending signal before a continued thread executes its next instruction. The order is:
  *	1. The waiter queues SIGSEGV, which this library handles and never blocks, for that thread.
  *	2. The waiter checks that the thread is still stopped, with the same number of context
@@ -26,8 +26,8 @@
  *
  * What about system calls? A thread that is stopped by a signal is not in a system call. A debugger
  * can also stop a thread at the entry of a system call, which is then executed before the signal is
- * delivered. The kernel reads the list of pieces to which process_vm_writev() writes only after
- * that stop. So the list is in the claim (`to`):
+ * delivered. The kernel reads the list of the targets of process_vm_writev() only after that stop.
+ * So the list is in the claim (`to`):
  *	4. The waiter empties the list.
  *	5. The waiter waits until the owner is stopped or has received the signal. If a continued
  *	   owner has begun a system call with the full list, the call is complete by then.

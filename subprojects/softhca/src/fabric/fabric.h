@@ -7,7 +7,7 @@
  * the process of that slot. These are open-file-description locks, so the kernel drops them with
  * the process however it ends, and liveness never depends on a pid. A process that waits for the
  * end of a member takes a read lock on the member's byte. A process that tests whether a member
- * lives tests for a write lock, so it does not take a waiting process for a member. Slots are
+ * lives tests for a write lock, so a waiting process does not look like a member. Slots are
  * assigned under the arena's mutex. So the holder of the mutex knows: if a slot's byte is locked,
  * the slot's pid is that of the process that holds the lock.
  */
@@ -81,7 +81,7 @@ static inline const struct softhca_rail *rail_at(uint32_t rail)
 #define FABRIC_NAME_MAX 63
 #define FABRIC_NAME_GIVE "give up to 63 letters, digits, '.', '_' or '-'"
 
-/* Returns true if @name is valid as given by a user. Names of jobs are converted instead. */
+/* Returns true if @name is a valid name. fabric_dir() converts the names of jobs to valid ones. */
 bool fabric_name_ok(const char *name);
 
 /*

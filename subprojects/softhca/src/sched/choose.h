@@ -28,9 +28,10 @@
  * A look counts the running threads, the cores and the doorbells (struct load). The thread looks
  * every 5 to 80 ms. At the time of a look, other threads may be running just for a moment. So the
  * thread stops spinning only when the looks that found no free core outnumber the other looks by a
- * few. It starts spinning likewise. If members (processes of the fabric) have joined or left, one
- * look is enough. A thread that has stopped spinning looks again soon, and later less often. The
- * result of the last trial (poll_won) is kept until there is a core again.
+ * few. To start spinning, the looks that found a free core must outnumber the other ones likewise.
+ * If members (processes of the fabric) have joined or left, one look is enough. A thread that has
+ * stopped spinning looks again soon, and later less often. The result of the last trial (poll_won)
+ * is kept until there is a core again.
  *
  * A spinning thread does not see each doorbell: it takes all WQEs that were rung since its last
  * pass as one list. So a program that quickly posts WQEs one by one leads to trials, too.

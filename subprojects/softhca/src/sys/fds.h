@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kinds of the descriptors that this library has given to the program. Every close() of the
+ * The kinds of the descriptors that this library has opened for the program. Every close() of the
  * program looks its descriptor up, so a look-up takes no lock.
  */
 #ifndef SOFTHCA_SYS_FDS_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum fd_kind {
-	FD_OTHER, /* not given out by this library */
+	FD_OTHER, /* not opened by this library */
 	FD_DEVICE, /* an open device */
 	FD_CHANNEL, /* a completion channel */
 	FD_CM, /* an event channel of the connection manager */
