@@ -16,7 +16,7 @@
 
 struct tent_why;
 
-#define TENT_TIERS 3
+#define TENT_TIERS 3 /* tier 0: the rail is near the memory */
 
 /* The ways to give slices to rails. */
 enum tent_mode {

@@ -47,7 +47,7 @@
 #define MAX_STRANGERS 256 /* maximum number of connections that have not presented the key yet */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
 #define NOTICES 4096 /* while so many notices have not been taken, peers wait with new ones */
-#define NOTICE_RING (2 * NOTICES) /* with room for later marks, see notice.h; a power of two */
+#define NOTICE_RING (2 * NOTICES) /* with room for notices of closed connections; a power of two */
 #define NO_TASK UINT32_MAX
 #define STAGE_SLOTS 16 /* slots of each direction, see stage.c */
 #define STAGE_SLOT_LEN (1ull << 20)

@@ -5,7 +5,7 @@
  * the registrations up to a version, and requests those that follow. So the target sends only
  * registrations that were requested, and never fills a connection:
  *
- *	target     version grows --GREW, unless the peer has not asked since the last one-->
+ *	target     version grows --GREW, at most one until the next MORE-->
  *	initiator  GREW, or WELCOME with a higher version --MORE known version-->
  *	target     --MEMORY, up to WINDOW messages with bytes of a text-->
  *	initiator  the text goes on --MORE-->, or it is complete: its memory can be used

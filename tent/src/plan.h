@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define PLAN_GRANULE (64u << 10)
+#define PLAN_GRANULE (64u << 10) /* block sizes are multiples of it */
 #define PLAN_TAIL (PLAN_GRANULE / 4)
 #define PLAN_BLOCK_MAX (1u << 30) /* an RDMA message has at most 2^31 bytes */
 /* Maximum numbers of slices of a read and of a write, in modes smart and baseline. */

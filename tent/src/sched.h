@@ -71,7 +71,7 @@
 #define SCHED_NO_GROUP UINT32_MAX
 #define SCHED_NO_RAIL UINT32_MAX
 #define SCHED_NEVER UINT64_MAX
-#define SCHED_MARK 1
+#define SCHED_MARK 1 /* result of sched_completed() for a mark */
 #define SCHED_STALL_MAX_NS 45000000ull /* a stalled rail is detected within this time */
 
 struct rail;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests with many simultaneous faults ("storms"). This is the memory that the processes of a storm
- * share: the schedule that was drawn, and the progress of the processes. The root process maps the
- * memory before it forks the others, so the addresses are the same in all.
+ * Tests with many simultaneous faults ("storms"). This file describes the memory that the processes
+ * of a storm share: the schedule that was drawn, and the progress of the processes. The root
+ * process maps the memory before it forks the others, so the addresses are the same in all.
  *
  * An engine has worker threads, which submit batches all the time, a taker, which takes notices,
  * and a visitor. The visitor often imports a peer's segment, writes to the peer and releases the
