@@ -176,6 +176,12 @@ static void set_no_delay(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+void tcp_end(int fd)
+{
+	shutdown(fd, SHUT_RDWR);
+	close(fd);
+}
+
 void tcp_keep_alive(int fd)
 {
 	const int on = 1, interval_s = 5, most = 3;
@@ -398,9 +404,9 @@ static void send_away(struct tcp_crowd *c, struct tcp_guest **link)
 {
 	struct tcp_guest *g = leave(c, link);
 
-	close(g->fd);
 	if (c->close)
 		c->close(c->arg, g);
+	tcp_end(g->fd);
 	free(g);
 }
 

@@ -58,7 +58,7 @@ int ctl_accept(int fd, struct ctl *c_p)
 void ctl_close(struct ctl *c)
 {
 	if (c->fd >= 0)
-		close(c->fd);
+		tcp_end(c->fd);
 	c->fd = -1;
 }
 

@@ -348,6 +348,14 @@ static int read_greeting(void *arg, struct tcp_guest *guest)
 	return !err && g->greeting.magic != TCP_MAGIC ? -EPROTO : err;
 }
 
+/* The rail would otherwise get the guest's events while a forked child has its socket. */
+static void unwatch(void *arg, struct tcp_guest *guest)
+{
+	struct tcp_rail *p = arg;
+
+	epoll_ctl(p->port.fd, EPOLL_CTL_DEL, guest->fd, NULL);
+}
+
 /* The link with the guest's token. NULL: there is none, or it has all of its connections. */
 static struct target *link_of(struct tcp_rail *p, const struct guest *g)
 {
@@ -363,7 +371,7 @@ static void adopt(struct tcp_rail *p, struct guest *g)
 	struct target *l = link_of(p, g);
 	struct wire w = {.fd = g->guest.fd};
 
-	epoll_ctl(p->port.fd, EPOLL_CTL_DEL, w.fd, NULL);
+	unwatch(p, &g->guest);
 	if (l && !wire_watch(&w, &l->link))
 		l->served[l->n++] = (struct served){.wire = w};
 	else
@@ -429,6 +437,7 @@ static int tcp_open(const struct tent_attr *attr, const char *name, bool named, 
 	p->listener = -1;
 	p->crowd = (struct tcp_crowd){.size = sizeof(struct guest),
 		.step = read_greeting,
+		.close = unwatch,
 		.arg = p,
 		.most = GUESTS,
 		.patience_ns = GUEST_NS};

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/tcp.h"
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define TURN (1u << 20) /* the turn of a connection ends when it has moved so many bytes */
@@ -99,7 +100,7 @@ int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done)
 void wire_close(struct wire *w)
 {
 	if (w->fd >= 0)
-		close(w->fd);
+		tcp_end(w->fd);
 	w->fd = -1;
 }
 

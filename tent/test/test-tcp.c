@@ -180,6 +180,29 @@ TEST(who_is_not_let_in)
 	is_closed(guest(TCP_MAGIC, 0));
 }
 
+/* A child that was forked keeps the sockets open: a stranger is sent away nevertheless. */
+TEST(a_forked_child_has_a_stranger)
+{
+	struct pollfd p = {.events = POLLIN};
+	pid_t child;
+	int fd;
+
+	open_target();
+	p.fd = port->fd;
+	fd = stranger_connect(end.port);
+	stranger_say(fd, "g", 1);
+	while (poll(&p, 1, 0)) /* the first byte was read, and the socket is watched */
+		target->ops->poll_marks(target, 0, count_mark, NULL);
+	child = test_fork();
+	if (!child)
+		for (;;)
+			pause();
+	stranger_say(fd, &(struct greeting){0}, sizeof(struct greeting) - 1);
+	is_closed(fd);
+	CHECK_EQ(poll(&p, 1, 0), 0);
+	test_kill(child);
+}
+
 TEST(frames_that_are_none)
 {
 	static const uint32_t types[] = {0, FRAME_MARK + 1, UINT32_MAX};

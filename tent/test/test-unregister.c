@@ -685,7 +685,7 @@ TEST(the_dead_free_their_places)
 		ctl_close(&a);
 		return;
 	}
-	ctl_close(&a);
+	close(a.fd);
 	/* The kernel's timers end the connection. The first one is made shorter, to save time. */
 	CHECK_EQ(setsockopt(p.fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){1}, sizeof(int)), 0);
 	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
@@ -724,6 +724,29 @@ TEST(a_forked_child_has_the_sockets)
 	ctl_close(&a);
 	while (poll(&(struct pollfd){.fd = host->ctls, .events = POLLIN}, 1, 0))
 		sched_yield();
+	test_kill(child);
+}
+
+/* A peer notices that a segment was released although a forked child still has the sockets. */
+TEST(a_forked_child_keeps_no_connection)
+{
+	struct tent *importer;
+	struct tent_segment *s;
+	AT_END(end_free) char *text = NULL;
+	pid_t child;
+
+	host_begin();
+	CHECK_EQ(tent_export(host, &text), 0);
+	importer = duo_create(NULL, 0, 0);
+	s = duo_import(importer, text);
+	child = test_fork();
+	if (!child)
+		for (;;)
+			pause();
+	CHECK_EQ(tent_release(s), 0);
+	while (connections())
+		sched_yield();
+	tent_destroy(importer);
 	test_kill(child);
 }
 

@@ -57,6 +57,12 @@ int tcp_take(int listener, int *fd_p);
 bool tcp_is_short(int err);
 /* Waits for a connection, even while no descriptor is free. Returns 0 or -ETIMEDOUT. */
 int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
+/*
+ * Ends the connection and closes the socket. The peer notices it even if a forked child has the
+ * socket, too.
+ */
+void tcp_end(int fd);
+
 /* Makes the kernel detect, within 20 s of silence, that the host of the peer has failed. */
 void tcp_keep_alive(int fd);
 
@@ -108,7 +114,7 @@ struct tcp_crowd {
 	 * Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error.
 	 */
 	int (*step)(void *arg, struct tcp_guest *g);
-	/* NULL, or releases what the guest owns. The crowd closes the fd and frees the guest. */
+	/* NULL, or releases what the guest owns. The crowd then closes the fd and frees the guest. */
 	void (*close)(void *arg, struct tcp_guest *g);
 	void *arg;
 	uint32_t most; /* guests at a time; if there is one more, the oldest is closed */
