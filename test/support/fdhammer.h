@@ -5,9 +5,10 @@
  * pipe, to which another process writes. A lost wake-up causes a hang, which the time limit of the
  * test program ends.
  *
- * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: timers never
- * expire, and wake-ups come late. Only one file of a program may include this header, which has
- * its main(). The first argument is the number of calls that each client makes in each run.
+ * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: the wrappers
+ * below disable timers and delay wake-ups. Only one file of a program may include this header,
+ * which has its main(). The first argument is the number of calls that each client makes in each
+ * run.
  */
 #ifndef SUPPORT_FDHAMMER_H
 #define SUPPORT_FDHAMMER_H
@@ -59,7 +60,8 @@ struct fdhammer_layer {
 };
 
 /*
- * Defines the functions of the table that only call the layer's functions that begin with @prefix.
+ * Defines those functions of struct fdhammer_layer that only call a function of the layer. @prefix:
+ * the beginning of the names of these functions of the layer.
  */
 #define FDHAMMER_CLIENT(prefix)                                                                    \
 	static int hammer_poll(void *c, struct fdhammer_client *t)                                 \
@@ -117,7 +119,7 @@ int __wrap_eventfd_write(int fd, eventfd_t n);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when,
 	struct itimerspec *old);
 
-/* Delays the wake-up: the sleep word has been reset, and other threads run before the wake-up. */
+/* Delays the wake-up: other threads run after the reset of the sleep word and before it. */
 int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len)
 {
@@ -250,7 +252,7 @@ static inline void fdhammer_server(struct fdhammer *h, void *s, int fd)
 	}
 	printf("the server slept %" PRIu32 " times\n", slept);
 	CHECK(slept);
-	h->layer->server_arm(s); /* publishes and wakes */
+	h->layer->server_arm(s); /* publishes the last answers and wakes the clients */
 	close(set);
 }
 
@@ -271,7 +273,7 @@ static inline pid_t fdhammer_ticker(struct fdhammer *h)
 
 	if (pid)
 		return pid;
-	alarm(1200); /* ends it if the tester dies */
+	alarm(1200); /* ends this process if the test is killed */
 	for (;;) {
 		uint32_t i = (uint32_t)(test_rand(&rand) % ARRAY_SIZE(h->pipe));
 

@@ -63,8 +63,8 @@ static inline int fdtest_mappings(const char *text)
 }
 
 /*
- * Counts the timers of this process that have expired and were not set again since then; with @run,
- * also those that run.
+ * Counts the timerfds of this process that have expired and were not set again since then; with
+ * @run, also those that are armed.
  */
 static inline int fdtest_count_timers(bool run)
 {
@@ -95,8 +95,8 @@ static inline int fdtest_timers(void)
 }
 
 /*
- * Returns true if no peer has woken the sleeper: its descriptor is not readable, or only because a
- * timer expired while this process was not scheduled.
+ * Returns true if no peer has woken the sleeper: its descriptor is not readable, or is readable
+ * only because a timer expired while this process was not scheduled.
  */
 static inline bool fdtest_sleeps(int fd)
 {
@@ -114,7 +114,10 @@ static inline void fdtest_fill_gaps(void)
 	} while (fdtest_open() != fd + 1);
 }
 
-/* Limits the process to @more more descriptors; there must be no gaps. Returns the old limit. */
+/*
+ * Limits the process to @more more descriptors; their numbers must have no gaps. Returns the old
+ * limit.
+ */
 static inline struct rlimit fdtest_limit(int more)
 {
 	struct rlimit old, now;

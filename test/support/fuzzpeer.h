@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Simulates a peer whose behaviour is the fuzzer's input, for code that waits for sockets with
- * poll(2). The code is compiled with -Dpoll=fuzz_poll -Dclock_gettime=fuzz_clock_gettime. When it
- * would wait, the peer does its next step instead. When the input is used up, the clock advances
- * beyond every time limit.
+ * poll(2). The code is compiled with -Dpoll=fuzz_poll -Dclock_gettime=fuzz_clock_gettime. When the
+ * code would wait, the peer does its next step instead. When the input is used up, the clock
+ * advances beyond every time limit.
  */
 #ifndef SUPPORT_FUZZPEER_H
 #define SUPPORT_FUZZPEER_H
@@ -43,7 +43,7 @@ int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout)
 	return ready;
 }
 
-/* Sends up to @len bytes of the input. The socket may be closed or full; then they are lost. */
+/* Sends up to @len bytes of the input. If the socket is closed or full, they are lost. */
 static inline void fuzz_send(int fd, size_t len)
 {
 	len = len < input_left(&fuzz_peer.in) ? len : input_left(&fuzz_peer.in);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Test cases for layers whose shared-memory regions have a mode and a group: which users may
- * connect to a region for one user, and to a region for a group. The guard of a group's region is
- * its second file (base/shm.h); it shows to processes of the same user whether the server lives.
+ * connect to a region for one user, and to a region for a group. A region for a group has a second
+ * file, the guard (base/shm.h), which shows to processes of the same user whether the server lives.
  * Only one file of a program may include this header, which has its main().
  */
 #ifndef SUPPORT_GROUPTEST_H
@@ -34,7 +34,7 @@ static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
 	return answer;
 }
 
-/* Four clients, payloads of 8 bytes, and this access. */
+/* Returns attributes for four clients and payloads of 8 bytes, with this access. */
 static inline struct rpc_attr grouptest_access(uint32_t mode, uint32_t gid, uint32_t set)
 {
 	return (struct rpc_attr){.max_clients = 4,
@@ -45,7 +45,7 @@ static inline struct rpc_attr grouptest_access(uint32_t mode, uint32_t gid, uint
 		.set = set};
 }
 
-/* With @gid if @has_gid is set, otherwise without a gid, which means the server's own group. */
+/* Has @gid if @has_gid is set, otherwise no gid, which means the server's own group. */
 static inline struct rpc_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
 {
 	return grouptest_access(mode, has_gid ? gid : 0, has_gid ? RPC_CONSTANT(SET_GID) : 0);
@@ -132,7 +132,7 @@ static inline void grouptest_as_member(void *arg)
 }
 
 /*
- * The user is neither the owner nor a member of the group, which holds for root, too, although root
+ * The user is neither the owner nor a member of the group. Root is such a user, too, although it
  * may open every file.
  */
 static inline void grouptest_as_stranger(void *arg)
@@ -172,7 +172,7 @@ static inline void grouptest_come(void *arg)
 	struct rpc_client *c = NULL;
 
 	CHECK_EQ(RPC(client_connect)(test_name, &attr, &c), 0);
-	CHECK(grouptest_call(c, 7) == 7); /* so the server has seen it before it leaves */
+	CHECK(grouptest_call(c, 7) == 7); /* so the server notices the client before it leaves */
 	RPC(client_disconnect)(c);
 }
 
@@ -298,7 +298,7 @@ TEST(other_access_is_refused)
 		grouptest_create_is_refused(modes[i], 0, 0, -EINVAL);
 	grouptest_create_is_refused(0, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0600, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
-	/* There is no such bit. */
+	/* Bit 1 of `set` is not defined. */
 	grouptest_create_is_refused(0660, 2 | RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
 	/* A gid without its bit is refused, not ignored. */
 	grouptest_create_is_refused(0660, 0, GROUPTEST_GID, -EINVAL);
@@ -462,7 +462,7 @@ TEST(guard_is_of_one_region)
 	grouptest_nothing_left();
 }
 
-/* A living server of either kind keeps the name. */
+/* While a server lives, for its user or for a group, no other server gets its name. */
 TEST(servers_of_both_kinds_exclude)
 {
 	for (int i = 0; i < 2; i++) {
@@ -481,7 +481,7 @@ TEST(servers_of_both_kinds_exclude)
 	}
 }
 
-/* Another user has the name of the guard: then no region for a group can be created. */
+/* If another user's file has the name of the guard, no region for a group can be created. */
 TEST(guard_taken_by_others)
 {
 	struct rpc_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);

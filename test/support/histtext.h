@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Histograms' texts with right check sums, which are computed apart from latrec. */
+/* Texts of histograms with right check sums, which are computed here, not by latrec. */
 #ifndef SUPPORT_HISTTEXT_H
 #define SUPPORT_HISTTEXT_H
 

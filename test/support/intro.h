@@ -20,7 +20,7 @@
 #define INTRO_MANY 8
 #endif
 
-/* Sends @len bytes of an introduction, @n times the descriptor fd, and the cookie changed by @forge. */
+/* Sends @len bytes of an introduction with @n copies of fd and the cookie XOR @forge. */
 static inline void intro_send(const struct wakefd_addr *door, uint32_t index, int fd, int n,
 	size_t len, uint64_t forge)
 {

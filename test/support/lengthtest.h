@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that each message arrives with its sender's length. The length and the contents of
- * message n depend on n. Bytes that follow the message in the sender's buffer must not arrive.
+ * For tests that each message arrives with the length that it was sent with. The length and the
+ * contents of message n depend on n. Bytes that follow the message in the sender's buffer must not
+ * arrive.
  */
 #ifndef SUPPORT_LENGTHTEST_H
 #define SUPPORT_LENGTHTEST_H

@@ -88,7 +88,7 @@ TEST(only_dead_servers_are_removed)
 	CHECK_EQ(RPC(remove_dead)("a/b"), -EINVAL);
 }
 
-/* Checks that both functions return the error. */
+/* Checks that the functions that read and remove the region return the error. */
 static inline void looktest_refused(int err)
 {
 	struct RPC(look_region) l;

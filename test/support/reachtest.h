@@ -72,7 +72,7 @@ static inline int reachtest_call_wait(struct rpc_client *c, const uint64_t *word
 	return RPC(client_call_wait)(c, word, 8, answer, 8, ns, NULL);
 }
 
-/* Has room for eight clients. */
+/* Creates a server for eight clients. */
 static inline struct rpc_server *reachtest_server(void)
 {
 	const struct rpc_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
@@ -123,7 +123,8 @@ static inline void reachtest_answered(struct rpc_client *c)
 }
 
 /*
- * Checks that the client can wake the server again. Both calls are served, one response is dropped.
+ * Checks that the client can wake the server again. The server answers the two calls of
+ * reachtest_told(); the client drops the first response, because that call has returned an error.
  */
 static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 {
@@ -218,7 +219,7 @@ TEST(connect_is_refused)
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 }
 
-/* In another namespace no socket has the name. */
+/* In another network namespace no socket has the server's name. */
 TEST(other_namespace_is_told)
 {
 	SERVER *s = reachtest_server();
@@ -252,9 +253,9 @@ static inline void reachtest_without_descriptors(void *arg)
 TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descriptors, NULL);
 
 /*
- * Another client takes the server's sleep word, but cannot wake the server; it puts the word back
- * and leaves, or it dies. A client that saw the server awake in the meantime must check again while
- * it waits, by wait, by arm and by poll.
+ * Another client resets the server's sleep word, but cannot wake the server: it sets the word again
+ * and leaves, or it dies. A client that saw the server awake in the meantime must check the word
+ * again while it waits, by wait, by arm and by poll.
  */
 static inline void reachtest_mended(uint32_t left)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: clients that wait for a server, and that outlive one. A program
- * first includes the layer's test/rpc.h.
+ * Cases of delegrpc and shmipc: clients that wait for a server, and that outlive one. A client
+ * occupies a place (an index) in the server's region. A program first includes the layer's
+ * test/rpc.h.
  */
 #ifndef SUPPORT_RPCAGAIN_H
 #define SUPPORT_RPCAGAIN_H
@@ -113,7 +114,7 @@ TEST(client_outlives_its_servers)
 		CHECK_EQ(RPC(client_reconnect)(c, 0), -EPROTO); /* other sizes */
 		RPC(server_destroy)(s);
 		s = again_server(2, 8);
-		if (round % 2) /* another place */
+		if (round % 2) /* takes the client's former place */
 			other = client_new();
 		CHECK_EQ(RPC(client_reconnect)(c, UINT64_MAX), 0);
 		CHECK_EQ(RPC(client_index)(c), round % 2);
@@ -125,7 +126,7 @@ TEST(client_outlives_its_servers)
 		CHECK_EQ(RPC(client_arm)(c), 0);
 		CHECK(fdtest_sleeps(fd));
 		CHECK_EQ(rpc_echo(s), 1);
-		CHECK(fdtest_readable(fd)); /* the new server has the address */
+		CHECK(fdtest_readable(fd)); /* the new server has the client's wake-up address */
 		CHECK_EQ(RPC(client_poll)(c, again_take, &t), 1);
 		t = (struct again_tokens){0};
 	}

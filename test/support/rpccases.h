@@ -44,7 +44,7 @@ TEST(sizes_of_other_versions)
 	CHECK_EQ(last, 0xeeeeeeeeeeeeeeee);
 }
 
-/* A name may have as many bytes as the header states. */
+/* A name may have as many bytes as the layer's header states, and no slash. */
 TEST(names_are_checked)
 {
 	char longest[RPC_CONSTANT(MAX_NAME) + 2];
@@ -98,7 +98,7 @@ TEST(fork_disturbs_nothing)
 	CHECK_EQ(RPC(client_poll)(c, cases_answered, NULL), 1);
 	RPC(client_disconnect)(c);
 	CHECK_EQ(RPC(server_poll)(s), 0);
-	c = client_new(); /* the name is still there */
+	c = client_new(); /* the child has not removed the region's name */
 }
 
 #endif

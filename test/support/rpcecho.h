@@ -4,7 +4,7 @@
 
 #include "support/rpcnew.h"
 
-/* Answers the requests that have arrived with their payload. Returns how many. */
+/* Answers each request that has arrived by its own payload. Returns their number. */
 static inline int rpc_echo(struct rpc_server *s)
 {
 	struct rpc_req r;

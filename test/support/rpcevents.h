@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: the events that a server gets about its clients. A program first
- * includes the layer's test/rpc.h and test/map.h, and is linked with
- * -Wl,--wrap=sendmsg,--wrap=recvmsg,--wrap=socket. RPC_EVENT(CAME) is the layer's constant.
+ * Cases of delegrpc and shmipc: the events that a server gets about its clients. The server learns
+ * the process of a client from its introduction, a message with a descriptor that holds the lock of
+ * the client's index (base/wakefd.h). A program first includes the layer's test/rpc.h and
+ * test/map.h, and is linked with -Wl,--wrap=sendmsg,--wrap=recvmsg,--wrap=socket. RPC_EVENT(CAME)
+ * is the layer's constant.
  */
 #ifndef SUPPORT_RPCEVENTS_H
 #define SUPPORT_RPCEVENTS_H
@@ -49,7 +51,7 @@ static inline struct rpc_event events_take(struct rpc_server *s)
 	return e;
 }
 
-/* Takes the next event, which must be this one, of process pid. */
+/* Takes the next event, and checks its kind, its index and its process. */
 static inline void events_next(struct rpc_server *s, uint32_t kind, uint32_t index, pid_t pid)
 {
 	struct rpc_event e;
@@ -72,7 +74,7 @@ TEST(events_need_the_attribute)
 	CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), -EINVAL);
 }
 
-/* The server gets a client's arrival, request and end in this order, with the client's process. */
+/* The server gets a client's arrival, request and end in this order. Events name the process. */
 TEST(events_come_in_order)
 {
 	SERVER *s = events_server(2);
@@ -107,7 +109,7 @@ static inline void events_answer(void *arg, const struct RPC(req) * req, const v
 	CHECK_EQ(RPC(server_reply)((struct rpc_server *)arg, req->client, req->id, payload, 8), 0);
 }
 
-/* Serve passes on a client's requests only after the client's event CAME was taken. */
+/* Serve answers a client's requests only after the client's event CAME was taken. */
 TEST(events_come_before_what_is_served)
 {
 	SERVER *s = events_server(2);
@@ -129,7 +131,7 @@ TEST(events_come_before_what_is_served)
 	}
 }
 
-/* An index is used again when the end of its client has been taken, and not before. */
+/* An index is used again when the event of its client's end has been taken, and not before. */
 TEST(events_keep_the_index)
 {
 	SERVER *s = events_server(1);
@@ -180,7 +182,7 @@ TEST(events_tell_deaths)
 	events_next(s, RPC_EVENT(CAME), 0, getpid());
 	for (int i = 0; i < 3; i++) {
 		pid = events_victim(i);
-		if (i < 2) { /* otherwise it is dead before the server notices that it came */
+		if (i < 2) { /* the third one is dead before the server polls */
 			events_next(s, RPC_EVENT(CAME), 1, pid);
 			CHECK_EQ(rpc_echo(s), i);
 		}
@@ -303,7 +305,7 @@ TEST(events_believe_no_client)
 		intro_send(m.door, 1, null, 0, 16, 0); /* no descriptor */
 		intro_send(m.door, 1, m.region.fd, INTRO_MANY, 16, 0); /* too many */
 		intro_send(m.door, 3, m.region.fd, 1, 16, 0); /* no such index */
-		intro_send(m.door, beyond, m.region.fd, 1, 16, 0); /* though it has that lock */
+		intro_send(m.door, beyond, m.region.fd, 1, 16, 0); /* though fd holds this lock */
 		intro_send(m.door, 1, m.region.fd, 1, 12, 0); /* short */
 		intro_send(m.door, 1, m.region.fd, 1, 16, 1); /* wrong cookie */
 		events_next(s, RPC_EVENT(CAME), 1, round ? pid : 0);
@@ -336,7 +338,7 @@ TEST(events_believe_no_early_claim)
 	events_next(s, RPC_EVENT(CAME), 0, getpid());
 	RPC(client_disconnect)(first);
 	intro_send(m.door, 1, m.region.fd, 1, 16, 0);
-	events_next(s, RPC_EVENT(LEFT), 0, getpid()); /* takes the introduction as well */
+	events_next(s, RPC_EVENT(LEFT), 0, getpid()); /* receives the false introduction, too */
 	m.door->cookie ^= 1; /* the next clients' introductions are ignored */
 	for (uint32_t i = 0; i < 2; i++) {
 		c[i] = client_new();
@@ -386,7 +388,7 @@ TEST(events_forget_who_died_early)
 
 	map_region(test_name, &m);
 	CHECK_EQ(waitpid(events_comer(true), NULL, 0) > 0, 1);
-	CHECK_EQ(shm_locked(&m.region, 1), 1); /* by the introduction, until it is received */
+	CHECK_EQ(shm_locked(&m.region, 1), 1); /* by the descriptor in the introduction */
 	while (shm_locked(&m.region, 1))
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
 	m.door->cookie ^= 1; /* the next client's introduction is ignored */
@@ -399,7 +401,7 @@ TEST(events_forget_who_died_early)
 
 /*
  * If a client dies before it wakes a sleeping server, others can get its place, even if the client
- * has taken the server's sleep word.
+ * has reset the server's sleep word.
  */
 static inline void events_next_comer(bool took)
 {
@@ -417,7 +419,7 @@ static inline void events_next_comer(bool took)
 	shm_close(&m.region);
 	CHECK(!fdtest_readable(fd));
 	pid = events_comer(false);
-	CHECK(fdtest_readable_within(fd, 20000)); /* another arm would receive introductions */
+	CHECK(fdtest_readable_within(fd, 20000)); /* no arm: it would receive introductions */
 	while (e.kind == EVENTS_NONE) {
 		while (!RPC(server_arm)(s))
 			CHECK(fdtest_readable_within(fd, 20000));
@@ -432,7 +434,7 @@ static inline void events_next_comer(bool took)
 TEST_WITH(events_wake_for_the_next_comer, events_next_comer, false);
 TEST_WITH(events_wake_despite_the_word, events_next_comer, true);
 
-static struct rpc_client **events_comes; /* connects when the server has found no introduction */
+static struct rpc_client **events_comes; /* is set when the server finds no introduction */
 
 ssize_t __real_recvmsg(int fd, struct msghdr *m, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags);

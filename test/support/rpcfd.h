@@ -77,7 +77,7 @@ TEST(server_is_woken_by_calls)
 	settle(s);
 }
 
-/* Each side may have a descriptor or none. */
+/* The server has no descriptor here. */
 TEST(client_is_woken_by_replies)
 {
 	SERVER *s = server_new(2);

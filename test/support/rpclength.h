@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: each response arrives with its sender's length, and so does each
- * request. A program first includes the layer's test/rpc.h, and defines answer_all().
+ * Cases of delegrpc and shmipc: each request and each response arrives with the length that it was
+ * sent with. A program first includes the layer's test/rpc.h, and defines answer_all().
  */
 #ifndef SUPPORT_RPCLENGTH_H
 #define SUPPORT_RPCLENGTH_H
@@ -16,8 +16,8 @@
 #define DEPTH 32
 
 /*
- * Receives all requests, which are messages *n and so on, checks them and adds their number to *n.
- * Answers message i with message i + 1.
+ * Receives all requests, which are the messages from number *n on, checks them and adds their
+ * number to *n. Answers message i with message i + 1.
  */
 static void answer_all(struct rpc_server *s, uint64_t *n, uint64_t *seed);
 

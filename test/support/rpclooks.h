@@ -25,8 +25,8 @@ static uint64_t looks_of_connect(uint32_t i)
 }
 
 /*
- * A connect tests as many locks with 999 other clients as with none, and at most @most locks if
- * there is no place for it.
+ * A connect tests at most two locks, however many clients there are, and at most @most locks if the
+ * server has no place for another client.
  */
 static struct rpc_server *looks_server(uint64_t most)
 {

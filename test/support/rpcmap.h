@@ -5,7 +5,7 @@
 #include "base/shm.h"
 #include "base/wakefd.h"
 
-/* A mapped region: the words and addresses of the server and of client 0. */
+/* A mapped region: the sleep words and addresses (base/wakefd.h) of server and client 0. */
 struct rpc_map {
 	struct shm_region region;
 	uint32_t *server_state, *client_state;

@@ -40,7 +40,7 @@ static inline void serve_answered(void *arg, uint64_t token, const void *resp, u
 		serve_call(t, SERVE_CALLS - t->more--);
 }
 
-/* Answers every third request at once, and keeps the others. */
+/* State of serve_one(), which answers every third request at once, and keeps the others. */
 struct serve_keeper {
 	struct rpc_server *s;
 	struct RPC(req) kept[SERVE_CALLS];
@@ -66,7 +66,7 @@ static inline void serve_one(void *arg, const struct RPC(req) * req, const void 
 	k->kept[k->n++] = *req;
 }
 
-/* Requests are answered in the function or later. Serve passes on at most max requests per call. */
+/* Requests are answered in serve's callback or later. One serve handles at most max requests. */
 TEST(serve_answers_now_or_later)
 {
 	const struct rpc_attr attr = {.max_clients = 1, .req_size = 32, .resp_size = 8};
@@ -140,7 +140,7 @@ static inline void *serve_main(void *arg)
 	return NULL;
 }
 
-/* The responses to other calls go to their own function, also while a blocking call waits. */
+/* While a blocking call waits, responses to other calls go to the function for others. */
 TEST(call_waits_beside_others)
 {
 	SERVER *s = server_with(NULL);

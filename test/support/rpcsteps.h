@@ -46,7 +46,7 @@ struct steps_turn {
 	bool here[STEPS_CLIENTS];
 };
 
-/* Checks that each client comes once and ends once, and is known. */
+/* Checks that each client comes once and ends once, and that its process is known. */
 static inline void steps_serve(void *arg)
 {
 	struct steps_turn *t = (struct steps_turn *)arg;

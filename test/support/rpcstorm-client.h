@@ -75,7 +75,7 @@ static inline int rpcstorm_post_one(struct rpcstorm_client *t)
 }
 
 #ifdef RPC_PUSHES
-/* Pushes have the numbers 0, 1 and so on of the connection. */
+/* The pushes of a connection are numbered from 0. */
 static inline void rpcstorm_on_push(void *arg, const void *msg, uint32_t len)
 {
 	struct rpcstorm_client *t = (struct rpcstorm_client *)arg;
@@ -112,13 +112,13 @@ static inline void rpcstorm_response(void *arg, uint64_t number, const void *res
 		rpcstorm_call_one(t);
 }
 
-/* Returns true for the errors of a client that is kept from sending at times. */
+/* Returns true for the errors of a client whose sendto() fails at times. */
 static inline bool rpcstorm_refused(int r)
 {
 	return rpcstorm_draw.refuses && (r == -EPERM || r == -ENOBUFS);
 }
 
-/* Checks the result of a function of the client: a count, or the end of the server. */
+/* Checks the result of a function of the client: a count, or -EPIPE after the server's end. */
 static inline int rpcstorm_result(struct rpcstorm_client *t, int r)
 {
 	CHECK(r >= 0 || r == -EPIPE || rpcstorm_refused(r));
@@ -132,7 +132,7 @@ static inline int rpcstorm_client_poll(struct rpcstorm_client *t)
 	int r = rpcstorm_result(t, RPC(client_poll)(t->c, rpcstorm_response, t));
 
 	CHECK(r <= RPCSTORM_POLL_MAX);
-	if (r >= 0) /* calls that were open or made meanwhile, minus those that are open now */
+	if (r >= 0) /* the calls that have ended and the pushes that were taken */
 		CHECK_EQ(open + t->made - made - t->open + t->pushed - pushed, (uint32_t)r);
 	return r;
 }
@@ -168,7 +168,7 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t, bool for_ever)
 	capacity = storm_one_in(&t->rng, 2) ? t->resp : storm_draw(&t->rng, 0, t->resp);
 	err = RPC(client_call_wait)(t->c, t->buf, len, t->buf, capacity,
 		for_ever ? UINT64_MAX : times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
-	if (err == -EAGAIN) { /* calls that were given up hold all ids */
+	if (err == -EAGAIN) { /* calls that have timed out occupy all ids */
 		rpcstorm_client_poll(t);
 		return;
 	}

@@ -68,7 +68,7 @@ static const struct rpcstorm_shape rpcstorm_beyond; /* each size exceeds its max
 static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
 /* Checks what only this layer reports of a region. Returns the depth. */
 static uint32_t rpcstorm_looked(const struct RPC(look_region) * look);
-/* The layer may ignore skip. */
+/* @skip: a bit per client whose requests need not be found; the layer may ignore it. */
 static int rpcstorm_server_poll(struct rpc_server *s, const uint64_t *skip);
 static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);
 static void *rpcstorm_client_extra(struct rpc_client *c);

@@ -37,8 +37,8 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
 
 /*
  * Registers a function that is called at the end of the case; the last registered one is called
- * first. If the function is already registered it is also called now, so it closes an object that
- * is about to be opened again.
+ * first. If the function is already registered, it is also called now: the caller is about to open
+ * an object again, and the function closes the old one.
  */
 void test_finally(void (*fn)(void));
 /* Calls fn now, instead of at the end. */

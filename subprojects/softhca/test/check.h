@@ -66,14 +66,14 @@ static inline int test_compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts the values. */
+/* Returns the median; sorts the values. */
 static inline double test_median(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), test_compare);
 	return values[n / 2];
 }
 
-/* Returns new pages. @sharing: MAP_PRIVATE, or MAP_SHARED with children. */
+/* Returns new pages. @sharing: MAP_PRIVATE, or MAP_SHARED to share them with children. */
 static inline void *test_map(size_t len, int prot, int sharing)
 {
 	void *p = mmap(NULL, len, prot, sharing | MAP_ANONYMOUS, -1, 0);

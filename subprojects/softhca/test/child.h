@@ -13,7 +13,7 @@
 
 #include "cases.h"
 
-/* The child ends with the thread that has started it. */
+/* The child is killed when the thread that called this function ends. */
 static inline pid_t test_fork(void)
 {
 	pid_t pid = fork();

@@ -39,7 +39,7 @@ static inline void tmpdir_make(void)
 	atexit(tmpdir_remove);
 }
 
-/* Makes that directory, and writes the topology of the test's fabric into a file in it. */
+/* Makes the directory, and writes the topology of the test's fabric into a file in it. */
 static inline void __attribute__((format(printf, 1, 2))) tmpdir_topology(const char *format, ...)
 {
 	char path[128];

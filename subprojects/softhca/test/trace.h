@@ -10,8 +10,8 @@
 #include "child.h"
 
 /*
- * Returns the signal that a thread gets when it is continued after a stop with @sig. Its own faults
- * are doorbells, so their signals are passed on.
+ * Returns the signal that a thread gets when it is continued after a stop with @sig. SIGSEGV and
+ * SIGBUS are passed on, because a thread raises them when it rings a doorbell.
  */
 static inline int trace_signal(int sig)
 {
@@ -19,8 +19,8 @@ static inline int trace_signal(int sig)
 }
 
 /*
- * Runs a thread, which is stopped, to the entry of its next system call @nr. @sig: the signal that
- * it gets first. The tracer has set PTRACE_O_TRACESYSGOOD.
+ * Runs a stopped thread to the entry of its next system call @nr. @sig: the signal that it gets
+ * first. The tracer must have set PTRACE_O_TRACESYSGOOD.
  */
 static inline void trace_to_entry(pid_t tid, int sig, long nr)
 {

@@ -60,7 +60,10 @@ int raw_reject(int fd, uint32_t id, const char *data, uint8_t len, uint8_t reaso
 
 /* @qpn: the QP number in the parameters; @data: text, or NULL. */
 struct rdma_ucm_conn_param raw_param(uint32_t qpn, const char *data);
-/* Checks what the peer of a client with raw_param(_, "hello") gets, apart from the QP number. */
+/*
+ * Checks the parameters that a server gets from a client with raw_param(_, "hello"), but not the QP
+ * number.
+ */
 void raw_check_param(const struct rdma_ucm_conn_param *p);
 int raw_connect(int fd, uint32_t id, const struct rdma_ucm_conn_param *p);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands to a device as libibverbs writes them, without a library's checks and records. */
+/* Writes commands to a device as libibverbs does, but without the checks of libibverbs. */
 #ifndef SOFTHCA_TEST_COMMAND_H
 #define SOFTHCA_TEST_COMMAND_H
 

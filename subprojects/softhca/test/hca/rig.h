@@ -23,7 +23,7 @@ struct rig_attr {
 	unsigned rail;
 	bool srq;
 	bool events; /* one completion channel for both CQs */
-	int cqe; /* of each CQ; 0: 256 */
+	int cqe; /* entries of each CQ; 0: 256 */
 	uint32_t depth; /* of the send queue; 0: RIG_DEPTH */
 	enum ibv_qp_type type; /* 0: RC */
 	bool ignore_overrun; /* of each CQ */
@@ -77,7 +77,7 @@ void rig_close(struct rig *r);
 struct rig_addr rig_addr(const struct rig *r);
 
 /*
- * Timers of a QP. The value of a field that is 0: timeout 10 (4 ms), retry 3, rnr_retry 7,
+ * Timers of a QP. Defaults, for fields that are 0: timeout 10 (4 ms), retry 3, rnr_retry 7,
  * min_rnr_timer 1.
  */
 struct rig_timers {
@@ -91,8 +91,9 @@ void rig_open_pair(struct rig *a, const struct rig_attr *attr_a, struct rig *b,
 void rig_close_pair(struct rig *a, struct rig *b);
 
 /*
- * Exchanges addresses over a socket with another process, which calls it too, and connects to its
- * QP. Returns when both are connected. @mr: the region whose address is sent; NULL: the rig's.
+ * Exchanges addresses over a socket with another process, which calls this function too, and
+ * connects to the QP of that process. Returns when both are connected. @mr: the region whose
+ * address is sent; NULL: the rig's.
  */
 struct rig_addr rig_meet(struct rig *r, int fd, const struct ibv_mr *mr, struct rig_timers t);
 
@@ -150,14 +151,14 @@ void rig_write_imm(struct rig *r, uint32_t n, uint32_t offset, uint32_t len, str
 void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places);
 
 /*
- * Posts @n WRITEs of the first @len bytes of the buffer under one doorbell, to places one after the
- * other. The last is signaled and has the immediate data @imm.
+ * Posts @n WRITEs of the first @len bytes of the buffer under one doorbell, to consecutive
+ * addresses from @to on. The last is signaled and has the immediate data @imm.
  */
 void rig_write_row(const struct rig *r, struct rig_addr to, uint32_t n, uint32_t len, uint32_t imm);
 
 /*
- * Without a post: writes a NOP that says that it is WQE @index into a block of the send queue, and
- * returns it. @block: counts on after the end of the queue.
+ * Writes a NOP with WQE index @index into 64-byte block @block of the send queue, without posting
+ * it, and returns its address. @block wraps at the end of the queue.
  */
 uint8_t *rig_nop(struct ibv_qp *qp, uint16_t block, uint16_t index, bool signaled);
 
@@ -177,10 +178,10 @@ void rig_datagrams(struct rig *r);
 enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn,
 	uint32_t offset, uint32_t len, enum ibv_wr_opcode op);
 
-/* The same from the start of the buffer to @to by its LID. */
+/* Sends @len bytes from the start of the buffer to @to by its LID. Returns the status. */
 enum ibv_wc_status rig_datagram(struct rig *r, const struct rig *to, uint32_t len);
 
-/* Takes a completion of @cq, which must be a success. Returns false if there is none. */
+/* Takes a completion of @cq, and checks that it is a success. Returns false if @cq is empty. */
 bool rig_poll(struct ibv_cq *cq, struct ibv_wc *wc_p);
 
 /* Waits for the next completion of @cq, and yields meanwhile. */

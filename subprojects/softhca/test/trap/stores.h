@@ -2,7 +2,7 @@
 #ifndef SOFTHCA_TEST_STORES_H
 #define SOFTHCA_TEST_STORES_H
 
-/* Real store instructions, one each. The test sets the state of the processor. */
+/* Store instructions to execute, one of each form. The test sets the registers before. */
 
 #include <stdint.h>
 
