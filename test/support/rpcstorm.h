@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The storm of delegrpc and shmipc, which have a server and clients. Clients are threads of several
- * processes. They connect, make calls, poll, sleep on futexes and descriptors, give up calls, leave
- * with calls in flight and are killed. The server keeps requests, answers in any order, sleeps, is
- * killed, stopped and started again. A client checks that each call ends once, with its own answer
- * or with the end of the server. The server checks that each request arrives once and complete, and
- * that an answer is refused only if its client has gone. Only one file of a program may include
- * this header, which has its main().
+ * The storm (storm.h) of delegrpc and shmipc, which have a server and clients. Clients are threads
+ * of several processes. They connect, make calls, poll, sleep on futexes and descriptors, let calls
+ * time out, leave with calls in flight and are killed. The server delays answers, answers in any
+ * order, sleeps, is killed, stopped and started again. A client checks that each call ends once,
+ * with its own answer or with the end of the server. The server checks that each request arrives
+ * once and complete, and that an answer is refused only if its client has gone. Only one file of a
+ * program may include this header, which has its main().
  */
 #ifndef SUPPORT_RPCSTORM_H
 #define SUPPORT_RPCSTORM_H
@@ -85,7 +85,7 @@ static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 	return rpcstorm_start_server(rng);
 }
 
-/* Reads the region from outside, and tries to remove it. */
+/* Reads the region from outside. If the server lives, checks that the region cannot be removed. */
 static inline void rpcstorm_look(bool lives)
 {
 	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;

@@ -67,7 +67,7 @@ static void connect_client(struct client_thread *t)
 {
 	int err;
 
-	/* At the moment every place may be in use, or not cleaned yet. */
+	/* Every place may be in use, or not yet cleaned by the server. */
 	while ((err = RPC(client_connect)(test_name, NULL, &t->c)) != 0) {
 		CHECK(err == -EUSERS || err == -EAGAIN);
 		sched_yield();
@@ -194,7 +194,7 @@ static int client_waits(void *client)
 	return RPC(client_wait)(client, UINT64_MAX);
 }
 
-/* The caller handles the signal and waits again. */
+/* After a signal, wait returns, so that the caller can handle the signal and wait again. */
 TEST(signal_ends_a_wait)
 {
 	uint64_t word = 1;

@@ -14,10 +14,10 @@
 #include "base/compiler.h"
 #include "base/rand.h"
 
-/* A name that no other process uses. A forked child has its parent's. */
+/* A name that no other test program uses. A forked child has the name of its parent. */
 extern char test_name[64];
 
-/* Returns the path of the shared memory with this prefix and that name. */
+/* Returns the path of the shared memory with this prefix and the name test_name. */
 const char *test_file(const char *prefix);
 
 static inline uint64_t test_rand(uint64_t *state)
@@ -38,7 +38,7 @@ static inline uint64_t test_seed(void)
 	return seed;
 }
 
-/* For AT_END. */
+/* Functions for AT_END (cases.h). */
 static inline void end_free(void *pointer)
 {
 	free(*(void **)pointer);
@@ -54,7 +54,7 @@ static inline void end_file(FILE **f)
 	fclose(*f);
 }
 
-/* Memory that the children share, filled with 0. */
+/* Returns memory that is shared with later children, filled with 0. */
 static inline void *test_shared(size_t len)
 {
 	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -6,7 +6,7 @@
 #
 #	check.sh APP [DIRECTORY]
 #
-# The directory (artifacts) receives what the programs print, and the packets of the two hosts.
+# The directory (default: artifacts) receives what the programs print, and the packets of the two hosts.
 set -eu
 app=$(realpath "$1")
 mkdir -p "${2:-artifacts}"

@@ -51,7 +51,7 @@ def expected_packets(records, rnr_naks):
 
 
 def psns_follow(packets):
-    """The requests of a QP take PSNs in order, and each is acknowledged; returns the messages."""
+    """Checks that the requests of a QP have consecutive PSNs, and that each is acknowledged. Returns the messages."""
     following, counts, messages = defaultdict(int), Counter(), []
     for p in packets:
         operation, key = p.opcode & 31, COMMENT.match(p.comment).groups()
@@ -191,7 +191,7 @@ def check_ctl(tmp, env):
 
 
 def one_qp(tmp, env):
-    """Captures only the packets of one QP. No QP has this number."""
+    """Captures only the packets of one QP number, which no QP has: the file contains no packet."""
     path = os.path.join(tmp, "qp.pcapng")
     ctl = start_capture("--qp", "0x123456", path, env=env)
     subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)

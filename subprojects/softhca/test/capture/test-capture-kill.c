@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process is killed before and after each system call with which it writes a group of packets.
- * Then the file must contain either the whole group or nothing of it, as the counts say, and no
- * bytes after that.
+ * Then the file must contain either the whole group or nothing of it, as the counts in the arena
+ * say, and no bytes after that.
  */
 #include <errno.h>
 #include <signal.h>
@@ -54,7 +54,10 @@ static void victim(void)
 	_exit(1);
 }
 
-/* Kills a victim at its @stop-th stop at a system call. Returns true if it had ended before. */
+/*
+ * Kills a victim at its @stop-th stop at a system call. Returns true if add_group() had ended
+ * before.
+ */
 static bool run_victim(uint32_t stop)
 {
 	bool ended = false;

@@ -14,7 +14,7 @@ import tempfile
 
 RUN = os.path.abspath(sys.argv[1])
 PROGRAMS = ["ibv_rc_pingpong -g 0 -c -e -n 50", "ib_write_bw -x 0 -m 1024 -n 50"]
-# In place of softhca-run.
+# Replaces softhca-run: runs it in namespaces of its own.
 CONTAINER = """#!/bin/sh
 exec unshare -m -p -i --fork --kill-child --mount-proc sh -c '
 	mount -t tmpfs tmpfs /dev/shm && exec "$@"' sh RUN "$@"

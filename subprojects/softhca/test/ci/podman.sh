@@ -13,7 +13,7 @@ stage=${2:-root}
 image=debian:bookworm
 pod="podman --log-level error"
 
-# The base image, and the ids 100000 to 165535 for users of containers.
+# Makes the base image, and gives root the subordinate ids 100000 to 165535, for users of containers.
 in_root() {
 	work=$(mktemp -d)
 	mount --make-rprivate /
@@ -42,7 +42,7 @@ run() {
 	$pod run --rm --cgroups=disabled "$@"
 }
 
-# The commands of a workflow file, one shell script.
+# Prints the commands of a workflow file as one shell script.
 commands() {
 	/usr/bin/python3 -c '
 import sys, yaml
@@ -75,7 +75,7 @@ in_user() {
 	unshare --net sh "$0" "$source" network "$3"
 }
 
-# Two containers on a network that podman makes.
+# Runs programs in two containers on a network that podman makes.
 in_network() {
 	ip link set lo up
 	run --network none softhca ibv_devinfo | grep PORT_ACTIVE
@@ -94,7 +94,7 @@ in_network() {
 	done
 }
 
-# container HOST PROGRAM: port 18517
+# container HOST PROGRAM: runs the program, with port 18517, in a container.
 container() {
 	# shellcheck disable=SC2086
 	run --name "host$1" --network rdma --ip "10.95.200.$1" -v "$HOME/topology$1:/topology:ro" softhca -t /topology \

@@ -136,7 +136,7 @@ static struct mad request_to(uint16_t port)
 	return m;
 }
 
-/* Makes an id that listens, with a request of the other host. Returns the id of the request. */
+/* Makes an id that listens, and sends it a request. Returns the id of the request. */
 static uint32_t ask(struct mad *m, uint32_t *listener)
 {
 	struct rdma_ucm_event_resp e;
@@ -150,7 +150,7 @@ static uint32_t ask(struct mad *m, uint32_t *listener)
 	return e.id;
 }
 
-/* The answer to a message of the other host that names both ends. */
+/* Returns the other host's answer to message @to, which contains the ids of both ends. */
 static struct mad answer(enum mad_type type, const struct mad *to)
 {
 	return (struct mad){.type = (uint16_t)type, .local = to->remote, .remote = to->local};
@@ -180,7 +180,7 @@ static void no_event(void)
 	CHECK(!raw_readable(channel, 0));
 }
 
-/* The QP of the id gets the address, QP number and PSN of the other host. */
+/* Checks that the id's QP gets the address, the QP number and the PSN of the other host. */
 static void leads_out(uint32_t id, uint32_t qpn, uint32_t psn)
 {
 	struct ib_uverbs_qp_attr a;
@@ -315,7 +315,7 @@ TEST(connects_and_disconnects)
 	destroy(client);
 }
 
-/* Makes a connection. Returns the other host's reply; the RTU is still to be heard. */
+/* Makes a connection. Returns the other host's reply. The caller must hear() the RTU. */
 static struct mad establish(uint32_t *client)
 {
 	struct mad req = connect_to(client), rep = reply_to(&req);

@@ -13,7 +13,7 @@
 #define CONSUMER 28
 #define VENDOR_OPTION 35
 #define GUARD_MS 60000
-#define MESSAGE_NS 100000u /* at least, from one end to the other */
+#define MESSAGE_NS 100000u /* least time of a message between the ends */
 
 static int sch, cch; /* channels of the two ends; 0: not open */
 
@@ -48,8 +48,8 @@ static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port
 #define LATENCY_NS 20000000u /* of adapters in the real link model */
 
 /*
- * Messages arrive immediately in step mode and in virtual time. In the real link model they also
- * take the latency.
+ * Messages arrive immediately in step mode and in virtual time. In the real link model they take
+ * MESSAGE_NS and the latency.
  */
 static void in_model(const char *variable, const char *value, bool at_once)
 {
@@ -160,7 +160,7 @@ TEST(attributes)
 	none_left();
 }
 
-/* The end that disconnects first gets its event only when the other end has disconnected, too. */
+/* The end that disconnects first gets DISCONNECTED when the other end has disconnected, too. */
 static void disconnect(bool server_asks, bool by_destruction)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -217,7 +217,7 @@ TEST(both_disconnect)
 		disconnect_once();
 }
 
-/* Returns the event, which must arrive the time of a message after @sent. */
+/* Returns the next event, which must arrive at least MESSAGE_NS after `sent`. */
 static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t uid)
 {
 	struct rdma_ucm_event_resp e = raw_expect(fd, type, uid);
@@ -328,7 +328,7 @@ TEST(not_answered)
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	none_left();
-	/* A request that is read and destroyed. */
+	/* The id of a request is destroyed after the request was read. */
 	child = ask(&client, &listener);
 	CHECK_EQ(raw_destroy(sch, child), 0);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
@@ -618,7 +618,7 @@ static void client_dies(int stage)
 		raw_expect(sch, TIMEWAIT_EXIT, CHILD);
 	}
 	if (stage == READ_REQUEST)
-		raw_accept(sch, child, CHILD, &p); /* its end may not have been noticed yet */
+		raw_accept(sch, child, CHILD, &p); /* fails only if the client's end was noticed */
 	if (child)
 		CHECK(raw_destroy(sch, child) >= 0);
 	CHECK(raw_destroy(sch, listener) >= 0);
@@ -658,7 +658,7 @@ static void server_dies(int stage)
 TEST_WITH(server_dies_asked, server_dies, ASKED);
 TEST_WITH(server_dies_after_request, server_dies, READ_REQUEST);
 
-/* A client that has not connected to a listener before its death is refused at once, too. */
+/* The first request to a listener, if it comes after the listener's death, is refused, too. */
 TEST(dead_listener)
 {
 	int fd;

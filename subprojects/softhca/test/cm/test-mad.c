@@ -7,7 +7,7 @@
 #include "cm/cm.h"
 #include "cm/mad.h"
 
-/* Sets a field of each kind to a value that no other field has. */
+/* Returns a message whose fields have different values. */
 static struct mad full(uint16_t type, uint8_t len)
 {
 	struct mad m = {.type = type,
@@ -108,7 +108,7 @@ TEST(request)
 
 /*
  * The offsets in InfiniBand's tables of the messages, and in the annex on IP addresses, count from
- * the MAD's header.
+ * the end of the MAD's header, which has 24 bytes.
  */
 TEST(places)
 {

@@ -362,7 +362,7 @@ TEST(af_ib)
 	CHECK_EQ(raw_destroy(ch, bind.id), 0);
 }
 
-/* Bytes that a program writes into the FIFO by a system call of its own are not events. */
+/* Bytes that a program writes into the channel's FIFO by a system call are not events. */
 TEST(forged_events)
 {
 	static const uint64_t forged[] = {0, 8191, 8192, UINT32_MAX, UINT64_MAX};

@@ -64,7 +64,7 @@ static void mover(int fd)
 	CHECK_EQ(page[WORD + 1], VALUE + 1);
 }
 
-/* Waits until the thread has stored, or was stopped because the store has faulted. */
+/* Lets the thread store. Returns true if the store has faulted, which stops the thread. */
 static bool store_faults(pid_t tid)
 {
 	int status;

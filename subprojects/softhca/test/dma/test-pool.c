@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The pool of a process, and the views that other processes have of it. */
+/* The pool (shared pages) of a process, and the views that other processes have of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,14 +17,14 @@
 #define PAGE POOL_PAGE
 #define ROUNDS 30
 
-static const char device[1]; /* the memory belongs to it */
+static const char device[1]; /* stands for the owner of the memory */
 
 static void *place(uint64_t shift, const void *at)
 {
 	return (void *)((uintptr_t)at + shift);
 }
 
-/* Returns private memory with other contents in each word. */
+/* Returns private memory with different contents in each word. */
 static uint32_t *filled(uint32_t pages)
 {
 	uint32_t *p = test_map(pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
@@ -52,7 +52,7 @@ static void leave(const void *p, uint64_t shift)
 	pool_leave((uintptr_t)p, shift);
 }
 
-/* Joins the fabric in a child. It first does what the preloaded library does in each child. */
+/* Joins the fabric in a child. First calls what the preloaded library calls in each child. */
 static void join(void)
 {
 	pool_hold();
@@ -63,8 +63,8 @@ static void join(void)
 }
 
 /*
- * Pages of records that have left the pool may be separate mappings, so their number is limited.
- * This is the first case, because no page may have left the pool before.
+ * Each page of doorbell records that has left the pool may be a separate mapping, so the number of
+ * such pages is limited. This is the first case, because no page may have left the pool before.
  */
 static void many_moves(int fd)
 {
@@ -281,7 +281,7 @@ TEST(moves_lose_no_store)
 	munmap(p, PAGE);
 }
 
-/* Where a member has put its memory. */
+/* The place of a member's memory in the member's pool. */
 struct told {
 	uint32_t slot;
 	uint64_t offset;
@@ -365,7 +365,7 @@ TEST(view_of_the_dead)
 
 #define INDEX (FIRST_MR_INDEX + 3)
 
-/* Makes the parts of a memory region that windows use. */
+/* Makes memory regions with the fields that window_find() reads. */
 static void owner(int fd)
 {
 	struct mr *mr = &arena()->mrs[INDEX];
@@ -419,7 +419,7 @@ TEST(window)
 	CHECK_EQ(look(INDEX, (1 << 20) + 2 * PAGE - 7, 8, &at), -ENOENT);
 	CHECK_EQ(look(INDEX, (1 << 20) - 1, 8, &at), -ENOENT);
 	CHECK_EQ(look(INDEX, (1 << 20), UINT64_MAX, &at), -ENOENT);
-	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* its place is in use */
+	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* its table slot is in use */
 	CHECK_EQ(look(INDEX + 1, 1 << 20, 8, &at), -ENOENT); /* longer than the file */
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Claims are taken over from stopped and dead owners, and from no others. A child holds the
- * fabric's mutex and works, is stopped, or is continued. The parent waits for the mutex, one check
- * at a time.
+ * Claims (fabric/claim.h) are taken over from stopped and dead owners, and from no others. A child
+ * holds the fabric's mutex and works, is stopped, or is continued. The parent waits for the mutex,
+ * one check at a time.
  */
 #include <linux/futex.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include "hca/objects.h"
 #include "member/member.h"
 
-#define LOOKS 200
+#define LOOKS 200 /* checks that must not take the mutex */
 #define LOST 3 /* exit status of a child that has lost the mutex */
 #define KEPT 4 /* exit status of a child that has released it */
 
@@ -188,7 +188,7 @@ TEST(who_is_stopped)
 	CHECK_EQ(arena()->whole.claim.to[1].iov_len, 0);
 	rounds = shared->rounds;
 	CHECK_EQ(ended(pid), LOST);
-	CHECK_EQ(shared->rounds, rounds); /* no instruction of it was executed any more */
+	CHECK_EQ(shared->rounds, rounds); /* the child has not continued the loop */
 }
 
 /* No takeover from an owner that was stopped at both checks, but ran in between. */
@@ -229,7 +229,7 @@ static void send_signal(pid_t pid)
 	CHECK(!syscall(SYS_rt_tgsigqueueinfo, pid, pid, SIGSEGV, &si));
 }
 
-/* The owner continues before the word is replaced. It keeps the mutex: the waiter's swap fails. */
+/* The owner handles the signal first and keeps the mutex: the waiter's swap of the word fails. */
 TEST(owner_is_first)
 {
 	pid_t pid = child(spin, true);

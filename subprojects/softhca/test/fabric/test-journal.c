@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A step reads the next receive of a survivor's SRQ, makes two completions for the survivor's
- * queues, and takes the receive. A process is killed, or stopped, after each number of instructions
- * of the step. Then the survivor must find all effects of the step or none, and the event for which
- * it has armed its CQ. Each receive of the SRQ is taken once, in the order of the list. Every
- * second victim holds a lane instead of the mutex. A process that was stopped must not change
- * anything when it continues.
+ * A child, the victim, executes a step: it reads the next receive of an SRQ of its parent, the
+ * survivor, makes two completions for the survivor's queues, and takes the receive. It is killed,
+ * or stopped, after each number of instructions of the step. Then the survivor must find all
+ * effects of the step or none, and the event for which it has armed its CQ. Each receive of the SRQ
+ * is taken once, in the order of the list. Every second victim holds a lane instead of the mutex. A
+ * process that was stopped must not change anything when it continues.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static uint32_t entry(uint32_t n)
 	return n * ORDER % ENTRIES;
 }
 
-/* The list of a ring: the entry that is freed first is posted first. */
+/* Makes an SRQ whose list is a ring: the entry that is freed first is posted first. */
 static void make_srq(void)
 {
 	uint32_t i = obj_alloc(OBJ_SRQ, 0);
@@ -167,7 +167,8 @@ static void victim(uint32_t n, enum part part)
 }
 
 /*
- * Leaves the victim stopped. Returns true if the part had ended before @instructions were executed.
+ * Runs a victim until it has executed @instructions of @part, and leaves it stopped. Returns true
+ * if the part had ended before.
  */
 static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t *pid_p)
 {
@@ -207,7 +208,8 @@ static void continue_victim(pid_t pid)
 }
 
 /*
- * Posts more receives, when the cached part of the list is used up, so that the list is read again.
+ * Posts more receives, and marks the cached part of the list as used up, so that the victim reads
+ * the list again.
  */
 static void post_receives(void)
 {
@@ -299,7 +301,7 @@ static void sweep(enum part part, bool kills, bool compressed)
 	n -= first;
 	takeovers = arena()->takeovers - takeovers;
 	CHECK_EQ(takeovers, kills ? 0 : n);
-	fprintf(stderr, "%s%s: %u %s, %u after the step was described, %u replays\n", names[part],
+	fprintf(stderr, "%s%s: %u %s, %u with a complete step, %u replays\n", names[part],
 		compressed ? ", compressed" : "", n, kills ? "killed" : "stopped", done, replays);
 	if (part == COMMIT)
 		CHECK(replays > 0 && (!kills || done < n));

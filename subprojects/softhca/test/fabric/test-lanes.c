@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lanes, latches and the mutex exclude each other. In one_at_a_time, one process takes the mutex
- * again and again, and two others take their lanes and the latches of two CQs. The process that
- * holds its locks changes two words, one after the other.
+ * Lanes, latches and the mutex (docs/locks.md) exclude each other. In one_at_a_time, one process
+ * takes the mutex again and again, and two others take their lanes and the latches of two CQs. The
+ * process that holds its locks changes two words, one after the other.
  *
  * In other cases a process is interrupted after each instruction until it has its lane, while the
  * mutex is taken; or it is killed while it has the mutex or latches.
@@ -24,10 +24,10 @@
 #define PAUSES 40 /* between the two words */
 #define LANES 2
 #define LOST 3 /* exit status of a process that has lost its latches */
-#define LOOKS 2000 /* at a process that must wait */
+#define LOOKS 2000 /* checks that a process still waits */
 #define STEPS 250u /* more instructions than a free lane takes */
 
-/* Relaxed accesses: lanes and mutex have to order those of all processes. */
+/* Relaxed accesses: lanes and mutex have to order the accesses of all processes. */
 #define GET(field) atomic_load_explicit(&shared->field, memory_order_relaxed)
 #define SET(field, value) atomic_store_explicit(&shared->field, value, memory_order_relaxed)
 
@@ -36,7 +36,7 @@ static struct shared {
 	_Atomic uint32_t changes[LANES + 1]; /* by each process */
 	_Atomic uint32_t lane; /* index of the lane of the process that is interrupted */
 	atomic_bool held; /* that process has its lane */
-	atomic_bool has_mutex; /* the process that waits for the owner of a lane */
+	atomic_bool has_mutex; /* set by the process that waits for a lane's owner */
 } * shared;
 
 static struct cq *cqs[2];
@@ -175,7 +175,10 @@ static void go(pid_t pid, enum __ptrace_request how)
 	CHECK(how == PTRACE_SINGLESTEP || sig == SIGSTOP);
 }
 
-/* Interrupts the process after @steps instructions. Returns false if it had its lane by then. */
+/*
+ * Interrupts the process after @steps instructions. Returns false if it had its lane by then.
+ * Otherwise takes the mutex, and checks that the process does not get its lane meanwhile.
+ */
 static bool interrupt(pid_t pid, uint32_t steps)
 {
 	sigset_t saved;
@@ -228,7 +231,7 @@ TEST(one_at_a_time)
 	CHECK_EQ(GET(b), changes);
 }
 
-/* A lane is shut after the mutex was taken for a while and the lane was not. */
+/* A lane is shut when the mutex has been taken many times, and the lane has not. */
 TEST(shut_when_idle)
 {
 	sigset_t saved;
@@ -293,7 +296,7 @@ static void die(uint32_t lane)
 	raise(SIGKILL);
 }
 
-/* A thread that has looked at the mutex before its holder began a step must not find its lane open. */
+/* A thread that read the mutex before the dead holder's step must not find its own lane open. */
 TEST(no_lane_is_opened_before_recovery)
 {
 	const struct lane *l;
@@ -308,7 +311,7 @@ TEST(no_lane_is_opened_before_recovery)
 }
 
 /*
- * A process gets the slot of a process that was killed while it looked at a shut lane. The new
+ * A process gets the slot of a process that was killed after it had taken a shut lane. The new
  * process is not treated as stopped.
  */
 TEST(lane_of_a_dead_predecessor)
@@ -362,7 +365,10 @@ TEST(latches_of_the_dead)
 	CHECK(!cqs[0]->latch.word && !cqs[1]->latch.word);
 }
 
-/* The list of CQs with a run is emptied before the lane is released, even if a latch is not free. */
+/*
+ * All runs of compressed completions are written before a lane is released, even if a latch is
+ * held.
+ */
 TEST(runs_of_a_latched_cq)
 {
 	uint32_t recoveries;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A new object takes the lowest free entry of its table, even if a process was killed half-way. */
+/*
+ * A new object takes the lowest free entry of its table, even if a process was killed during an
+ * allocation.
+ */
 #include "check.h"
 #include "hca/objects.h"
 #include "member/member.h"

@@ -184,7 +184,7 @@ static void late_write_given_up(void)
 	CHECK(rig_same(b.buf + DST, 4096, 1));
 }
 
-/* A sender that waits long enough sees one slow WRITE. */
+/* A sender that waits long enough gets no error: one WRITE is slow. */
 static void late_write_waited_for(void)
 {
 	struct softhca_counters c;
@@ -252,7 +252,7 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=rnr"), -ENODEV);
 	CHECK_EQ(softhca_fault_remove(1), -ENODEV);
 	open_pair((struct rig_timers){0});
-	for (uint64_t id = 1; id <= 3; id++) /* the later ones need no mutex */
+	for (uint64_t id = 1; id <= 3; id++) /* the later ones take a lane, not the mutex */
 		write_ends(id, IBV_WC_SUCCESS);
 	snprintf(rule, sizeof(rule), "action=error qpn=0x%x nth=3 syndrome=remote_op",
 		a.qp->qp_num);
@@ -263,7 +263,7 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=none"), -EINVAL);
 	CHECK_EQ(softhca_fault_add(""), -EINVAL);
 	CHECK_EQ(softhca_fault_add("action=rnr; action=rnr"), -EINVAL);
-	CHECK_EQ(softhca_fault_add("device=mlx5_10 action=rnr"), -EINVAL); /* there are ten */
+	CHECK_EQ(softhca_fault_add("device=mlx5_10 action=rnr"), -EINVAL); /* there are 0 to 9 */
 	write_ends(1, IBV_WC_SUCCESS);
 	write_ends(2, IBV_WC_SUCCESS);
 	CHECK_EQ(softhca_fault_remove(second), 0);
@@ -281,7 +281,10 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=rnr pid=1"), -ENOSPC);
 }
 
-/* Runs @fn with these rules in a process and a fabric of its own. @signal: that ends it, or 0. */
+/*
+ * Runs @fn with these rules in a process and a fabric of its own. @signal: it ends the process; 0:
+ * none.
+ */
 static void run(const char *rules, void (*fn)(void), int signal)
 {
 	if (!test_in_child())

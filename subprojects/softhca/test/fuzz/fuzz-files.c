@@ -87,7 +87,7 @@ static void check_rules(const struct fault_rule *rules)
 		fault_format(&rules[i], text);
 		must(strlen(text) < sizeof(text) - 1);
 		must(!fault_parse(text, "again", again, err, sizeof(err)));
-		again[i].random = rules[i].random; /* a state, not shown */
+		again[i].random = rules[i].random; /* fault_format() does not write this state */
 	}
 	must(!memcmp(rules, again, sizeof(again)));
 }
@@ -109,7 +109,7 @@ static bool read_rules(char *err, size_t room)
 	return true;
 }
 
-/* Makes the file that the environment names. */
+/* Makes an empty file, and sets the environment variables to its name. */
 static int make_file(void)
 {
 	int fd = memfd_create("input", MFD_CLOEXEC);

@@ -36,7 +36,7 @@ static void must(bool so)
 		abort();
 }
 
-/* A packet that is sent decodes to itself. */
+/* Checks that a packet is the same after it is encoded and decoded. */
 static void op_send(void *arg, const struct packet *p, const void *payload)
 {
 	static uint8_t bytes[PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX];

@@ -17,8 +17,8 @@
  * - the part of the doorbells of mode auto that trapped, in all its runs: the others were polled;
  * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
  *   median of all windows, and both quartiles;
- * - the noise: the same ratio, or its inverse if that is above 1, where the mode that is faster in
- *   the whole cell (trap or poll), in the next window, replaces auto.
+ * - the noise: the same ratio for the mode (trap or poll) that is faster in the whole cell,
+ * measured in a later window, instead of auto; if that is below 1, its inverse.
  *
  * A ratio of at most LIMIT times the noise does not show a wrong choice of mode auto. To
  * compare two versions of the software HCA, run the program once with each of them preloaded.
@@ -69,7 +69,7 @@ static struct totals {
 
 struct node {
 	struct rig r;
-	struct rig to[NODES]; /* the same with the QP to the other node */
+	struct rig to[NODES]; /* copies of r, with the QP to each other node */
 	int id;
 	int nodes;
 	uint32_t depth;
@@ -200,7 +200,7 @@ static double in_window(const double *rate, int i)
 
 /*
  * Sets and sorts the ratios of the times of @other to those of the faster mode, in all windows. The
- * window of @other begins @later rounds after the other one.
+ * window of @other begins @later rounds after the window of the faster mode.
  */
 static void compare(double rate[MODES][RUNS], const double *other, int later, double ratio[WINDOWS])
 {

@@ -29,7 +29,7 @@ static void post_receives(void)
 		CHECK(!ibv_post_recv(r.qp, &wr, &bad));
 }
 
-/* Receives a run of messages for each byte that it is sent. */
+/* Receives a run of messages for each byte that arrives on @fd. */
 static void receiver(int fd)
 {
 	int file;

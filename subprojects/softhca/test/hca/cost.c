@@ -4,7 +4,7 @@
  *
  *	cost pass     WRITEs, and again WRITEs while IDLE more queues of each kind exist
  *	cost count    messages of each kind and registrations; callgrind counts each phase
- *	cost crowd    messages under the mutex, and again after OTHERS other contexts had messages
+ *	cost crowd    messages under the mutex, before and after OTHERS contexts have sent messages
  *	cost time     prints the ns of a trap without an adapter, of a WRITE, of a WRITE_IMM, and of a list
  *	              of LIST WRITEs under one doorbell
  *	cost many N   prints the ns per registration, in the first and in the last tenth of N
@@ -101,7 +101,7 @@ static void write_lists(uint32_t n)
 	}
 }
 
-/* Each other context has sent a message, and stays open. */
+/* Sends messages under the mutex before and after OTHERS contexts have each sent a message. */
 static void crowd(void)
 {
 	struct rig others[OTHERS];
@@ -156,7 +156,7 @@ static void skip_store(int sig, siginfo_t *si, void *context)
 	uc->uc_mcontext.gregs[REG_RIP] += STORE_BYTES;
 }
 
-/* A store to a page that cannot be written, the signal, and the return to the next instruction. */
+/* Stores to a page that cannot be written: raises the signal, and returns from its handler. */
 static void trap(void *page)
 {
 	__asm__ volatile("movq %%rcx, (%%rax)" ::"a"(page), "c"(1ull) : "memory");

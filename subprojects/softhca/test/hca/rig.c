@@ -117,7 +117,7 @@ static struct rig *open_rigs; /* of this process, in the order of opening */
 static pid_t opener;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A child does not close what its parent has opened. */
+/* Locks the list; empties it in a forked child, which must not close its parent's rigs. */
 static void lock_list(void)
 {
 	pthread_mutex_lock(&open_lock);

@@ -17,12 +17,12 @@
 #include "softhca.h"
 #include "trace.h"
 
-#define POINTS 24u
+#define POINTS 24u /* entries and exits of system calls at which a case interrupts the thread */
 #define LENGTH 64u
 #define ROW 200u /* messages of a row: enough to make the thread spin if it may */
 #define LIST 32u /* WQEs of a long list */
 #define ROWS 50u /* rows: enough for a thread that may spin to get a core */
-#define SELDOM 40u
+#define SELDOM 40u /* messages of the case with rare doorbells */
 #define SELDOM_NS                                                                                  \
 	100000u /* between two messages: more than between doorbells that wake the thread */
 #define WATCHES 500u
@@ -302,7 +302,7 @@ static uint32_t row_of(struct rig *r, uint32_t n)
 	return traps() - before;
 }
 
-/* The same with one message under each doorbell. */
+/* Like row_of(), with one message under each doorbell. */
 static uint32_t row(struct rig *r)
 {
 	return row_of(r, 1);
@@ -539,7 +539,10 @@ static void wait_for_rest(pid_t tid, long n)
 	} while (call != SYS_futex && call != SYS_clock_nanosleep);
 }
 
-/* The program replaces the library's descriptor with a file's, which must not be truncated. */
+/*
+ * The program replaces the library's descriptor with a file's. The library must not truncate the
+ * file.
+ */
 static void closer(void)
 {
 	struct rig r;

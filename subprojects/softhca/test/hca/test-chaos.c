@@ -78,7 +78,7 @@ static bool early_read(void)
 	post(&a, &b, IBV_WR_RDMA_WRITE_WITH_IMM);
 	if (!planted)
 		wait_ok(b.rcq);
-	/* Relaxed: the mistake is that nothing orders it after the payload. */
+	/* Relaxed: the missing order between this load and the payload is the mistake. */
 	while (__atomic_load_n(last, __ATOMIC_RELAXED) != arrived)
 		turn();
 	return rig_same(b.buf, LEN, 1);
@@ -223,12 +223,13 @@ TEST(whole_words)
 }
 
 /*
- * Correct traffic on three pairs, with everything that a QP supports. It hashes what it receives.
+ * Correct traffic on three pairs, with everything that a QP supports. The hash depends on the order
+ * in which completions come, and on the turns between them.
  */
 static struct rig from[PAIRS], to[PAIRS];
 static uint32_t next_send[PAIRS], next_recv[PAIRS];
 static uint64_t *hash; /* shared with the parent */
-static uint64_t *first_sent, *first_received; /* messages that completed first at this end */
+static uint64_t *first_sent, *first_received; /* messages that complete first at this end */
 
 static void note(uint64_t v)
 {

@@ -96,7 +96,7 @@ TEST(real_depth)
 	CHECK(!ibv_destroy_qp(qp));
 }
 
-/* Writes the low byte of the number after @id to b. */
+/* Writes the low byte of @id + 1 to b. */
 static void write_once(uint64_t id)
 {
 	a.buf[0] = (uint8_t)(id + 1);
@@ -287,7 +287,7 @@ TEST(moderate)
 	CHECK_EQ(device.cq_mod_caps.max_cq_period, 4095);
 }
 
-/* A descriptor that is not a dma-buf is refused after everything that the kernel checks first. */
+/* As in the kernel, the other arguments are checked before the descriptor. */
 TEST(dmabuf)
 {
 	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |

@@ -23,8 +23,9 @@ static struct ibv_cq *compressed_cq(struct ibv_context *ctx)
 }
 
 /*
- * Replaces the receiving QP of @b by one with the compressed CQ and with an SRQ that has enough
- * receives for the whole test, because the provider frees receives only when it polls.
+ * Replaces the QP of `b` by one with the compressed CQ and with an SRQ. The SRQ has enough receives
+ * for the whole test: the provider would free receives only if it polled the CQ, but the test reads
+ * the CQEs itself.
  */
 static void make_receiver(struct ibv_cq *cq)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long messages. One page of a message's target memory is missing, and arrives (userfaultfd) when
- * the test decides; until then the message is in the middle of its copy. Meanwhile other operations
+ * Long messages. Half of a message's target memory is missing until the test fills it
+ * (userfaultfd); until then the message is in the middle of its copy. Meanwhile other operations
  * proceed, and those that have to wait for the end of the copy wait. If the sender is killed during
  * the copy, no operation waits for ever.
  */
@@ -89,7 +89,7 @@ static void *run_call(void *arg)
 	struct call *c = arg;
 
 	c->fn(c);
-	atomic_store(&c->done, true); /* read by call_waits and call_join */
+	atomic_store(&c->done, true); /* read by still_waits() and call_join() */
 	return NULL;
 }
 
@@ -206,7 +206,7 @@ TEST(others_go_on)
 }
 
 /*
- * Each of these operations is started by a thread during the copy, and must end after the copy.
+ * A thread calls @fn during the copy. The call must end after the copy.
  */
 static void waits(void (*fn)(struct call *), bool at_dest)
 {
@@ -224,7 +224,7 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	still_waits(&w, &other);
 	gap_fill(&g);
 	call_join(&w);
-	CHECK(rig_same(g.p, LONG, 5)); /* it is all there, and nothing comes after it */
+	CHECK(rig_same(g.p, LONG, 5)); /* the whole message is there */
 	if (fn == do_drain) {
 		rig_wait_ok(p.a.scq);
 		rig_modify(&p.a, IBV_QPS_RTS);

@@ -7,7 +7,7 @@
 
 static struct rig a, b, keeper;
 
-/* The last values of rail 0 and rail 1. */
+/* How much the counters of a rail have grown since the last call of change_of(). */
 struct change {
 	uint64_t tx_bytes, tx_packets, rx_bytes, rx_packets;
 };
@@ -53,7 +53,7 @@ static void messages_are_counted_at_both_ports(void)
 {
 	carried(0, 0, 0, 0);
 	post(IBV_WR_RDMA_WRITE, 10000);
-	carried(10000, 10, 0, 0); /* of 1024 bytes */
+	carried(10000, 10, 0, 0); /* packets of 1024 bytes */
 	post(IBV_WR_RDMA_READ, 8192);
 	carried(0, 0, 8192, 8);
 	rig_recv(&b, 0, 0, 64);
@@ -177,7 +177,7 @@ TEST(dropped_datagram)
 	retries(1, 0, 0);
 }
 
-/* The peer QP has been destroyed. */
+/* The sender is connected to a QP number that no QP has. */
 TEST(no_answer)
 {
 	struct rig_addr to;
@@ -221,7 +221,7 @@ static void contexts_are_closed(bool srq)
 TEST_WITH(contexts_with_queue_closed, contexts_are_closed, false);
 TEST_WITH(contexts_with_srq_closed, contexts_are_closed, true);
 
-/* The counts of a process begin at zero. */
+/* The counts of a process begin at zero, even if another process had its slot before. */
 static void count_alone(int fd)
 {
 	const struct softhca_counters none = {0};

@@ -2,8 +2,9 @@
 /*
  * Memory regions of dma-bufs: a udmabuf where the kernel has them, and everywhere a memfd that
  * stands in for one. For the memfd's descriptor, fstatfs() is trapped and reports a dma-buf. Like a
- * udmabuf, a memfd has a size and can be mapped. An empty memfd with a wrong size stands in for a
- * dma-buf that can be mapped, but whose pages other processes cannot access.
+ * udmabuf, a memfd has a size and can be mapped. An empty memfd, for which lseek() is trapped and
+ * reports a size, stands in for a dma-buf that can be mapped, but whose pages other processes
+ * cannot access.
  *
  * The errors are those that the kernel finds in drivers/dma-buf/dma-buf.c (the descriptor) and in
  * drivers/infiniband/core/umem_dmabuf.c (the bounds).
@@ -27,7 +28,7 @@
 
 #define PAGE 4096u
 #define PAGES 4u
-#define STAND_IN 900 /* its descriptor */
+#define STAND_IN 900 /* descriptor of the memfd that stands in for a dma-buf */
 #define NO_PAGES 901 /* descriptor of a dma-buf whose pages cannot be accessed */
 #define IOVA 0x10000000u
 #define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)

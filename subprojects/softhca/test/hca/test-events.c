@@ -2,7 +2,7 @@
 /*
  * Events: on completion channels (for the next completion, for a solicited one, for one that is
  * already there; caused by another thread or process; moderated), at the SRQ's limit, and on errors
- * of QPs. None is left when the object is destroyed.
+ * of QPs. No event is left when its object is destroyed.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -242,14 +242,14 @@ static void act(char what)
 		CHECK(readable(b.channel->fd));
 		rig_take_event(&b, b.rcq);
 		/* fall through */
-	default: /* none */
+	default: /* no event */
 		CHECK(!readable(b.channel->fd));
 	}
 	CHECK(softhca_step() >= 0);
 	poll_all(a.scq);
 }
 
-/* Two queues of a process, the later one first. */
+/* Two moderated CQs of a process; the CQ with the longer time is armed first. */
 static void two_queues(void)
 {
 	moderate(b.rcq, 9, 200);
@@ -272,18 +272,18 @@ static void moderated(void)
 		uint16_t count, us;
 		const char *acts;
 	} cases[] = {
-		{3, 100, "amm-mE"}, /* the number */
-		{3, 100, "amtm-iE"}, /* the time, from the first */
+		{3, 100, "amm-mE"}, /* the count is reached */
+		{3, 100, "amtm-iE"}, /* the time since the first completion is over */
 		{3, 100, "aM-tiE"},
 		{3, 100, "mma-mE"}, /* completions before the arm count */
 		{3, 100, "mmmaE"},
 		{3, 100, "ma-tiE"},
 		{3, 100, "sM-tiE"},
-		{3, 100, "smmm-ti-ME"}, /* the first must be solicited */
+		{3, 100, "smmm-ti-ME"}, /* no event before a solicited one */
 		{3, 100, "sMm-mE"},
 		{3, 100, "MmmsE"},
 		{3, 100, "mmms-ti-"},
-		{3, 100, "ampa-ti-m-tiE"}, /* nothing is left to report */
+		{3, 100, "ampa-ti-m-tiE"}, /* a polled completion causes no event */
 		{0, 100, "amE"},
 		{3, 0, "amE"},
 		{1, 100, "amE"},

@@ -20,7 +20,7 @@
 #define FROM_VICTIM (SLOTS * SLOT)
 #define OUT (2 * SLOTS * SLOT)
 #define STEADY_WINDOW 8u
-#define VICTIM_QUIET 0xffffffffu
+#define VICTIM_QUIET 0xffffffffu /* immediate data that ends the steady peer's loop */
 
 static struct rig r;
 static struct ibv_qp *steady_qp, *victim_qp;
@@ -64,7 +64,7 @@ static void victim(int fd)
 	}
 }
 
-/* Forks a victim for every byte it is sent. It has no device open itself. */
+/* Forks a victim for each byte that arrives on @fd. The process itself opens no device. */
 static void nursery(int fd)
 {
 	char c;
@@ -82,7 +82,7 @@ static void nursery(int fd)
 	}
 }
 
-/* Sends STEADY_WINDOW messages, and one for each that it receives, until it is told to end. */
+/* Sends STEADY_WINDOW messages, and one for each that it receives, until VICTIM_QUIET arrives. */
 static void steady(int fd)
 {
 	struct rig_addr to = open_peer(fd);

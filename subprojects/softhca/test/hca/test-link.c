@@ -5,7 +5,7 @@
 #include "stopped.h"
 #include "tmpdir.h"
 
-#define LATENCY 5000u /* ns; at 8000 Mb/s a byte takes one */
+#define LATENCY 5000u /* ns; at 8000 Mb/s a byte takes 1 ns */
 #define SERVICE 700u
 #define LONG_SERVICE 1000000u
 #define MESSAGES 20
@@ -18,7 +18,7 @@ static void topology(const char *link, uint32_t service)
 	CHECK(!setenv("SOFTHCA_LINK", link, 1));
 }
 
-/* @n messages under one doorbell. */
+/* Sends @n messages under one doorbell. */
 static void post_list(uint32_t n, uint32_t len)
 {
 	rig_write_list(&a, &b, n, len, 1);

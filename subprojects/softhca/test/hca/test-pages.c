@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pages of queues are shared by the processes of a fabric, so messages need no system call to
- * access them. Nothing else changes: a child has its own memory, and no mapping or descriptor is
- * left.
+ * The pages of queues are in their process's pool, a memfd that the processes of a fabric share, so
+ * messages need no system call to access them. Nothing else changes: a child has its own memory,
+ * and no mapping or descriptor is left.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -80,7 +80,7 @@ static void receive_all(int fd)
 	rig_close(&r);
 }
 
-/* The filter stays until the process ends. */
+/* The filter of rig_forbid_calls() stays until the process ends. */
 static void send_without_calls(int fd)
 {
 	rig_open(&r, NULL);
@@ -247,7 +247,7 @@ static void close_region(void)
 	close(region_fd);
 }
 
-/* The other end orders messages. Sends them, and reports the status of each. */
+/* A message that the other end asks take_orders() to send. The answer is its status. */
 struct order {
 	enum ibv_wr_opcode op;
 	uint32_t seed;
@@ -454,7 +454,7 @@ TEST(region_without_descriptor)
 	close_ends(pid, fd);
 }
 
-/* The same while the device stays open. */
+/* Nothing is shared after a CQ is destroyed, even while the device stays open. */
 TEST(given_back_one_by_one)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);

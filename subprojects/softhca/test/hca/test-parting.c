@@ -66,7 +66,7 @@ static void not_polled(bool sends)
 TEST_WITH(not_polled_receive, not_polled, false);
 TEST_WITH(not_polled_send, not_polled, true);
 
-/* If it polls in time, it gets the completion first. */
+/* If the server polls in time, it gets the completion first. */
 static void poll_in_time(void)
 {
 	struct ibv_wc wc;

@@ -111,7 +111,7 @@ TEST(all_types)
 	miss(IBV_QPT_RC, 0, 2, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 1);
 }
 
-/* Both have number 0: the numbers are equal, but neither is in the partition. */
+/* Both P_Keys have the number 0, which is not valid: the QPs are in no partition. */
 TEST(number_zero)
 {
 	rig_open(&b, &(struct rig_attr){.rail = 1, .pkey_index = 3});
@@ -170,7 +170,7 @@ TEST(resolve)
 	said_verdict(NULL);
 }
 
-/* Argument: strict, or none, before those that name cases. */
+/* The first argument may be strict. The other arguments name cases. */
 int main(int argc, char **argv)
 {
 	char path[128];

@@ -57,7 +57,7 @@ static void connecting(unsigned rail, enum ibv_qp_type type)
 	said_verdict(NULL);
 }
 
-/* Creates an address as libmlx5 does on Ethernet after its own checks. */
+/* Creates an address handle as libmlx5 does on Ethernet after its own checks. */
 static int create_ah(const struct ibv_ah_attr *a, uint32_t *handle_p)
 {
 	struct ib_uverbs_create_ah in = {.pd_handle = r.pd->handle,

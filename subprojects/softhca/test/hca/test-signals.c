@@ -69,7 +69,7 @@ static void jump_out(int sig, siginfo_t *si, void *uc)
 	siglongjmp(out, 1);
 }
 
-/* Nothing else accesses it. The compiler does not know what an atomic load returns. */
+/* Only recurse() reads it. The load is atomic so that the compiler cannot assume its result. */
 static _Atomic bool deeper = true;
 static int *nowhere; /* a page without access */
 
@@ -227,7 +227,7 @@ static void ignored(void)
 	raise(SIGSEGV);
 }
 
-/* A child that uses what its parent has opened gets a message, and ends. */
+/* A child that uses what its parent has opened prints a line, and ends by SIGABRT. */
 static void inherited(void)
 {
 	pid_t pid;

@@ -96,7 +96,7 @@ struct worker {
 	bool stopped;
 };
 
-/* Stops it, or continues it. Returns true if it was stopped. */
+/* Continues the worker if it is stopped, otherwise stops it. Returns true if it stopped it. */
 static bool turn(struct worker *w, struct shared *s)
 {
 	uint32_t asks = test_load(&s->asks);

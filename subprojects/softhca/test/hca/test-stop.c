@@ -95,7 +95,7 @@ static void victim(int fd)
 	rig_open(&v, NULL);
 	rig_fill(v.buf, k->len, 1);
 	to = rig_meet(&v, fd, NULL, (struct rig_timers){0});
-	rig_request(&v, IBV_WR_RDMA_WRITE, 0, to); /* now both ends share a lane */
+	rig_request(&v, IBV_WR_RDMA_WRITE, 0, to); /* opens the thread's lane */
 	rig_wait_ok(v.scq);
 	test_meet(fd);
 	post_message(&v, k, &to);
@@ -231,8 +231,8 @@ static void write_to(const struct process *p)
 }
 
 /*
- * The process is stopped, perhaps with the mutex or in a copy. Goes on without it, and deregisters
- * the target memory of its message. Returns true if the process was taken over.
+ * The process is stopped, perhaps with the mutex or in a copy. Continues without it, and
+ * deregisters the target memory of its message. Returns true if the process was taken over.
  */
 static bool go_on_without(const struct process *p)
 {

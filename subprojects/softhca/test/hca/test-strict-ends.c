@@ -18,7 +18,7 @@ static struct rig a, b;
 struct end {
 	uint32_t rq_psn, sq_psn;
 	enum ibv_mtu mtu; /* 0: 1024 */
-	uint8_t rd, dest_rd; /* added to 1 */
+	uint8_t rd, dest_rd; /* the QP's values minus 1 */
 	uint16_t dlid; /* 0: the peer's */
 	int more; /* attributes that the transition does not permit */
 };
@@ -158,7 +158,7 @@ TEST(refused_attributes)
 	verdict("0x20 are not allowed");
 }
 
-/* A NOP at block @index of a's queue, announced. */
+/* Writes a NOP to block @index of a's queue, and stores the doorbell record. */
 static const uint8_t *nop(uint16_t index)
 {
 	const uint8_t *w = rig_nop(a.qp, index, index, true);
@@ -187,7 +187,7 @@ TEST(foreign_register)
 	verdict(", which is not its own");
 }
 
-/* Makes two copies; @half selects the half of the register for the second one. */
+/* Makes two BlueFlame copies; @half selects the half of the register for the second one. */
 static void halves(uint32_t half, const char *what)
 {
 	struct mlx5dv_qp dv;

@@ -169,7 +169,7 @@ static void full_ring(bool polled_first)
 TEST_WITH(full_ring_not_polled, full_ring, false);
 TEST_WITH(full_ring_polled, full_ring, true);
 
-/* Signaled entries, each with its doorbell. */
+/* Writes @n signaled entries, and rings a doorbell for each. */
 static void each_rung(uint32_t n)
 {
 	while (n--) {

@@ -2,8 +2,8 @@
 /*
  * If the adapters cannot work, a program gets one line with the reason, and neither hangs nor
  * crashes. Cases: /dev/shm does not exist, cannot be written, or is full; /proc is missing; members
- * are in other namespaces or of another version; system calls are forbidden. Needs root for all but
- * the last two.
+ * are in other namespaces or of another version; system calls are forbidden. Without root, only the
+ * cases of another version and of forbidden system calls run.
  */
 #include <errno.h>
 #include <fcntl.h>

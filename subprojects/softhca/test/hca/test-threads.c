@@ -157,7 +157,7 @@ struct sender {
 	uint32_t done;
 };
 
-/* Every second thread has the hub's CQs in the other order. */
+/* Every second thread sends with the hub's receive CQ, and receives with its send CQ. */
 static void open_sender(struct sender *s, uint32_t id)
 {
 	struct rig queues = hub;

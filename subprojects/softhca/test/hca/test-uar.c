@@ -243,7 +243,7 @@ static void wrong_pages(void)
 	said_verdict(NULL);
 }
 
-/* A NOP in the first block of a's queue, announced, is rung at @reg. */
+/* Writes a NOP to the first block of a's queue, stores the doorbell record, and rings at @reg. */
 static void ring_at(void *reg, enum ibv_wc_status status, const char *what)
 {
 	const uint8_t *w = rig_nop(a.qp, 0, 0, true);
@@ -259,7 +259,7 @@ static void open_ready(void)
 	rig_open_pair(&a, &(struct rig_attr){.events = true}, &b, NULL);
 }
 
-/* The registers name queues that do not exist. The NOP is found by the doorbell record. */
+/* The stores name queues that do not exist. The thread finds the NOP by its doorbell record. */
 static void not_named(void)
 {
 	uint64_t elsewhere;
@@ -271,7 +271,7 @@ static void not_named(void)
 	ring_at(&elsewhere, IBV_WC_SUCCESS, NULL);
 }
 
-/* The planted mistakes: a doorbell at the page of another QP, of a thread domain, of no owner. */
+/* The planted mistakes: a doorbell at the page of a thread domain, and at a page of no QP. */
 static void other_pages(void)
 {
 	const char *not_its_own = ", which is not its own";
