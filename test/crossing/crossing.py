@@ -21,7 +21,7 @@ SECONDS = ".02" if check else "1"
 
 
 def run(counts):
-    """Returns the rows by depth, clients and layer. The ratio is that to delegrpc."""
+    """Returns the rows by depth, clients and layer. The field ratio compares a row with delegrpc."""
     cmd = [bench, "--peer", "none", "--queue-depth", DEPTHS, "--seconds", SECONDS, "--json", "-",
            "--clients", ",".join(map(str, counts)), *args]
     done = subprocess.run(cmd, check=True, capture_output=True, text=True)

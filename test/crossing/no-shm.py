@@ -8,7 +8,7 @@ WAYS = {"missing": "mount -t tmpfs none /dev && : >/dev/null", "read-only": "mou
 ARGUMENTS = {"benchkv": ["delegation", "--ops", "10"]}
 
 if subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
-    print("no mount namespaces of its own")
+    print("mount namespaces cannot be made")
     sys.exit(77)
 for way, mount in WAYS.items():
     for program in sys.argv[1:]:

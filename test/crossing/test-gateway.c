@@ -39,7 +39,7 @@ static void close_rig(struct rig *r)
 	close(r->g.listener);
 }
 
-/* @polls: before the next event; the poll first ends the call that watches the peer. */
+/* @polls: polls before the gateway takes the event; this ends the call that watches the peer. */
 static void gone(bool greeted, bool polls)
 {
 	AT_END(close_rig) struct rig r;

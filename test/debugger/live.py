@@ -15,7 +15,7 @@ FABRIC, NAME = "live", f"live.{os.getpid()}"
 KINDS = {("copyrpc", "context"): 2, ("copyrpc", "endpoint"): 2, ("delegrpc", "client"): 1, ("delegrpc", "server"): 1,
          ("shmipc", "client"): 2, ("shmipc", "server"): 2, ("flux", "node"): 3, ("tent", "engine"): 4,
          ("tent", "segment"): 2, ("tent", "rail"): 3}
-# The object that each part of the statistics describes: layer, kind, and its number among those.
+# The object that each part of the statistics describes: layer, kind, and its number among the objects of this kind.
 COUNTED = {"endpoint": ("copyrpc", "endpoint", 1), "delegrpc": ("delegrpc", "server", 0), "shmipc": ("shmipc", "server", 0),
            "flux": ("flux", "node", 1), "rail": ("tent", "rail", 0)}
 
@@ -110,7 +110,8 @@ try:
                    "  delegrpc server 0x", "in-flight 5, "):
         assert phrase in text, (phrase, text)
     compare_page(kinds, text)
-    # Without a PID all processes with objects are shown. This test has no objects, so it is shown only if it is named.
+    # Without a PID all processes with objects are shown. This test's process has no objects, so it is shown only if its
+    # PID is given.
     everything = [json.loads(line)["pid"] for line in shmls("--live", "--json")[0].splitlines()]
     assert int(pid) in everything and os.getpid() not in everything
     assert shmls("--live", str(os.getpid()))[0].startswith(f"process {os.getpid()} ")

@@ -22,7 +22,7 @@
 #include "shmipc.h"
 #include "tent.h"
 
-/* The debugger finds these through static variables, and delegrpc's through local ones. */
+/* The debugger finds these objects in static variables, and delegrpc's in local variables. */
 static struct {
 	struct copyrpc_ctx *ctx[2];
 } rpc;
@@ -36,7 +36,7 @@ static void ignore(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 {
 }
 
-/* Endpoint 0 has sent three calls of 8 bytes. One is received; two more are in the open batch. */
+/* Endpoint 0 sends three calls, of which one is received; two more calls are in its open batch. */
 static void open_copyrpc(void)
 {
 	struct copyrpc_ep *ep[2];
@@ -163,7 +163,7 @@ static void *wait_tent(void *arg)
 	return NULL;
 }
 
-/* One line of JSON: the statistics that the layers return, by the names of the live values. */
+/* Writes a line of JSON: the layers' statistics, with the names that shmls --live prints. */
 static void write_stats(const struct delegrpc_server *ds, const struct tent_request *shm)
 {
 	struct copyrpc_stats c;

@@ -109,7 +109,7 @@ def cpu_seconds():
 
 @functools.cache
 def may_trace():
-    """Needs root, and a kernel with uprobes."""
+    """Returns true if bpftrace works, which needs root and a kernel with uprobes."""
     return subprocess.run(["bpftrace", "-e", "BEGIN { exit(); }"], capture_output=True).returncode == 0
 
 

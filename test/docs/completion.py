@@ -10,7 +10,7 @@ import tempfile
 BUILD, SCRIPT, *PATHS = sys.argv[1:]
 PROGRAMS = {pathlib.Path(path).name: path for path in PATHS}
 
-# The line, whose last word is being completed, and the words that are offered. "..": these and others.
+# The line, whose last word is being completed, and the words that are offered.
 CASES = {
     ("benchkv", ""): "compare delegation direct measure meta run-pair ucx",
     ("benchkv", "me"): "measure meta",

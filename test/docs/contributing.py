@@ -38,7 +38,7 @@ for name in ("scripts/check", "scripts/test"):
         errors.append(f"CONTRIBUTING.md does not name {name}")
 errors += [f"CONTRIBUTING.md: there is no {path}" for path in re.findall(r"`((?:scripts|test|docs)/[\w./-]+)[` ]", text)
            if not (source / path).exists()]
-# Its comment promises tests of these names.
+# The comment of scripts/check promises tests of these names.
 (promised,) = re.findall(r"suite `quick` \(([^)]*)\)", re.sub(r"\n# ?", " ", check))
 for name in promised.replace("man pages", "man").split(", "):
     if name not in quick:

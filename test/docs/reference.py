@@ -70,7 +70,7 @@ static inline void demo_each(struct demo *d, demo_fn *fn, void *arg)
 
 #endif
 """
-# Parts of the page of a name. ABSENT lists what it must not have.
+# The parts that the page of each name must have. ABSENT: the parts that it must not have.
 EXPECTED = {
     "demo_open": ["demo_open \\- opens a demo", "see Threads in", ".TP\n.B \\-ENODEV, \\-EIO\nthe device is gone:\nget another\n",
                   ".SH RETURN VALUE\nReturns 0, or one of the errors below.\n", ".SS struct demo_attr", ".B unsigned flags", ".B int limit\nSeconds.",

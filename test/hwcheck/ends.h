@@ -51,7 +51,7 @@ void ends_link(struct end *a, struct end *b, int n);
 /* Polls both CQs. Without refill, consumed receives are not posted again. */
 void end_poll(struct end *e, bool refill);
 
-/* Polls both ends until *count is n. Ends the program after ten seconds without progress. */
+/* Polls both ends until *count is n. Ends the program after 20 seconds without progress. */
 void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n);
 
 /* Waits for an error of a, and prints how long it took. */

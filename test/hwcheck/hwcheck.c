@@ -179,8 +179,7 @@ static void atomics(void)
 }
 
 /*
- * Posts until the queue is full, three times the size of the ring in all; then everything
- * completes.
+ * Fills the send queue, and waits for all completions; three times.
  */
 static void full_queue(void)
 {
@@ -215,7 +214,7 @@ static void many(uint64_t n)
 		}
 		mlx5dvl_ring(a.qp[0]);
 		end_poll(&a, true);
-		/* At most as many requests are in flight as there are receives. */
+		/* At most about 512 requests are in flight, half as many as there are receives. */
 		ends_until(&a, &b, &b.received, before + (i > 512 ? i - 512 : 0));
 	}
 	ends_until(&a, &b, &b.received, before + n);
@@ -404,7 +403,7 @@ static _Noreturn void other_process(const struct wish *w, int fd, bool connects)
 		pause();
 }
 
-/* Writes to a peer in another process, after it got @sig; 0: the peer never connects. */
+/* Writes to a peer in another process, after the peer got @sig; 0: the peer never connects. */
 static void peer_with(const struct wish *w, int sig, const char *what)
 {
 	struct hello mine, theirs;

@@ -36,7 +36,7 @@ def await_end(pid):
 
 
 def stop(sig):
-    """--serve waits for a peer for ever."""
+    """Sends the signal to hw-check --serve, which waits for a peer for ever, and checks that no process is left."""
     argv = [sys.argv[1], "--serve", "--softhca", "--steps", "copyrpc", "--build", sys.argv[2]]
     with tempfile.TemporaryFile("w+") as said:
         proc = subprocess.Popen(argv, env=os.environ | dict([MARK.split("=")]), stdout=subprocess.PIPE, stderr=said, text=True)

@@ -60,7 +60,7 @@ class Library:
         return {name for pattern in SIZED for name in pattern.findall(text)}
 
     def structs(self, tree):
-        """The definitions of each sized struct of a dump, by its name."""
+        """Yields the name and the definition of each sized struct of a dump."""
         sized = self.sized()
         for struct in tree.iter("class-decl"):
             if struct.get("name") in sized and struct.get("size-in-bits"):

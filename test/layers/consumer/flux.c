@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A user of flux and of nothing else: a node calls itself through the network. */
+/* A user of flux and of nothing else: node 0 calls node 1, in one thread. */
 #include <stdint.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A user of tent and of nothing else; memory that is registered is described. */
+/* A user of tent and of nothing else; the exported text describes registered memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The adapter's thread goes to sleep, and no doorbell is lost (src/sched/doors.h). The program
- * rings doorbells on two doors: it stores the record, then the register. If the door is shut, the
- * second store traps. The handler then executes everything that the record announces, and knocks:
- * it sets the door's flag `knocked`. The thread clears these flags and opens the doors, polls,
- * shuts the doors, looks at all records, and waits on its bell, a futex: it sleeps only if the bell
- * has not been rung since the thread has read it.
+ * rings doorbells on two doors (doorbell pages): it stores the record, then the register. If the
+ * door is shut, the second store traps. The handler then executes everything that the record
+ * announces, and knocks: it sets the door's flag `knocked`. The thread clears these flags and opens
+ * the doors, polls, shuts the doors, looks at all records, and waits on its bell, a futex: it
+ * sleeps only if the bell has not been rung since the thread has read it.
  *
  * doors_shut() is one step here, because the kernel returns from it when no processor can store to a
  * register without a signal any more; and each store is one step, because the processors of x86 do not
@@ -167,7 +167,7 @@ end_asleep:
 	od
 }
 
-/* Both are claims about every state. */
+/* Checks both properties (see above: the model shows) in every state. */
 active proctype monitor()
 {
 end:

@@ -49,10 +49,10 @@
 #define NONE 9
 
 byte claim[3] = FREE; /* of the two lanes and of the mutex: the process that has it */
-bool usable[2], mapped[2]; /* the open lanes, by the lanes and by the map */
-byte use[2] = 1; /* each lane's number */
+bool usable[2], mapped[2]; /* the lane's flag that it is open; its bit in the map of open lanes */
+byte use[2] = 1; /* each lane's number, which its latches contain */
 byte latch[2]; /* 0: free; 2 * number + lane */
-bool open[3];
+bool open[3]; /* the journals that have an active step */
 byte value[3]; /* the journals: the new value of both objects */
 byte object[2], begun;
 bool registered = true, returned;

@@ -44,7 +44,7 @@ static struct flow ipv6_flow(void)
 	};
 }
 
-/* The ICRC of an IPv4 frame with another identification than 0. */
+/* Sets the identification in the IPv4 header of a frame, and the ICRC that fits it. */
 static void set_identification(uint8_t *frame, size_t n, uint8_t id)
 {
 	uint8_t masked[8 + 256];
@@ -201,7 +201,8 @@ TEST(mixed_families)
 }
 
 /*
- * The published check value, at each alignment of the eight bytes that are processed in one step.
+ * The published check value of CRC-32, at each alignment of the eight bytes that are processed in
+ * one step.
  */
 TEST(crc)
 {
@@ -213,7 +214,7 @@ TEST(crc)
 			0xcbf43926);
 }
 
-/* Padding is 0, as from packet_decode(): packets are compared as bytes. */
+/* The struct's padding is 0, as from packet_decode(), because packets are compared as bytes. */
 static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
 {
 	uint32_t t = packet_traits(opcode);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * This library is preloaded into softhca-run. The process stops after it has made its second child.
- * So softhca-run can be killed before it executes anything after that fork, as may happen on a busy
- * machine.
+ * This library is preloaded into softhca-run. The process pauses after it has made its second
+ * child. So the test can kill softhca-run before it executes anything after that fork, as may
+ * happen on a busy machine.
  */
 #include <sys/syscall.h>
 #include <unistd.h>

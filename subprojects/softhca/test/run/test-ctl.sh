@@ -49,7 +49,7 @@ inside() {
 	ibv_devinfo -d mlx5_1 >"$out"
 	grep -q PORT_DOWN "$out" || fail "mlx5_1 is not down"
 	cat /sys/class/infiniband/mlx5_1/ports/1/state >"$out"
-	grep -q '^1: DOWN$' "$out" || fail "sysfs does not know it"
+	grep -q '^1: DOWN$' "$out" || fail "sysfs shows another state"
 	says 0 '' link mlx5_1 up
 	ibv_devinfo -d mlx5_1 >"$out"
 	grep -q PORT_ACTIVE "$out" || fail "mlx5_1 is not up again"

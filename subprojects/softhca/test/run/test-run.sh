@@ -285,7 +285,8 @@ group_killed() {
 	exec 8<&- 9>&-
 }
 
-# When the program starts, its parent's other child already leads its own session, which a signal to the group does not reach.
+# When the program starts, the guardian (softhca-run's other child) already leads its own session, which a signal to the
+# group does not reach.
 guardian_is_first() {
 	status 0 env LD_PRELOAD="$late_setsid" "$run" sh -c '
 		children=$(cat "/proc/$PPID/task/$PPID/children")
@@ -325,7 +326,7 @@ guardian_killed() {
 runner_killed() {
 	outlived orphan
 	outlived stubborn env --ignore-signal=TERM # a program that ignores SIGTERM
-	LD_PRELOAD=$late_fork outlived early env --ignore-signal=TERM # before softhca-run has done anything more
+	LD_PRELOAD=$late_fork outlived early env --ignore-signal=TERM # softhca-run is killed in its second fork()
 	unset LD_PRELOAD
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The choice of mode auto. */
+/* The choice of mode auto, which depends on looks (src/sched/choose.h): on their struct load. */
 #include "sched/choose.h"
 
 #include "../check.h"
@@ -82,7 +82,7 @@ TEST(unsure)
 struct step {
 	uint32_t ms;
 	struct load load;
-	bool at_once;
+	bool at_once; /* this look alone may change the mode */
 	bool polls; /* afterwards */
 };
 
@@ -116,7 +116,7 @@ TEST(room)
 		{30, BUSY(SHORT), false, true},
 		{35, FREE(SHORT), false, true}, /* and then another one */
 		{40, BUSY(SHORT), false, true},
-		{45, BUSY(SHORT), false, false}, /* it stays */
+		{45, BUSY(SHORT), false, false}, /* the other thread continues to run */
 		{65, FREE(SHORT), false, false},
 		{70, BUSY(SHORT), false, false},
 		{90, BUSY(SHORT), false, false},
@@ -175,7 +175,7 @@ TEST(disturbed_trials)
 		{5, FREE(LONG), false, true},
 		{50, FREE(LONG), false, true}, /* after a pause of the program */
 		{55, FREE(LONG), false, false},
-		{96, FREE(LONG * 32), false, true}, /* another one */
+		{96, FREE(LONG * 32), false, true}, /* another pause */
 		{196, FREE(LONG), false, true},
 		{201, FREE(LONG), false, false},
 		{206, BUSY(LONG), false, false},
@@ -278,7 +278,8 @@ TEST(looks)
 }
 
 /*
- * @percent: the longest permitted time of the program, where always the faster mode would take 100.
+ * @percent: the longest permitted time, in percent of the time that the program would take if it
+ * were always in the faster mode.
  */
 static void check_time(const struct program *p, uint32_t percent)
 {
@@ -292,7 +293,7 @@ static void check_time(const struct program *p, uint32_t percent)
 	CHECK(false);
 }
 
-/* If one mode stays faster, trials take less than 1/80 of the time in the slower mode. */
+/* If one mode stays faster, trials use the slower mode for less than 1/80 of the time. */
 TEST(trials_are_cheap)
 {
 	static const struct program programs[] = {{.wqes = LONG, .trap = 5, .poll = 8},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The mappings of the process: the kernel's answers agree with the lines that it prints. */
+/* The mappings of the process: the answers of PROCMAP_QUERY agree with /proc/self/maps. */
 #include "sys/maps.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void both(uint64_t from)
 	memset(&lines, 0, sizeof(lines));
 	CHECK_EQ(maps_each(from, add, &answers), 0);
 	CHECK_EQ(maps_each_line(from, add, &lines), 0);
-	/* The kernel's page at the end of the address space is only among the lines. */
+	/* The vsyscall page at the end of the address space is only among the lines. */
 	while (lines.n && lines.at[lines.n - 1].start >> 63)
 		lines.n--;
 	while (answers.n && answers.at[answers.n - 1].start >> 63)
@@ -49,7 +49,7 @@ static void same(const struct mapping *a, const struct mapping *b)
 	CHECK_EQ(a->ino, b->ino);
 }
 
-/* Four pages that no other mapping joins: [0] none, [1] read, [2] write, [3] none. */
+/* Returns four pages: without access, to read, to read and write, without access. */
 static uint8_t *pages(void)
 {
 	uint8_t *at = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -205,7 +205,10 @@ static void refuses(const char *path)
 	CHECK(strstr(err, "not a regular file; give a topology file"));
 }
 
-/* Files that are not regular are refused without waiting. The second FIFO has a writer. */
+/*
+ * Files that are not regular are refused without waiting. At the second attempt the FIFO has a
+ * writer.
+ */
 TEST(no_regular_file)
 {
 	char fifo[80];

@@ -55,7 +55,7 @@ static void on_fault(int sig, siginfo_t *si, void *context)
 {
 	ucontext_t *uc = context;
 
-	if (++faults > 1) /* not repeated as expected */
+	if (++faults > 1) /* the repeated store must not fault */
 		_exit(4);
 	fault_addr = si->si_addr;
 	fault_ip = (const uint8_t *)uc->uc_mcontext.gregs[REG_RIP];
@@ -166,7 +166,7 @@ TEST(each_form)
 		unknown, skipped);
 }
 
-/* A store that begins before the page does not store to the address of the fault. */
+/* A store that begins before the address of the fault, on the page before, is not decoded. */
 TEST(across)
 {
 	handle(on_fault_across);

@@ -118,7 +118,7 @@ def end_all():
 class Host:
     """
     A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n as GID 0, and with
-    @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2.
+    @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2. @tell: the path of tell-listen.so.
     """
 
     def __init__(self, tmp, number, runner, tell, rails=1, topology="", ipv6=False):
@@ -185,7 +185,7 @@ def faults(percent, seed):
 
 
 def lossy_pair(a, b, *program, port, percent, env={}):
-    """As pair(), with faults at both ends."""
+    """Like pair(), with faults at both ends."""
     return pair(a, b, *program, port=port, env={**env, **faults(percent, 1)},
                 server_env=faults(percent, 100))
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded into the programs of hosts.py: reports to it the TCP ports on which they listen. */
+/*
+ * Preloaded into the programs of hosts.py: reports to hosts.py the TCP ports on which they listen.
+ */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdint.h>
@@ -25,7 +27,7 @@ int listen(int fd, int backlog)
 		/* The port is at the same offset in both structures. */
 		uint16_t port = ntohs(at.v4.sin_port);
 
-		/* hosts.py does not wait for a program without this pipe. */
+		/* Fails only in a program without this pipe, for which hosts.py does not wait. */
 		(void)!write(atoi(pipe), &port, sizeof(port));
 	}
 	return r;

@@ -508,7 +508,7 @@ static uint32_t sent_at_once(const struct wire_attr *attr)
 	return nodes[0].packets;
 }
 
-/* READs in flight, and a fence behind one. */
+/* The limit of READs in flight, and a fenced message after a READ. */
 TEST(limits)
 {
 	struct wire_attr attr = attributes(1024);
@@ -595,7 +595,7 @@ static struct packet read_of(uint32_t psn, uint32_t rkey, uint64_t raddr, uint32
 		.length = len};
 }
 
-/* Packets that this requester never sends. */
+/* A hostile peer's packets, which this HCA's requester never sends. */
 TEST(hostile)
 {
 	struct wire_attr attr = attributes(1024);
@@ -605,7 +605,7 @@ TEST(hostile)
 	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
 	a = answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe1, .payload = 1024});
 	CHECK(a && a->syndrome == AETH_NAK_SEQUENCE && a->psn == 0xffffe0);
-	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* once */
+	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* one NAK */
 	a = answer_to(read_of(0xffffe0, RKEY, 0, 2048));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_LAST && a->psn == 0xffffe1);
 	/* A repeated request that extends beyond the original one has no answer. */
@@ -644,7 +644,7 @@ TEST(repeated_write)
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && a->psn == 0xffffe1);
 	a = answer_to(write);
 	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe0);
-	/* One ACK for a batch: of the newest packet. */
+	/* One ACK for a batch; it has the PSN of the newest packet. */
 	write.psn = 0xffffe2;
 	wire_receive(&nodes[1].q, &ops, &nodes[1], now, &write, NULL);
 	write.psn = 0xffffe0;

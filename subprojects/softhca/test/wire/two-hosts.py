@@ -31,7 +31,7 @@ import readers  # noqa: E402
 
 RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
 SHORT, LONG = (sys.argv[4:] == [length] for length in ("short", "long"))
-OPTIONS = 2 if SHORT else None  # variants that are tried
+OPTIONS = 2 if SHORT else None  # number of variants that are tried; None: all
 DATAGRAM_PEER = os.path.join(os.path.dirname(PEER), "datagram-peer")
 hosts.fast_clock = True
 
@@ -321,7 +321,7 @@ HALF_MET = "Failed to connect RDMA CM events"
 
 
 def meet(a, b, server, client):
-    """As hosts.pair(), by rdma_cm: no table shows that the server listens, so a refused client is started again."""
+    """Like hosts.pair(), by rdma_cm: no table shows that the server listens, so a refused client is started again."""
     running, guard = a.start(*server), hosts.in_time()
     while True:
         program = b.start(*client)
