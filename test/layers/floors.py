@@ -37,7 +37,7 @@ FLOORS = {
 # have at most three rows.
 SEAMS = {
     ("subprojects/softhca/src", "libc"):
-        "the shim defines functions of libc for the program; the files below it mean libc's",
+        "the shim defines functions of libc for the program; the files below it call libc's",
     ("subprojects/softhca/src", "fabric_hooks"):
         "the fabric calls its members by a table, which each program fills for itself",
 }
@@ -129,7 +129,7 @@ def check_circles(found, rooms):
     for room, files in sorted(found - set(STAY)):
         yield f'a circle that no row of floors.py allows: ("{room}", "{files}")'
     for room, files in sorted(row for row in set(STAY) - found if row[0] in rooms):
-        yield f'this circle is open, delete its row in floors.py: ("{room}", "{files}")'
+        yield f'this circle does not exist any more, delete its row in floors.py: ("{room}", "{files}")'
 
 
 def planted():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every C file is formatted as .clang-format says, by Debian 12's clang-format (others differ)."""
+"""Every C file is formatted as .clang-format says, by Debian 12's clang-format (other versions format differently)."""
 import pathlib
 import re
 import shutil

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Each public header compiles alone, as C11 and as C++17.
 
-Those that use cellring also compile with their trace points, if there is a <sys/sdt.h>. In C++ each struct
-can be named without `struct`; this fails if a function has the same name.
+The headers that use cellring also compile with their trace points, if there is a <sys/sdt.h>. In C++ each struct can be
+named without `struct`; this fails if a function has the same name.
 """
 import pathlib
 import re

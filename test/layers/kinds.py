@@ -49,7 +49,7 @@ files = [p for p in sorted((source / listed.split("/")[0] / "src").glob("*.[ch]"
 assert len(files) > least[1]
 errors = [f"{p.name}:{i}: asks for one of the {kind}: {line.strip()}"
           for p in files for i, line in enumerate(code(p.read_text()).splitlines(), 1) if question.search(line)]
-errors += [f"is not seen as a question: {line}" for line in planted if not question.search(line)]
+errors += [f"the pattern does not find: {line}" for line in planted if not question.search(line)]
 if kind == "transports":
     lines = len([line for line in code((source / "tent/test/stub-transport.c").read_text()).splitlines() if line.strip()])
     if lines > STUB_LINES:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Private functions have `_priv_` in their names: each function with the layer's prefix that
-LAYER_inline.h declares or defines, or that the library exports, and that LAYER.h does not declare.
-No function that LAYER.h declares has `_priv_` in its name.
+"""Private functions have `_priv_` in their names. A function is private if it has the layer's prefix, LAYER_inline.h
+declares or defines it or the library exports it, and LAYER.h does not declare it. No function that LAYER.h declares has
+`_priv_` in its name.
 
     private.py SOURCE BUILD|- LAYER...
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Another meson project takes this tree as a subproject, gets each layer through
 dependency(..., fallback: ...) or by the [provide] of a wrap, builds and runs a user of each,
-and installs. The libraries have the kind that the project chooses, and only the layers that it uses are
+and installs. The libraries are static or shared, as the project chooses, and only the layers that it uses are
 installed.
 
     subproject.py [--all] SOURCE LAYER...
@@ -84,7 +84,7 @@ def take_one_shared(outer, layer):
     build_and_test(outer, [layer])
     if f"lib{layer}.so.1" not in needed(outer / "b" / f"use-{layer}"):
         raise SystemExit(f"default_library=shared: use-{layer} does not need lib{layer}.so.1")
-    same("an install that asks for nothing of ours holds", install(outer, "bare"), {f"use-{layer}"})
+    same("without install=enabled the install contains", install(outer, "bare"), {f"use-{layer}"})
     run("meson", "configure", "b", "-Dworkspace:install=enabled", cwd=outer)
     run("ninja", "-C", "b", cwd=outer)
     got = install(outer, "full")
@@ -96,7 +96,7 @@ def take_one_shared(outer, layer):
 
 
 def take_by_wrap(outer, layers):
-    """Builds and runs a user of the last layer. The first layer has already configured this tree."""
+    """Builds and runs a user of the last layer. By then an earlier layer has already configured this tree."""
     wrap_project(outer, layers)
     run("meson", "setup", "b", ".", *QUICK, "--wrap-mode=forcefallback", "-Ddefault_library=static", cwd=outer)
     run("ninja", "-C", "b", f"use-{layers[-1]}", cwd=outer)

@@ -13,7 +13,7 @@ def check_needed(file, needed, optional=frozenset()):
     if found - needed - LIBC - optional:
         errors.append(f"{file.name} needs {sorted(found - needed - LIBC - optional)}")
     if needed - found:
-        errors.append(f"{file.name} does not use {sorted(needed - found)}, which it is over")
+        errors.append(f"{file.name} does not need {sorted(needed - found)}, which layers.py lists for it")
     return sorted(found)
 
 

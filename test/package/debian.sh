@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Builds the Debian packages twice, in a clean chroot that has only their build dependencies, with different
-# directories, times, time zones, locales and umasks. Both builds must have the same bits. lintian must find neither an
-# error nor a warning. Then installs the packages in a second chroot that has only their dependencies, builds a user of
-# each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and purges the packages: no
-# file may be left. In a third chroot softhca is the only package that is installed. In a fourth one the packages are
-# built for arm64.
+# directories, times, time zones, locales and umasks. Both builds must give identical packages. lintian must find
+# neither an error nor a warning. Then installs the packages in a second chroot that has only their dependencies, builds
+# a user of each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and purges the
+# packages: no file may be left. In a third chroot softhca is the only package that is installed. In a fourth one the
+# packages are built for arm64.
 #
 #	debian.sh SOURCE
 #
@@ -33,7 +33,8 @@ finish() {
 }
 trap finish EXIT
 
-# in_chroot DIRECTORY COMMAND...: with /proc, /dev and a /dev/shm of its own, which end with it.
+# in_chroot DIRECTORY COMMAND...: runs the command in the chroot, with /proc, /dev and a /dev/shm of its own, which are
+# unmounted when the command ends.
 in_chroot() {
 	local root=$1
 	shift
@@ -46,7 +47,7 @@ in_chroot() {
 		exec chroot . "$@"' sh "$root" "$@"
 }
 
-# apt ROOT COMMAND ARGUMENT...
+# apt ROOT COMMAND ARGUMENT...: runs apt-get in the chroot.
 apt() {
 	local root=$1
 	shift
@@ -54,7 +55,7 @@ apt() {
 	in_chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get $quiet "$@" >>"$work/log" 2>&1
 }
 
-# copy_tree DIRECTORY
+# copy_tree DIRECTORY: copies the source tree to the directory.
 copy_tree() {
 	mkdir -p "$1"
 	git -C "$source" ls-files -co --exclude-standard -z | tar -C "$source" --null -cf - -T - | tar -C "$1" -xf -

@@ -5,7 +5,7 @@
  * standard error has the CPU time that the test and its children took. A test that leaves a file in
  * /dev/shm fails. -n runs the test without namespaces.
  *
- * scripts/test gives it to `meson test --wrapper`, with -n if `box true` fails here.
+ * scripts/test passes box to `meson test --wrapper`, with -n if `box true` fails here.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -46,7 +46,8 @@ static void enter(void)
 		perror("box");
 		exit(1);
 	}
-	// Names of network namespaces; the directory is there once `ip netns` has run.
+	// Hides the names of the host's network namespaces. The directory exists only if `ip netns`
+	// has run.
 	if (mount("tmpfs", "/run/netns", "tmpfs", 0, NULL) && errno != ENOENT)
 		perror("box: /run/netns");
 }
@@ -102,7 +103,8 @@ static int run(char **argv)
 		fprintf(stderr, "box: %s: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
-	// A time limit signals the whole process group: the test ends, and is waited for.
+	// At a time limit meson signals the whole process group. box ignores the signal and waits for
+	// the end of the test.
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	int status = 0;

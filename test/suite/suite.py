@@ -52,7 +52,7 @@ class Build:
 RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
 CROSS_CCACHE = ["--cross-file", "scripts/aarch64-ccache.ini"] if shutil.which("ccache") else []
 BUILDS = [
-    # With what the Debian packages build besides.
+    # With -Dhwcheck, which otherwise only the Debian packages build.
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA + ["-Dhwcheck=enabled"]),
     # arm64 by cross compiler and qemu-user: everything that needs no device. With -O2 it takes twice as long to compile.
     Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",

@@ -13,7 +13,7 @@
 
 #define CALLS 2000 /* of each caller */
 #define SOURCES 4
-#define FOR_EVER (-1) /* the time limit of the test ends it */
+#define FOR_EVER (-1) /* the test's time limit ends a wait that hangs */
 
 static struct flux *net;
 static int pipes[2];

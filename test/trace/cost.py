@@ -20,11 +20,11 @@ import tempfile
 
 MOST = 3
 ROUNDS = 400
-# Functions that do more when time has passed, which it does under valgrind.
+# Functions that execute more instructions when much time has passed, as under valgrind.
 BY_CLOCK = ("ctx_look", "clock_ns", "poll_rest", "copyrpc_poll_recv.cold", "delegrpc_priv_server_busy")
 hca, rounds, copyrpc = sys.argv[1], sys.argv[2:4], sys.argv[4:6]
 
-# Trace points that a round passes: layer, depth, how many. The short form has the cases that pass most.
+# Trace points that a round passes: layer, depth, how many. The short form has the cases that pass most trace points.
 CASES = [("flux", 32, 8), ("shmipc", 32, 8), ("delegrpc", 32, 8), ("copyrpc", 1, 4)]
 if os.environ.get("SOAK") == "1":
     CASES += [("flux", 1, 2), ("shmipc", 1, 2), ("delegrpc", 1, 2), ("copyrpc", 32, 4)]

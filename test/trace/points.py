@@ -14,7 +14,7 @@ def output(*command):
 
 
 def documented(path):
-    """Trace point: number of arguments, of the rows `layer:name`, ... | when | arguments |."""
+    """Yields (trace point, number of arguments) of the rows `layer:name`, ... | when | arguments |."""
     with open(path, encoding="utf-8") as f:
         for line in f:
             cells = [c.strip() for c in line.strip().strip("|").split("|")]
@@ -25,14 +25,14 @@ def documented(path):
 
 
 def notes(library):
-    """(trace point, address, number of arguments) of each note."""
+    """Yields (trace point, address, number of arguments) of each ELF note."""
     text = output("readelf", "-n", library)
     for m in re.finditer(r"Provider: (\w+)\n\s*Name: (\w+)\n\s*Location: 0x(\w+),.*\n\s*Arguments: (.*)", text):
         yield f"{m[1]}:{m[2]}", int(m[3], 16), len(m[4].split())
 
 
 def instructions(library):
-    """Address: instruction."""
+    """Returns {address: instruction}."""
     found = {}
     for line in output("objdump", "-d", "--no-show-raw-insn", library).splitlines():
         m = re.match(r"\s*([0-9a-f]+):\s+(.*)", line)

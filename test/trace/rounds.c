@@ -93,7 +93,7 @@ static void f_close(void)
 	flux_destroy(flux);
 }
 
-/* ---- shmipc and delegrpc: what is the same in both ---- */
+/* ---- the functions that are the same for shmipc and delegrpc ---- */
 
 #define RPC_SIDES(layer, p)                                                                        \
 	static struct layer##_server *p##_server;                                                  \

@@ -15,7 +15,8 @@ RETRY_EXCEEDED = 0x15  # the syndrome
 
 
 def traced(points, command, status=0, **env):
-    """[(trace point, [argument, ...])] of a run of the program, for {trace point: arguments}."""
+    """Runs the program under gdb. Returns [(trace point, [argument, ...])]. @points: {trace point: number of
+    arguments}."""
     script = ["set pagination off", "set breakpoint pending on", "handle SIGSEGV SIGBUS nostop noprint pass"]
     for name, count in points.items():
         arguments = "".join(f', (long)$_probe_arg{i}' for i in range(count))
@@ -82,7 +83,7 @@ def check_copyrpc():
     run = [hca, *fabric, "--", copyrpc, "1", "16384", "0", "4", "3"]
     events = traced({"copyrpc:batch_posted": 3, "copyrpc:batch_received": 2}, run, SOFTHCA_MODE="step")
     posted, received = of(events, "copyrpc:batch_posted"), of(events, "copyrpc:batch_received")
-    assert any(v[1] & 1 << 31 for v in received), received  # before, the rings have grown
+    assert any(v[1] & 1 << 31 for v in received), received  # the last batch in an old ring
     posted, received = ([v for v in vs if v[1] == 4] for vs in (posted, received))
     caller, server = posted[0][0], received[0][0]
     assert caller != server

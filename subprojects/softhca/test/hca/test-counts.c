@@ -7,7 +7,7 @@
 
 static struct rig a, b, keeper;
 
-/* How much the counters of a rail have grown since the last call of change_of(). */
+/* The growth of a rail's counters since the last call of change_of(). */
 struct change {
 	uint64_t tx_bytes, tx_packets, rx_bytes, rx_packets;
 };

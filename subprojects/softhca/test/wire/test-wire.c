@@ -605,7 +605,7 @@ TEST(hostile)
 	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
 	a = answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe1, .payload = 1024});
 	CHECK(a && a->syndrome == AETH_NAK_SEQUENCE && a->psn == 0xffffe0);
-	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* one NAK */
+	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* once */
 	a = answer_to(read_of(0xffffe0, RKEY, 0, 2048));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_LAST && a->psn == 0xffffe1);
 	/* A repeated request that extends beyond the original one has no answer. */
