@@ -39,7 +39,10 @@ static void close_rig(struct rig *r)
 	close(r->g.listener);
 }
 
-/* @polls: polls before the gateway takes the event; this ends the call that watches the peer. */
+/*
+ * @polls: the context is polled before the gateway takes the event, which ends the call that
+ * watches the peer.
+ */
 static void gone(bool greeted, bool polls)
 {
 	AT_END(close_rig) struct rig r;

@@ -84,7 +84,8 @@ def verified(all_hosts, ranks, backend, launch, env={}):
     print(f"{backend}, {ranks} ranks on {len(all_hosts)} hosts: {j['ops']} operations are right")
 
 
-JOBS = {2: ((2, "delegation"), (2, "direct"), (4, "meta")), 4: ((4, "delegation"),)}  # by hosts: ranks, backend
+# By the number of hosts: ranks and backend of each job.
+JOBS = {2: ((2, "delegation"), (2, "direct"), (4, "meta")), 4: ((4, "delegation"),)}
 
 
 def benchkv(launch=mpirun):

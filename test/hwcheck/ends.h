@@ -36,7 +36,7 @@ struct end {
 
 extern const char *step_name;
 
-/* Ends the program, with one line. */
+/* Prints one line and ends the program. */
 _Noreturn __attribute__((format(printf, 1, 2))) void broken(const char *format, ...);
 void must(const char *what, int err);
 

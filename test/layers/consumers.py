@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Installs to a directory of its own. With pkg-config, builds and runs a user of each layer, shared and static, from C
-and from C++. Then builds C++17 programs with g++ and clang++ whose two units both include all public headers, and must
-fit together."""
+and from C++. Then builds C++17 programs with g++ and clang++ from two units that both include all public headers. The
+units must link."""
 import os
 import pathlib
 import subprocess

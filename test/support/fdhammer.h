@@ -119,7 +119,10 @@ int __wrap_eventfd_write(int fd, eventfd_t n);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when,
 	struct itimerspec *old);
 
-/* Delays the wake-up: other threads run after the reset of the sleep word and before it. */
+/*
+ * Delays the wake-up, so that other threads run between the reset of the sleep word (base/wakefd.h)
+ * and the wake-up.
+ */
 int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len)
 {

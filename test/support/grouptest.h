@@ -300,7 +300,7 @@ TEST(other_access_is_refused)
 	grouptest_create_is_refused(0600, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
 	/* Bit 1 of `set` is not defined. */
 	grouptest_create_is_refused(0660, 2 | RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EINVAL);
-	/* A gid without its bit is refused, not ignored. */
+	/* A gid without RPC_CONSTANT(SET_GID) in `set` is refused, not ignored. */
 	grouptest_create_is_refused(0660, 0, GROUPTEST_GID, -EINVAL);
 	users_act(&grouptest_stranger);
 	grouptest_create_is_refused(0660, RPC_CONSTANT(SET_GID), GROUPTEST_GID, -EPERM);

@@ -23,7 +23,7 @@
 
 #define REACHTEST_NS (20 * NSEC_PER_MSEC) /* timeout of a wait that should return immediately */
 
-/* Adds @by to the server's namespace. */
+/* Adds @by to the number of the server's network namespace in the region. */
 static void forge_netns(int64_t by)
 {
 	struct rpc_map m;
@@ -33,7 +33,7 @@ static void forge_netns(int64_t by)
 	shm_close(&m.region);
 }
 
-/* Sets the server's sleep word. */
+/* Sets the server's sleep word (base/wakefd.h). */
 static void forge_state(uint32_t state)
 {
 	struct rpc_map m;

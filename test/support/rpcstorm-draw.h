@@ -62,13 +62,13 @@ static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
 	return (uint64_t)life << 32 | call;
 }
 
-/* The hooks of the layer. */
+/* The hooks, which the layer's test defines. */
 static const struct rpcstorm_shape rpcstorm_defaults; /* the documented default sizes */
 static const struct rpcstorm_shape rpcstorm_beyond; /* each size exceeds its maximum by one */
 static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
 /* Checks what only this layer reports of a region. Returns the depth. */
 static uint32_t rpcstorm_looked(const struct RPC(look_region) * look);
-/* @skip: a bit per client whose requests need not be found; the layer may ignore it. */
+/* @skip: a bit for each client; if it is set, the layer may leave out the client's requests. */
 static int rpcstorm_server_poll(struct rpc_server *s, const uint64_t *skip);
 static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);
 static void *rpcstorm_client_extra(struct rpc_client *c);

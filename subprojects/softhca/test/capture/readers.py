@@ -7,7 +7,7 @@ PI_COMMENT = 0x00100000  # severity of tshark's note that a packet has a comment
 
 
 def tshark(path):
-    """tshark's view: opcode and PSN of each packet; a complaint ends the test."""
+    """Returns opcode and PSN of each packet, as tshark prints them. A complaint of tshark ends the test."""
     fields = ["infiniband.bth.opcode", "infiniband.bth.psn", "_ws.expert.severity", "_ws.malformed"]
     command = ["tshark", "-r", path, "-T", "fields", "--disable-protocol", "rpcordma"]
     command += ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]

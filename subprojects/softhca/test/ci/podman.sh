@@ -37,7 +37,7 @@ as_user() {
 		--mount --pid --fork --kill-child --mount-proc --ipc "$@"
 }
 
-# run OPTION... IMAGE COMMAND...
+# run OPTION... IMAGE COMMAND...: runs the command in a new container.
 run() {
 	$pod run --rm --cgroups=disabled "$@"
 }

@@ -15,7 +15,7 @@
 #define GUARD_MS 60000
 #define MESSAGE_NS 100000u /* least time of a message between the ends */
 
-static int sch, cch; /* channels of the two ends; 0: not open */
+static int sch, cch; /* event channels of server and client; 0: not open */
 
 static void open_channels(void)
 {

@@ -25,7 +25,7 @@
 #define LANES 2
 #define LOST 3 /* exit status of a process that has lost its latches */
 #define LOOKS 2000 /* checks that a process still waits */
-#define STEPS 250u /* more instructions than a free lane takes */
+#define STEPS 250u /* more instructions than it takes to get a free lane */
 
 /* Relaxed accesses: lanes and mutex have to order the accesses of all processes. */
 #define GET(field) atomic_load_explicit(&shared->field, memory_order_relaxed)
@@ -146,7 +146,7 @@ static pid_t start(void (*fn)(uint32_t), uint32_t self)
 	_exit(0);
 }
 
-/* Takes its lane again and again. It stops itself before and after. */
+/* Takes its lane again and again. The process stops itself before and after that. */
 static void take_lane(uint32_t self)
 {
 	sigset_t saved;

@@ -112,7 +112,9 @@ static bool at_once(void)
  */
 static bool overtake(struct ibv_cq *cq, const struct ibv_qp *first, enum ibv_wr_opcode op)
 {
-	/* A program that does not step may be slower than what it tries to overtake. */
+	/*
+	 * A program that does not step may be slower than the completion that it tries to overtake.
+	 */
 	uint32_t most = stepping ? 3 : 1, n;
 	bool seen = false;
 

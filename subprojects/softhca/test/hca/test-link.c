@@ -116,7 +116,7 @@ static void in_real_time(void)
 	CHECK(test_now_ns() - start >= 200 * (10 * 10000 + LATENCY));
 }
 
-/* A context with two QPs, each with a peer, sends to both, or receives of both, one by one. */
+/* A context with two QPs, each with a peer, sends to both, or receives from both, one by one. */
 static void context_is_serial(bool sends)
 {
 	RIG c;

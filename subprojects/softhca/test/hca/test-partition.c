@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Partitions: messages that arrive; counters, captures and lines for those that do not. */
+/*
+ * Partitions: which messages arrive, and the counters, captures and lines on standard error for the
+ * others.
+ */
 #include <errno.h>
 
 #include "../cm/raw.h"

@@ -2,11 +2,11 @@
 /*
  * Latches, lanes and the mutex of a fabric (docs/locks.md). Two workers execute messages, each with
  * a lane of its own: the payload is stored into registered memory, then two objects change in one
- * step of the journal. Both objects have a latch; one worker completes on them in the other order
- * than the other worker. An owner takes the mutex, deregisters the memory, and later takes the mutex
- * again. Each process can be killed at any step. A process that is stopped, and then loses its
- * claim, counts as killed, because it does not continue its step. The holder of the mutex may shut
- * any lane, because the model does not count how long it was idle.
+ * step of the journal. Both objects have a latch; the two workers use the objects in opposite
+ * orders. An owner takes the mutex, deregisters the memory, and later takes the mutex again. Each
+ * process can be killed at any step. A process that is stopped, and then loses its claim, counts as
+ * killed, because it does not continue its step. The holder of the mutex may shut any lane, because
+ * the model does not count how long it was idle.
  *
  * All accesses whose order matters are locked operations, and the machine does not reorder stores,
  * so the model has no store buffers.
@@ -248,7 +248,7 @@ inline look_whether_open()
 
 /*
  * Takes latch @k. The swap is of the word that was read, so it is one step with the comparison. A
- * thread that waits for one that is dead, or has lost its lane, gives up after a while.
+ * thread gives up waiting if the latch's owner has died or lost its lane.
  */
 inline take_latch(k)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The choice of mode auto, which depends on looks (src/sched/choose.h): on their struct load. */
+/*
+ * The choices of mode auto, which depend on looks (src/sched/choose.h), here on the struct load of
+ * each look.
+ */
 #include "sched/choose.h"
 
 #include "../check.h"
