@@ -2,7 +2,7 @@
 /*
  * A process is killed before and after each system call with which it writes a group of packets.
  * Then the file must contain either the whole group or nothing of it, as the counts in the arena
- * say, and no bytes after that.
+ * (the fabric's shared memory) say, and no bytes after that.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread stores to a page while another thread moves the page into the pool, or out of it. The
- * store happens after the page has been copied and before it is replaced, and must not be lost.
+ * A thread stores to a page while another thread moves the page into the pool of shared pages
+ * (dma/pool.h), or out of it. The store happens after the page has been copied and before it is
+ * replaced, and must not be lost.
  */
 #include <errno.h>
 #include <pthread.h>

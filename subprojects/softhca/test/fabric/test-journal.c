@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A child, the victim, executes a step: it reads the next receive of an SRQ of its parent, the
- * survivor, makes two completions for the survivor's queues, and takes the receive. It is killed,
- * or stopped, after each number of instructions of the step. Then the survivor must find all
- * effects of the step or none, and the event for which it has armed its CQ. Each receive of the SRQ
- * is taken once, in the order of the list. Every second victim holds a lane instead of the mutex. A
- * process that was stopped must not change anything when it continues.
+ * A child, the victim, executes a step of its journal (docs/locks.md): it reads the next receive of
+ * an SRQ of its parent, the survivor, makes two completions for the survivor's queues, and takes
+ * the receive. It is killed, or stopped, after each number of instructions of the step. Then the
+ * survivor must find all effects of the step or none, and the event for which it has armed its CQ.
+ * Each receive of the SRQ is taken once, in the order of the list. Every second victim holds a lane
+ * instead of the mutex. A process that was stopped must not change anything when it continues.
  */
 #include <endian.h>
 #include <fcntl.h>

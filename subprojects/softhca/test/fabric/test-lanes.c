@@ -311,8 +311,8 @@ TEST(no_lane_is_opened_before_recovery)
 }
 
 /*
- * A process gets the slot of a process that was killed after it had taken a shut lane. The new
- * process is not treated as stopped.
+ * A process gets the slot, in the fabric's table of processes, of a process that was killed after
+ * it had taken a shut lane. The new process is not treated as stopped.
  */
 TEST(lane_of_a_dead_predecessor)
 {

@@ -252,7 +252,7 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=rnr"), -ENODEV);
 	CHECK_EQ(softhca_fault_remove(1), -ENODEV);
 	open_pair((struct rig_timers){0});
-	for (uint64_t id = 1; id <= 3; id++) /* the later ones take a lane, not the mutex */
+	for (uint64_t id = 1; id <= 3; id++) /* the later ones take a lane: docs/locks.md */
 		write_ends(id, IBV_WC_SUCCESS);
 	snprintf(rule, sizeof(rule), "action=error qpn=0x%x nth=3 syndrome=remote_op",
 		a.qp->qp_num);

@@ -4,7 +4,8 @@
  *
  *	cost pass     WRITEs, and again WRITEs while IDLE more queues of each kind exist
  *	cost count    messages of each kind and registrations; callgrind counts each phase
- *	cost crowd    messages under the mutex, before and after OTHERS contexts have sent messages
+ *	cost crowd    messages under the fabric's mutex (docs/locks.md), before and after OTHERS contexts
+ *	              have sent messages
  *	cost time     prints the ns of a trap without an adapter, of a WRITE, of a WRITE_IMM, and of a list
  *	              of LIST WRITEs under one doorbell
  *	cost many N   prints the ns per registration, in the first and in the last tenth of N

@@ -12,7 +12,7 @@ the cost of handing over a WQE to the polling thread, which mode auto compares w
 A whole pass of the polling thread, without its work for a queue that was rung, must cost the same with and without idle
 queues.
 
-A message under the mutex must cost the same whether 60 contexts are open and have sent messages, or two.
+A message under the fabric's mutex must cost the same whether 60 contexts are open and have sent messages, or two.
 
 A registration (cmd_reg_mr()) must cost the same after many others.
 """

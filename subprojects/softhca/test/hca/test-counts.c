@@ -7,7 +7,7 @@
 
 static struct rig a, b, keeper;
 
-/* The growth of a rail's counters since the last call of change_of(). */
+/* The growth of an adapter's counters since the last call of change_of(). */
 struct change {
 	uint64_t tx_bytes, tx_packets, rx_bytes, rx_packets;
 };
@@ -73,7 +73,7 @@ static void the_kernels_counters_agree(void)
 	CHECK_EQ(rig_counter(1, "hw_counters/rx_prio3_pause_duration"), 0);
 }
 
-/* Returns how much a counter of a rail's hw_counters has grown since the last call. */
+/* Returns how much a counter of an adapter's hw_counters has grown since the last call. */
 static uint64_t rise(unsigned rail, const char *name)
 {
 	static struct {
@@ -221,7 +221,9 @@ static void contexts_are_closed(bool srq)
 TEST_WITH(contexts_with_queue_closed, contexts_are_closed, false);
 TEST_WITH(contexts_with_srq_closed, contexts_are_closed, true);
 
-/* The counts of a process begin at zero, even if another process had its slot before. */
+/*
+ * The counts of a process begin at zero, even if another process had its slot in the fabric before.
+ */
 static void count_alone(int fd)
 {
 	const struct softhca_counters none = {0};

@@ -26,7 +26,10 @@
 #define TARGET LONG
 #define UNTOUCHED 0xee
 
-/* A kind of message. The long ones are copied without the mutex, by two system calls. */
+/*
+ * A kind of message. The long ones are copied without the fabric's mutex (docs/locks.md), by two
+ * system calls.
+ */
 struct kind {
 	const char *name;
 	enum ibv_wr_opcode op;

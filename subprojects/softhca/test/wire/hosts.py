@@ -117,8 +117,8 @@ def end_all():
 
 class Host:
     """
-    A network namespace and a host name. Rail number r of host number n has the address 10.99.r.n as GID 0, and with
-    @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2. @tell: the path of tell-listen.so.
+    A network namespace and a host name. Rail (adapter) number r of host number n has the address 10.99.r.n as GID 0,
+    and with @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2. @tell: the path of tell-listen.so.
     """
 
     def __init__(self, tmp, number, runner, tell, rails=1, topology="", ipv6=False):
