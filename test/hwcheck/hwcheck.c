@@ -439,8 +439,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 			end_poll(&a, true);
 		printf("%-28s %s\n", what, a.sent ? "its device answers" : "no answer");
 		if (!a.sent)
-			broken("%s: a WRITE was not executed, although that needs no process",
-				what);
+			broken("%s: the peer's device did not execute a WRITE", what);
 	} else {
 		ends_error(&a, NULL, what, -ETIMEDOUT);
 	}

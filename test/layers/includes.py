@@ -33,6 +33,6 @@ for obj, file in dependencies(build):
             errors.append(f"{obj} includes {path}")
 for name in sys.argv[3:]:
     if not objects[name] and name not in HEADER_ONLY:
-        errors.append(f"no object of {name} was found: the check saw nothing")
+        errors.append(f"no object of {name} was found, so nothing was checked")
 print({name: len(found) for name, found in objects.items() if found})
 fail(sorted(set(errors)))

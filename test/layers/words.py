@@ -114,5 +114,5 @@ for document in documents:
 bad += [f"{file}:{line}: {wrong}: {sentence}" for file, line, wrong, sentence in english.report(source)]
 print(f"{len(documents)} documents, {names} names of files, {links} links")
 if names < 50 or links < 50:
-    bad.append("there are too few names or links: the check saw nothing")
+    bad.append("too few names or links were found: the check may have missed some")
 fail(bad)

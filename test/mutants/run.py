@@ -186,7 +186,7 @@ def hunt(source, mutants):
         bad = 0
         for m in sorted(mutants, key=lambda m: m["file"]):
             at = time.monotonic()
-            unfit = misfit(copy.tree, m) or ("its tests fail unchanged" if set(m["test"].split()) & set(red) else None)
+            unfit = misfit(copy.tree, m) or ("its tests already fail" if set(m["test"].split()) & set(red) else None)
             word = unfit or copy.verdict(m)
             bad += not word.startswith("killed")
             print(f"{m['mutant']}: {word}, {time.monotonic() - at:.1f} s", flush=True)

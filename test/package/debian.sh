@@ -77,7 +77,7 @@ build() {
 		name=$(basename "$deb")
 		cmp "$deb" "$root/$(dirname $second)/$name" || differ "$deb" "$root/$(dirname $second)/$name"
 	done
-	echo "debian: $(ls "$root"/tree/*.deb | wc -l) packages, built twice with the same bits"
+	echo "debian: $(ls "$root"/tree/*.deb | wc -l) packages, built twice and identical"
 }
 
 # Names the files of two packages that differ, and fails.

@@ -72,7 +72,7 @@ def per_round(layer, depth, which, fewest):
 
     (more, more_live), (less, less_live) = run(2 * ROUNDS), run(ROUNDS)
     if not less_live:
-        sys.exit(f"{layer}: the start makes no live record")
+        sys.exit(f"{layer}: no instruction of base/live.h was counted")
     return (more - less) / ROUNDS, (more_live - less_live) / ROUNDS
 
 

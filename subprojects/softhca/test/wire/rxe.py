@@ -164,7 +164,7 @@ class Patience:
         self.quiet = self.quiet + 1 if seen == before else 0
         if self.quiet:
             self.guest.shell("true").end()
-        return f"no packet has moved in {self.quiet} looks" if self.quiet > QUIET_LOOKS else None
+        return f"no packet has moved in {self.quiet} checks" if self.quiet > QUIET_LOOKS else None
 
 
 def retries_take(case):
