@@ -18,7 +18,7 @@
  * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
  *   median of all windows, and both quartiles;
  * - the noise: the same ratio for the mode (trap or poll) that is faster in the whole cell,
- * measured in a later window, instead of auto; if that is below 1, its inverse.
+ *   measured in a later window, instead of auto; if that is below 1, its inverse.
  *
  * A ratio of at most LIMIT times the noise does not show a wrong choice of mode auto. To
  * compare two versions of the software HCA, run the program once with each of them preloaded.
