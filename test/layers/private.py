@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Private functions have `_priv_` in their names. A function is private if it has the layer's prefix, LAYER_inline.h
-declares or defines it or the library exports it, and LAYER.h does not declare it. No function that LAYER.h declares has
+"""Private functions have `_priv_` in their names. A function with the layer's prefix is private if LAYER.h does not
+declare it, but LAYER_inline.h declares or defines it or the library exports it. No function that LAYER.h declares has
 `_priv_` in its name.
 
     private.py SOURCE BUILD|- LAYER...
