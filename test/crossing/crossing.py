@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares the throughput of delegrpc and shmipc: a ratio above 1 means that the one ring for all clients is
-faster. 1 to 46 clients make calls, once with only these connected, once with 46 connected.
+"""Compares the throughput of delegrpc and shmipc: a ratio above 1 means that delegrpc, with one ring for all clients,
+is faster. 1 to 46 clients make calls, once with only these connected, once with 46 connected.
 
     crossing.py BENCH [--check] [OPTION OF BENCH]...
 

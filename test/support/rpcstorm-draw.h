@@ -23,8 +23,8 @@
 #define RPCSTORM_LIVES 16384 /* connections in a seed */
 #define RPCSTORM_CALLS 512 /* most calls of a connection */
 #define RPCSTORM_HELD 128 /* most requests that the server keeps unanswered */
-#define RPCSTORM_POLL_MAX 8 /* responses that one poll passes on, in both layers */
-#define RPCSTORM_LEAST 8 /* bytes of a request: its number */
+#define RPCSTORM_POLL_MAX 8 /* most responses that one poll handles, in both layers */
+#define RPCSTORM_LEAST 8 /* least bytes of a request: its number */
 #define RPCSTORM_SKIP_WORDS 64
 
 /* The sizes of a region, from which the layer makes its attributes; 0: the default. */

@@ -5,9 +5,9 @@
  *
  *	bench-group [loop | pair | star | mesh [depth]]
  *
- * Each process has one SRQ and one CQ of each kind for all its QPs. The two ends of a connection
- * answer each other with lists of 1 to 32 messages of 64 B. Runs of all modes alternate. Each run
- * has new processes, so a run of mode auto includes the time in which it makes its choice.
+ * Each process has one SRQ, one send CQ and one receive CQ for all its QPs. The two ends of a
+ * connection answer each other with lists of 1 to 32 messages of 64 B. Runs of all modes alternate.
+ * Each run has new processes, so a run of mode auto includes the time in which it makes its choice.
  *
  * A round has a run of each mode. Modes are compared within windows of three rounds, by their
  * median rates in the window, because the cost of a handover between two cores may change within

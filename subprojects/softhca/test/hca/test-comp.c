@@ -75,7 +75,10 @@ static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint3
 	const struct mlx5_cqe64 *title = cqe_at(dv, at);
 	uint8_t owner = !!(at & dv->cqe_cnt);
 
-	/* The software HCA's polling thread may not have written the run yet. It writes the title last. */
+	/*
+	 * The software HCA's polling thread may not have written the run yet. It writes the title,
+	 * the run's first CQE, last.
+	 */
 	while ((__atomic_load_n(&title->op_own, __ATOMIC_ACQUIRE) & 1) != owner ||
 		title->op_own >> 4 == MLX5_CQE_INVALID)
 		sched_yield();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The topology's pauses, and their share of the link's time, which grows step by step. */
+/*
+ * The topology's pauses (softhca(7), Link model). Their share of the link's time grows step by
+ * step.
+ */
 #include <math.h>
 #include <stdlib.h>
 
