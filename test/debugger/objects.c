@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes objects of all layers in states that debugger.py and live.py know, writes its process id,
+ * Makes objects of all layers in states that debugger.py and live.py expect, writes its process id,
  * and waits until its standard input is closed. Calls are in flight, requests are unanswered, a
  * batch is open.
  *

@@ -158,7 +158,7 @@ class Patience:
         if any(p.process.poll() for p in self.programs):
             return "the other end has failed"
         if time.monotonic() - self.began > PAIR_GUARD_S:
-            return f"packets move, but it has not ended in {PAIR_GUARD_S} s"
+            return f"packets move, but the program has not ended in {PAIR_GUARD_S} s"
         seen, before = self.software.datagrams(), self.seen
         self.seen = seen
         self.quiet = self.quiet + 1 if seen == before else 0
