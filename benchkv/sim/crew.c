@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "base/futex.h"
 #include "base/wait.h"
@@ -23,12 +22,6 @@ struct crew {
 	_Atomic int failed[2];
 	pthread_mutex_t start; /* held until all threads exist */
 	bool abandoned;
-};
-
-struct member {
-	struct crew *crew;
-	struct part *part;
-	pthread_t thread;
 };
 
 static void sleep_through(struct crew *c, uint32_t round)
@@ -111,8 +104,9 @@ static void run_window(struct part *p)
 }
 
 /* Simulates a part to the end of the job. 0, or the error of any thread. */
-static int run_part(struct crew *c, struct part *p)
+static int run_part(struct part *p)
 {
+	struct crew *c = p->crew;
 	int err = 0;
 
 	for (; !err && p->until < c->sim->end; p->window++) {
@@ -127,50 +121,46 @@ static int run_part(struct crew *c, struct part *p)
 	return err;
 }
 
-static void *member_main(void *arg)
+static void *part_main(void *arg)
 {
-	struct member *m = arg;
+	struct part *p = arg;
 
-	pthread_mutex_lock(&m->crew->start);
-	pthread_mutex_unlock(&m->crew->start);
-	if (!m->crew->abandoned)
-		run_part(m->crew, m->part);
+	pthread_mutex_lock(&p->crew->start);
+	pthread_mutex_unlock(&p->crew->start);
+	if (!p->crew->abandoned)
+		run_part(p);
 	return NULL;
 }
 
 /*
- * Starts a thread for each of the n parts except the first, which the caller simulates. Returns
- * the number of parts that have a thread.
+ * Starts a thread for each part except the first, which the caller simulates. Returns the number of
+ * parts before the first one whose thread could not be started.
  */
-static uint32_t call_up(struct crew *c, struct member *members, uint32_t n)
+static uint32_t call_up(struct crew *c)
 {
-	uint32_t i;
+	struct part *parts = c->sim->parts;
+	uint32_t i = 1;
 
-	for (i = 1; i < n; i++) {
-		members[i] = (struct member){.crew = c, .part = &c->sim->parts[i]};
-		if (pthread_create(&members[i].thread, NULL, member_main, &members[i]))
-			break;
-	}
+	for (uint32_t j = 0; j < c->sim->n_parts; j++)
+		parts[j].crew = c;
+	while (i < c->sim->n_parts && !pthread_create(&parts[i].thread, NULL, part_main, &parts[i]))
+		i++;
 	return i;
 }
 
 int crew_run(struct sim *s)
 {
 	struct crew c = {.sim = s, .start = PTHREAD_MUTEX_INITIALIZER};
-	struct member *members = calloc(s->n_parts, sizeof(*members));
 	uint32_t n;
 	int err = -EAGAIN;
 
-	if (!members)
-		return -ENOMEM;
 	pthread_mutex_lock(&c.start);
-	n = call_up(&c, members, s->n_parts);
+	n = call_up(&c);
 	c.abandoned = n < s->n_parts;
 	pthread_mutex_unlock(&c.start);
 	if (!c.abandoned)
-		err = run_part(&c, &s->parts[0]);
+		err = run_part(&s->parts[0]);
 	for (uint32_t i = 1; i < n; i++)
-		pthread_join(members[i].thread, NULL);
-	free(members);
+		pthread_join(s->parts[i].thread, NULL);
 	return err;
 }

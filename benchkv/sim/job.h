@@ -6,6 +6,8 @@
 #ifndef BENCHKV_SIM_JOB_H
 #define BENCHKV_SIM_JOB_H
 
+#include <pthread.h>
+
 #include "calendar.h"
 #include "latrec.h"
 #include "sim.h"
@@ -84,6 +86,8 @@ struct rank {
 /* The ranks that a thread simulates, and the thread's counters. */
 struct part {
 	struct sim *sim;
+	struct crew *crew; /* crew.c */
+	pthread_t thread;
 	uint32_t index, first, end; /* ranks */
 	uint64_t window, until; /* the current window, and its end */
 	int error;
@@ -106,6 +110,7 @@ struct sim {
 	uint32_t n_parts;
 	uint32_t *part_of; /* by rank */
 	struct mail *mail[2]; /* of even and of odd windows; see sim_mail() */
+	int error; /* of the start */
 };
 
 /* xorshift64* (S. Vigna 2014); the state is never 0. */
@@ -133,14 +138,24 @@ static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
 	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
 }
 
+/*
+ * The index in sim.daemons of the rank's daemon that has the endpoint to a peer. Does not read
+ * struct rank, which another thread writes all the time.
+ */
+static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t peer)
+{
+	uint32_t d = s->c->daemons;
+
+	return d == 1 ? rank : rank * d + (rank + peer) % d;
+}
+
 /* The daemon that has the rank's endpoint to a peer, or serves the slot if the peer is the rank. */
 static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t slot)
 {
-	uint32_t d = r->sim->c->daemons;
+	const struct sim *s = r->sim;
 
-	if (d == 1)
-		return r->daemons;
-	return &r->daemons[peer == r->index ? slot % d : (r->index + peer) % d];
+	return peer == r->index ? &r->daemons[slot % s->c->daemons] :
+				  &s->daemons[sim_owner(s, r->index, peer)];
 }
 
 /* The daemon to which a client gives a request. */
@@ -151,17 +166,6 @@ static inline struct daemon *rank_taker(struct rank *r, uint32_t peer, uint32_t 
 	if (!s->c->meta)
 		return rank_owner(r, peer, slot);
 	return &r->daemons[sim_client(s, slot) % s->c->daemons];
-}
-
-/*
- * The index in sim.daemons of the rank's daemon that has the endpoint to a peer. Does not read
- * struct rank, which another thread writes all the time.
- */
-static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t peer)
-{
-	uint32_t d = s->c->daemons;
-
-	return d == 1 ? rank : rank * d + (rank + peer) % d;
 }
 
 /*

@@ -20,24 +20,33 @@ static uint64_t arrivals_span(const struct sim_config *c)
 	       c->daemons;
 }
 
-static int daemon_init(struct daemon *d, struct rank *r)
+/* Returns an array of zeros. Without memory returns NULL, and sets the error of the job. */
+static void *zeros(struct sim *s, size_t n, size_t size)
 {
-	const struct sim_config *c = r->sim->c;
+	void *array = calloc(n, size);
+
+	if (!array)
+		s->error = -ENOMEM;
+	return array;
+}
+
+static void daemon_init(struct daemon *d, struct rank *r)
+{
+	struct sim *s = r->sim;
+	const struct sim_config *c = s->c;
 	uint32_t own = 0;
 
 	d->rank = r;
 	timeline_init(&d->nic.arrivals, arrivals_span(c));
-	d->eps = calloc(c->ranks, sizeof(*d->eps));
-	d->loads = calloc(c->ranks, sizeof(*d->loads));
-	d->held = calloc((size_t)c->clients * c->depth, sizeof(*d->held));
-	if (!d->eps || !d->loads || !d->held || calendar_init(&d->requests, r->requests))
-		return -ENOMEM;
-	if (control_init(&d->control, &c->control, c->ranks))
-		return -ENOMEM;
+	d->eps = zeros(s, c->ranks, sizeof(*d->eps));
+	d->loads = zeros(s, c->ranks, sizeof(*d->loads));
+	d->held = zeros(s, (size_t)c->clients * c->depth, sizeof(*d->held));
+	if (calendar_init(&d->requests, r->requests) ||
+		control_init(&d->control, &c->control, c->ranks))
+		s->error = -ENOMEM;
 	for (uint32_t i = 0; i < c->ranks; i++)
-		own += i != r->index && sim_owner(r->sim, r->index, i) == d - r->sim->daemons;
+		own += i != r->index && sim_owner(s, r->index, i) == d - s->daemons;
 	control_limit(&d->control, (double)c->clients * c->depth, c->daemons, own, c->ranks - 1);
-	return 0;
 }
 
 /* Returns the seed of a rank's own random numbers. */
@@ -46,7 +55,7 @@ static uint64_t seed_of(uint64_t seed, uint32_t rank)
 	return mix64(seed * 0x9e3779b97f4a7c15ull + rank + 1) | 1;
 }
 
-static int rank_init(struct sim *s, uint32_t index)
+static void rank_init(struct sim *s, uint32_t index)
 {
 	struct rank *r = &s->ranks[index];
 	size_t slots = (size_t)s->c->clients * s->c->depth;
@@ -56,29 +65,19 @@ static int rank_init(struct sim *s, uint32_t index)
 		.random = seed_of(s->c->seed, index),
 		.inflight.at = s->c->warmup_ns};
 	r->daemons = &s->daemons[index * s->c->daemons];
-	r->requests = calloc(slots, sizeof(*r->requests));
-	r->start = calloc(slots, sizeof(*r->start));
-	r->client_free = calloc(s->c->clients, sizeof(*r->client_free));
-	if (!r->requests || !r->start || !r->client_free)
-		return -ENOMEM;
+	r->requests = zeros(s, slots, sizeof(*r->requests));
+	r->start = zeros(s, slots, sizeof(*r->start));
+	r->client_free = zeros(s, s->c->clients, sizeof(*r->client_free));
 	for (uint32_t i = 0; i < s->c->daemons; i++)
-		if (daemon_init(&r->daemons[i], r))
-			return -ENOMEM;
-	if (s->c->meta) {
-		r->answered = calloc(slots, sizeof(*r->answered));
-		if (!r->answered)
-			return -ENOMEM;
-	}
+		daemon_init(&r->daemons[i], r);
+	if (s->c->meta)
+		r->answered = zeros(s, slots, sizeof(*r->answered));
 	if (s->c->client_waits > 1) {
-		r->seen = calloc(slots, sizeof(*r->seen));
-		r->n_seen = calloc(s->c->clients, sizeof(*r->n_seen));
-		if (!r->seen || !r->n_seen)
-			return -ENOMEM;
+		r->seen = zeros(s, slots, sizeof(*r->seen));
+		r->n_seen = zeros(s, s->c->clients, sizeof(*r->n_seen));
 	}
-	if (!control_observes(&r->daemons[0].control) && !(s->c->trace && !index))
-		return 0;
-	r->called = calloc(slots, sizeof(*r->called));
-	return r->called ? 0 : -ENOMEM;
+	if (control_observes(&r->daemons[0].control) || (s->c->trace && !index))
+		r->called = zeros(s, slots, sizeof(*r->called));
 }
 
 /* Returns the time of a slot's first request. With --qd-step some slots of a client begin later. */
@@ -88,7 +87,7 @@ static uint64_t first_time(const struct sim_config *c, uint32_t slot)
 }
 
 /* Makes the first requests. All clients begin at time 0, except for the delay of --stagger. */
-static int first_requests(struct rank *r)
+static void first_requests(struct rank *r)
 {
 	struct sim *s = r->sim;
 
@@ -97,24 +96,25 @@ static int first_requests(struct rank *r)
 
 		r->start[slot] = first_time(s->c, slot) + dest * s->c->stagger_ns;
 		if (calendar_put(&rank_taker(r, dest, slot)->requests, slot, dest, r->start[slot]))
-			return -ENOMEM;
+			s->error = -ENOMEM;
 	}
-	return 0;
 }
 
 /* Divides the ranks into parts of about the same size, one for each thread. */
-static int share_out(struct sim *s)
+static void share_out(struct sim *s)
 {
 	uint32_t n = s->c->threads;
 
 	n = n < s->c->ranks ? n : s->c->ranks;
 	s->n_parts = n;
-	s->parts = calloc(n, sizeof(*s->parts));
-	s->part_of = calloc(s->c->ranks, sizeof(*s->part_of));
+	s->parts = zeros(s, n, sizeof(*s->parts));
+	s->part_of = zeros(s, s->c->ranks, sizeof(*s->part_of));
 	for (int i = 0; i < 2; i++)
 		s->mail[i] = aligned_alloc(64, (size_t)n * n * sizeof(*s->mail[i]));
-	if (!s->parts || !s->part_of || !s->mail[0] || !s->mail[1])
-		return -ENOMEM;
+	if (!s->mail[0] || !s->mail[1])
+		s->error = -ENOMEM;
+	if (s->error)
+		return;
 	for (uint32_t i = 0; i < n * n; i++)
 		s->mail[0][i] = s->mail[1][i] = (struct mail){.n = 0};
 	for (uint32_t i = 0; i < n; i++) {
@@ -126,13 +126,12 @@ static int share_out(struct sim *s)
 			.end = (uint32_t)((i + 1ull) * s->c->ranks / n),
 			.pool.words = control_counts(&s->daemons[0].control)};
 		if (latrec_hist_create(NULL, &p->latency))
-			return -ENOMEM;
+			s->error = -ENOMEM;
 		for (uint32_t r = p->first; r < p->end; r++) {
 			s->ranks[r].part = p;
 			s->part_of[r] = i;
 		}
 	}
-	return 0;
 }
 
 static int sim_init(struct sim *s, const struct sim_config *c)
@@ -143,17 +142,15 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 	s->ahead = (uint64_t)(s->m.send_ns + s->m.wire_ns + s->m.recv_ns);
 	s->end = c->warmup_ns + c->duration_ns;
 	adaptive_init(&s->filtered);
-	s->ranks = calloc(c->ranks, sizeof(*s->ranks));
-	s->daemons = calloc(s->n_daemons, sizeof(*s->daemons));
-	if (!s->ranks || !s->daemons)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < c->ranks; i++)
-		if (rank_init(s, i))
-			return -ENOMEM;
-	for (uint32_t i = 0; i < c->ranks; i++)
-		if (first_requests(&s->ranks[i]))
-			return -ENOMEM;
-	return share_out(s);
+	s->ranks = zeros(s, c->ranks, sizeof(*s->ranks));
+	s->daemons = zeros(s, s->n_daemons, sizeof(*s->daemons));
+	for (uint32_t i = 0; !s->error && i < c->ranks; i++)
+		rank_init(s, i);
+	for (uint32_t i = 0; !s->error && i < c->ranks; i++)
+		first_requests(&s->ranks[i]);
+	if (!s->error)
+		share_out(s);
+	return s->error;
 }
 
 static void event_fini(const struct event *e)
@@ -255,9 +252,8 @@ static struct sim_result result_of(struct sim *s)
 
 	for (uint32_t i = 0; i < s->n_daemons; i++)
 		add_counts(&sum, &s->daemons[i].counts);
-	for (uint32_t i = 0; i < s->c->ranks; i++) {
+	for (uint32_t i = 0; i < s->c->ranks; i++)
 		inflight += (double)inflight_integral(&s->ranks[i]);
-	}
 	r = (struct sim_result){
 		.ops_per_s = (double)latrec_hist_count(latency) / seconds,
 		.outstanding = inflight / (double)s->c->duration_ns / s->c->ranks,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints published figures next to simulated ones. */
+#include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/order.h"
 #include "output.h"
 
 #define SEEDS 9 /* seeds per cell; the median and the range show whether a cell has two outcomes */
@@ -90,13 +93,7 @@ static void print_pair(double published, double simulated, double unit, int digi
 		printf(" %9s %9.*f %5s  ", "-", digits, simulated / unit, "");
 }
 
-static int by_throughput(const void *a, const void *b)
-{
-	double x = ((const struct sim_result *)a)->ops_per_s;
-	double y = ((const struct sim_result *)b)->ops_per_s;
-
-	return (x > y) - (x < y);
-}
+static_assert(!offsetof(struct sim_result, ops_per_s), "order_compare() sorts by throughput");
 
 /* Simulates all seeds, and sorts the results by throughput. */
 static int table_jobs(struct sim_config c, struct sim_result r[SEEDS], FILE *json)
@@ -105,7 +102,7 @@ static int table_jobs(struct sim_config c, struct sim_result r[SEEDS], FILE *jso
 
 	for (int i = 0; !err && i < SEEDS; i++, c.seed++)
 		err = output_job(&c, json, &r[i]);
-	qsort(r, SEEDS, sizeof(*r), by_throughput);
+	qsort(r, SEEDS, sizeof(*r), order_compare);
 	return err;
 }
 
