@@ -32,7 +32,7 @@ enum basis {
 struct hello_id {
 	uint64_t magic; /* the program */
 	char version[HELLO_VERSION_SIZE];
-	char host[HOST_NAME_SIZE]; /* launch_host() */
+	char host[HOST_NAME_SIZE]; /* of struct launch */
 };
 
 struct hello {

@@ -325,7 +325,7 @@ static void blame_the_dead(struct job *j)
 	else if (lifeline_told(j->lifeline))
 		snprintf(j->why, sizeof(j->why), "another rank cannot go on");
 	/* Rank 0 prints the death of a rank, or rank 1 if rank 0 has died. */
-	if (lifeline_told(j->lifeline) || (lost >= 0 && launch_rank(j->l) > 1))
+	if (lifeline_told(j->lifeline) || (lost >= 0 && j->l->rank > 1))
 		j->said = true;
 }
 
@@ -344,7 +344,7 @@ static void give_up(struct job *j, int err)
 	j->said = true;
 	if (!j->why[0])
 		snprintf(j->why, sizeof(j->why), "%s", strerror(-err));
-	fprintf(stderr, "benchkv: rank %u: %s\n", launch_rank(j->l), j->why);
+	fprintf(stderr, "benchkv: rank %u: %s\n", j->l->rank, j->why);
 	stop_guard(j->status);
 }
 
@@ -362,7 +362,7 @@ static void abort_job(struct job *j)
  */
 static void end_together(struct job *j, int err)
 {
-	if (!launch_rank(j->l))
+	if (!j->l->rank)
 		give_up(j, err);
 	j->aborted = !launch_fence(j->l, PATIENCE_NS);
 	if (!j->aborted)
@@ -462,7 +462,7 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 		fprintf(stderr, "benchkv: %s\n", j.why);
 	for (enum file f = 0; f < FILES; f++)
 		close_file(&j, f);
-	launch_watch(l, NULL, NULL);
+	l->watch = NULL;
 	lifeline_close(j.lifeline);
 	topo_close(j.node.topo);
 	free(j.heard);

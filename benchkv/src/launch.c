@@ -4,61 +4,39 @@
 #include <ctype.h>
 #include <errno.h>
 #include <pmix.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "stop.h"
 
 #define LOOK_NS (20 * NSEC_PER_MSEC) /* interval at which the stop flag is read */
-#define JOB_MAX 128
 #define KEY_MAX 64
 #define ABSENT_NAMED 4 /* most missing ranks that a message names */
 #define ABSENT_NS (100 * NSEC_PER_MSEC) /* time limit to get the data of a rank that is present */
 
-struct launch {
-	pmix_proc_t me;
-	uint32_t rank, size;
-	bool alone;
-	char job[JOB_MAX], host[JOB_MAX];
-	uint32_t fences; /* number of fences that have begun */
-	uint64_t met_ns; /* when the last fence ended; 0: no fence has ended */
-	launch_watch_fn *watch; /* NULL: none */
-	void *watch_arg;
-};
+static pmix_proc_t me; /* this process */
+
+enum { WAITING, ENDED, ABANDONED };
 
 /*
  * A request to the launcher. A thread of PMIx handles the answer, perhaps after our thread has
  * stopped waiting for it. The later of the two threads frees the request.
  */
 struct request {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool done, abandoned;
+	_Atomic uint32_t state;
 	pmix_status_t status;
 	char key[KEY_MAX]; /* PMIx may read it until it has answered */
 	void *data;
 	size_t len;
 };
 
-static struct request *request_new(void)
-{
-	struct request *r = calloc(1, sizeof(*r));
-
-	if (!r)
-		return NULL;
-	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->changed, NULL);
-	return r;
-}
-
 static void request_free(struct request *r)
 {
-	pthread_cond_destroy(&r->changed);
-	pthread_mutex_destroy(&r->lock);
 	free(r->data);
 	free(r);
 }
@@ -66,18 +44,15 @@ static void request_free(struct request *r)
 /* Called on a thread of PMIx when the answer has come. */
 static void request_end(struct request *r, pmix_status_t status, void *data, size_t len)
 {
-	bool abandoned;
-
-	pthread_mutex_lock(&r->lock);
 	r->status = status;
 	r->data = data;
 	r->len = len;
-	r->done = true;
-	abandoned = r->abandoned;
-	pthread_cond_signal(&r->changed);
-	pthread_mutex_unlock(&r->lock);
-	if (abandoned)
+	/* acq_rel, like the exchange in request_wait(): the thread that frees sees all writes. */
+	if (atomic_exchange_explicit(&r->state, ENDED, memory_order_acq_rel) == ABANDONED)
 		request_free(r);
+	else
+		futex_wake((const uint32_t *)&r->state,
+			1); /* may be freed: only the address counts */
 }
 
 static void on_fence(pmix_status_t status, void *arg)
@@ -99,26 +74,23 @@ static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
 	request_end(arg, status, data, len);
 }
 
-static double seconds(uint64_t ns)
+/* Acquire: pairs with the exchange in request_end(). */
+static bool is_waiting(const struct request *r)
 {
-	return (double)ns / (double)NSEC_PER_SEC;
+	return atomic_load_explicit(&r->state, memory_order_acquire) == WAITING;
 }
 
 /* Waits for the answer. If this returns an error, the caller must not use the request any more. */
 static int request_wait(const struct launch *l, struct request *r, uint64_t timeout_ns)
 {
 	uint64_t now = clock_ns(), deadline = now + timeout_ns;
-	bool done;
 	int err = 0;
 
-	pthread_mutex_lock(&r->lock);
-	while (!r->done && !err) {
-		struct timespec look =
-			clock_timespec(now + LOOK_NS < deadline ? now + LOOK_NS : deadline);
-
-		pthread_cond_clockwait(&r->changed, &r->lock, CLOCK_MONOTONIC, &look);
+	while (is_waiting(r) && !err) {
+		futex_wait((const uint32_t *)&r->state, WAITING,
+			now + LOOK_NS < deadline ? LOOK_NS : deadline - now);
 		now = clock_ns();
-		if (r->done)
+		if (!is_waiting(r))
 			break;
 		if (l->watch)
 			l->watch(l->watch_arg);
@@ -126,10 +98,7 @@ static int request_wait(const struct launch *l, struct request *r, uint64_t time
 	}
 	if (!err && r->status != PMIX_SUCCESS)
 		err = r->status == PMIX_ERR_TIMEOUT ? -ETIMEDOUT : -EPROTO;
-	done = r->done;
-	r->abandoned = !done;
-	pthread_mutex_unlock(&r->lock);
-	if (err && done)
+	if (err && atomic_exchange_explicit(&r->state, ABANDONED, memory_order_acq_rel) == ENDED)
 		request_free(r);
 	return err;
 }
@@ -146,7 +115,7 @@ static void name_job(struct launch *l)
 	if (l->alone)
 		snprintf(l->job, sizeof(l->job), "pid%ld", (long)getpid());
 	else
-		snprintf(l->job, sizeof(l->job), "%.*s", JOB_MAX - 1, l->me.nspace);
+		snprintf(l->job, sizeof(l->job), "%.*s", LAUNCH_NAME_MAX - 1, me.nspace);
 	for (char *c = l->job; *c; c++) {
 		if (!isalnum((unsigned char)*c) && *c != '.' && *c != '_')
 			*c = '-';
@@ -157,7 +126,7 @@ static void name_host(struct launch *l)
 {
 	pmix_value_t *value = NULL;
 
-	if (!l->alone && PMIx_Get(&l->me, PMIX_HOSTNAME, NULL, 0, &value) == PMIX_SUCCESS &&
+	if (!l->alone && PMIx_Get(&me, PMIX_HOSTNAME, NULL, 0, &value) == PMIX_SUCCESS &&
 		value->type == PMIX_STRING)
 		snprintf(l->host, sizeof(l->host), "%s", value->data.string);
 	else
@@ -177,86 +146,44 @@ static void on_lost(size_t id, pmix_status_t status, const pmix_proc_t *source, 
 		done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, arg);
 }
 
-static void watch_launcher(void)
-{
-	pmix_status_t lost = PMIX_ERR_LOST_CONNECTION;
-
-	PMIx_Register_event_handler(&lost, 1, NULL, 0, on_lost, NULL, NULL);
-}
-
 static int get_job_size(struct launch *l)
 {
 	pmix_proc_t all;
 	pmix_value_t *value = NULL;
 
-	PMIX_PROC_LOAD(&all, l->me.nspace, PMIX_RANK_WILDCARD);
+	PMIX_PROC_LOAD(&all, me.nspace, PMIX_RANK_WILDCARD);
 	if (PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value) != PMIX_SUCCESS)
 		return -EPROTO;
 	l->size = value->type == PMIX_UINT32 ? value->data.uint32 : 0;
 	PMIX_VALUE_RELEASE(value);
-	return l->size > l->me.rank ? 0 : -EPROTO;
+	return l->size > me.rank ? 0 : -EPROTO;
 }
 
-int launch_init(struct launch **l_p)
+int launch_init(struct launch *l)
 {
-	struct launch *l = calloc(1, sizeof(*l));
-	int err = 0;
+	pmix_status_t lost = PMIX_ERR_LOST_CONNECTION;
 
-	if (!l)
-		return -ENOMEM;
-	if (launch_environment_rank() < 0) {
-		l->alone = true;
-		l->size = 1;
-	} else if (PMIx_Init(&l->me, NULL, 0) != PMIX_SUCCESS) {
-		free(l);
-		return -EPROTO;
-	} else {
-		l->rank = l->me.rank;
-		watch_launcher();
-		err = get_job_size(l);
-	}
-	if (err) {
-		PMIx_Finalize(NULL, 0);
-		free(l);
-		return err;
+	*l = (struct launch){.size = 1, .alone = launch_environment_rank() < 0};
+	if (!l->alone) {
+		if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
+			return -EPROTO;
+		l->rank = me.rank;
+		PMIx_Register_event_handler(&lost, 1, NULL, 0, on_lost, NULL, NULL);
+		if (get_job_size(l)) {
+			PMIx_Finalize(NULL, 0);
+			return -EPROTO;
+		}
 	}
 	name_job(l);
 	name_host(l);
-	*l_p = l;
 	return 0;
 }
 
-void launch_fini(struct launch *l)
+void launch_fini(const struct launch *l)
 {
 	/* A job that was told to stop does not wait for the other ranks, which may never come. */
-	if (l && !l->alone && !stop_requested())
+	if (!l->alone && !stop_requested())
 		PMIx_Finalize(NULL, 0);
-	free(l);
-}
-
-uint32_t launch_rank(const struct launch *l)
-{
-	return l->rank;
-}
-
-uint32_t launch_size(const struct launch *l)
-{
-	return l->size;
-}
-
-bool launch_alone(const struct launch *l)
-{
-	return l->alone;
-}
-
-const char *launch_job(const struct launch *l)
-{
-	return l->job;
-}
-
-const char *launch_host(const struct launch *l)
-{
-	return l->host;
 }
 
 static void name_key(char text[KEY_MAX], const char *key, uint32_t number)
@@ -292,7 +219,7 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 	 */
 	if (launch_put(l, "fence", ++l->fences, "", 1) || PMIx_Commit() != PMIX_SUCCESS)
 		return -EPROTO;
-	r = request_new();
+	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
 	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
@@ -342,18 +269,12 @@ static void explain_absence(struct launch *l, uint64_t timeout_ns, char *why, in
 	list_absent(l, list, sizeof(list));
 	if (l->met_ns)
 		snprintf(why, (size_t)size, "no answer from %s for %.0f s: --timeout waits longer",
-			list, seconds(clock_ns() - l->met_ns));
+			list, (double)(clock_ns() - l->met_ns) / 1e9);
 	else
 		snprintf(why, (size_t)size,
 			"%s did not come within %g s: is every process of the job benchkv? "
 			"--timeout waits longer",
-			list, seconds(timeout_ns));
-}
-
-void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg)
-{
-	l->watch = fn;
-	l->watch_arg = arg;
+			list, (double)timeout_ns / 1e9);
 }
 
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size)
@@ -372,13 +293,13 @@ int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size)
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number,
 	uint64_t timeout_ns, void **data_p, size_t *len_p)
 {
-	struct request *r = request_new();
+	struct request *r = calloc(1, sizeof(*r));
 	pmix_proc_t who;
 	int err;
 
 	if (!r)
 		return -ENOMEM;
-	PMIX_PROC_LOAD(&who, l->me.nspace, rank);
+	PMIX_PROC_LOAD(&who, me.nspace, rank);
 	name_key(r->key, key, number);
 	if (l->alone || PMIx_Get_nb(&who, r->key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
 		request_free(r);
@@ -394,8 +315,8 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number
 	return *data_p ? 0 : -ENOMEM;
 }
 
-void launch_abort(struct launch *l, int status, const char *why)
+void launch_abort(const struct launch *l, int status, const char *why)
 {
-	if (l && !l->alone)
+	if (!l->alone)
 		PMIx_Abort(status, why, NULL, 0);
 }

@@ -4,7 +4,7 @@
  * A PMIx launcher starts the job (mpirun and srun --mpi=pmix are tested). Without a launcher the
  * job is only this process.
  *
- *	launch_init(&l);
+ *	launch_init(l);
  *	launch_put(l, "address", 0, mine, len);
  *	launch_fence(l, timeout_ns);			after it every rank has published its data
  *	launch_get(l, 3, "address", 0, timeout_ns, &theirs, &len);
@@ -25,23 +25,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct launch;
+#define LAUNCH_NAME_MAX 128
+
+struct launch {
+	uint32_t rank, size;
+	bool alone; /* there is no launcher */
+	char job[LAUNCH_NAME_MAX]; /* no other job here has this name; letters, digits, '.', '_', '-' */
+	char host[LAUNCH_NAME_MAX]; /* the launcher's name of this node, if it has one */
+	/* Called every 20 ms while launch_fence(), launch_meet() and launch_get() wait; or NULL. */
+	void (*watch)(void *arg);
+	void *watch_arg;
+	uint32_t fences; /* number of fences that have begun */
+	uint64_t met_ns; /* when the last fence ended; 0: no fence has ended */
+};
 
 /* Returns the rank that a PMIx launcher has given to this process. -1: no launcher started it. */
 int launch_environment_rank(void);
 
-int launch_init(struct launch **l_p);
-void launch_fini(struct launch *l);
-
-uint32_t launch_rank(const struct launch *l);
-uint32_t launch_size(const struct launch *l);
-bool launch_alone(const struct launch *l); /* true: there is no launcher */
-
-/* A name that no other job on this machine has. It has letters, digits, '.', '_' and '-'. */
-const char *launch_job(const struct launch *l);
-
-/* The launcher's name of this node, which may differ from the node's own host name. */
-const char *launch_host(const struct launch *l);
+int launch_init(struct launch *l);
+void launch_fini(const struct launch *l);
 
 /*
  * Publishes data under a key, which is a name with a number. A key can be used once. Other ranks
@@ -54,10 +56,6 @@ int launch_put(struct launch *l, const char *key, uint32_t number, const void *d
  * requests the exchange of data; otherwise Slurm would only wait for the ranks of the same node.
  */
 int launch_fence(struct launch *l, uint64_t timeout_ns);
-
-/* A function that is called every 20 ms while these functions wait. */
-typedef void launch_watch_fn(void *arg);
-void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 
 /* Like launch_fence(). After an error, one line in @why names the reason and the missing ranks. */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
@@ -85,6 +83,6 @@ static inline int launch_get_struct(struct launch *l, uint32_t rank, const char 
 /*
  * Ends all processes of the job with this status, including those that have not reached the fence.
  */
-void launch_abort(struct launch *l, int status, const char *why);
+void launch_abort(const struct launch *l, int status, const char *why);
 
 #endif

@@ -154,7 +154,7 @@ static void open_door(struct lifeline *line)
 
 static int greet(struct lifeline *line, const char *host)
 {
-	struct greeting hello = {.magic = MAGIC, .rank = launch_rank(line->l)};
+	struct greeting hello = {.magic = MAGIC, .rank = line->l->rank};
 	struct peer *p = line->peers;
 	int err = tcp_connect(host, (uint16_t)line->address.port, false, clock_ns() + CONNECT_NS,
 		&p->fd);
@@ -182,7 +182,7 @@ static void try_next(struct lifeline *line)
 	fprintf(stderr,
 		"benchkv: rank %u: rank 0 cannot be reached by TCP: the death of a rank is noticed "
 		"only after --timeout\n",
-		launch_rank(line->l));
+		line->l->rank);
 }
 
 /* ---- receiving ---- */
@@ -437,19 +437,19 @@ int lifeline_open(struct launch *l, struct lifeline **line_p)
 	int err = 0;
 
 	*line_p = NULL;
-	if (launch_size(l) == 1)
+	if (l->size == 1)
 		return 0;
 	line = calloc(1, sizeof(*line));
 	if (!line)
 		return -ENOMEM;
 	*line = (struct lifeline){.l = l, .listener = -1, .lost = -1};
-	line->n_peers = launch_rank(l) ? 1 : launch_size(l);
+	line->n_peers = l->rank ? 1 : l->size;
 	line->peers = calloc(line->n_peers, sizeof(*line->peers));
 	for (uint32_t i = 0; line->peers && i < line->n_peers; i++)
 		line->peers[i].fd = -1;
 	if (!line->peers)
 		err = -ENOMEM;
-	else if (!launch_rank(l))
+	else if (!l->rank)
 		err = begin_to_listen(line);
 	if (err)
 		lifeline_close(line);
@@ -460,7 +460,7 @@ int lifeline_open(struct launch *l, struct lifeline **line_p)
 
 void lifeline_connect(struct lifeline *line)
 {
-	if (!line || !launch_rank(line->l))
+	if (!line || !line->l->rank)
 		return;
 	if (launch_get_struct(line->l, 0, KEY_ADDRESS, 0, NSEC_PER_SEC, &line->address,
 		    sizeof(line->address)) ||

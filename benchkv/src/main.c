@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 {
 	char why[WHY_MAX] = "", device[HCA_NAME_MAX];
 	struct options o;
-	struct launch *l;
+	struct launch l;
 	int err, status;
 
 	if (fill_standard_streams())
@@ -103,9 +103,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "benchkv: the launcher of this process does not answer\n");
 		return JOB_ERROR;
 	}
-	if (launch_alone(l))
+	if (l.alone)
 		tell_alone();
-	status = job_run(&o, l, err ? NULL : device, why);
-	launch_fini(l);
+	status = job_run(&o, &l, err ? NULL : device, why);
+	launch_fini(&l);
 	return status;
 }

@@ -52,7 +52,7 @@ static void say_mtu(struct job *j, const struct hello *first, const struct hello
 {
 	char text[WHY_MAX];
 
-	if (launch_rank(j->l) || j->mtu_said ||
+	if (j->l->rank || j->mtu_said ||
 		!hello_mtu_differs(first, theirs, rank, text, sizeof(text)))
 		return;
 	j->mtu_said = true;
@@ -67,7 +67,7 @@ static int judge(struct job *j, const struct hello *first, const struct hello *m
 {
 	int err = hello_fits(first, theirs, rank, j->why, sizeof(j->why));
 
-	if (err && theirs->port_errno == ENODEV && rank == launch_rank(j->l))
+	if (err && theirs->port_errno == ENODEV && rank == j->l->rank)
 		snprintf(j->why, sizeof(j->why), "%s", j->no_device); /* is more exact */
 	if (err)
 		return job_refuse(j, err);
@@ -78,13 +78,13 @@ static int judge(struct job *j, const struct hello *first, const struct hello *m
 				job_cannot_file(j, f, rank, -(int)theirs->file_errno[f]));
 	}
 	if (theirs->machine_errno) {
-		if (rank != launch_rank(j->l)) /* rank 0 has a more exact message already */
+		if (rank != j->l->rank) /* rank 0 has a more exact message already */
 			snprintf(j->why, sizeof(j->why), "rank %u cannot use the machine file",
 				rank);
 		return job_refuse(j, -(int)theirs->machine_errno);
 	}
 	j->sharers += theirs->cores == mine->cores;
-	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
+	j->index += theirs->cores == mine->cores && rank < j->l->rank;
 	return 0;
 }
 
@@ -130,7 +130,7 @@ static int hear_all(struct job *j, const struct hello *mine)
 	struct hello first;
 	int err = 0;
 
-	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
+	for (uint32_t i = 0; !err && i < j->l->size; i++)
 		err = hear(j, mine, i, &first);
 	return err;
 }
@@ -142,12 +142,11 @@ static int hear_all(struct job *j, const struct hello *mine)
 static void open_files(struct job *j, struct hello *mine)
 {
 	for (enum file f = 0; f < FILES; f++) {
-		bool writes =
-			file_kinds[f].of_each_rank ? launch_size(j->l) > 1 : !launch_rank(j->l);
+		bool writes = file_kinds[f].of_each_rank ? j->l->size > 1 : !j->l->rank;
 
 		if (writes && !j->o->dry_run)
 			mine->file_errno[f] =
-				(uint64_t)-file_open(j->o, f, launch_rank(j->l), &j->files[f]);
+				(uint64_t)-file_open(j->o, f, j->l->rank, &j->files[f]);
 	}
 }
 
@@ -189,7 +188,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	int err = 0;
 
 	/* A file that cannot be read is an error even if the job does not need its values. */
-	if (j->o->machine && !launch_rank(j->l))
+	if (j->o->machine && !j->l->rank)
 		err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
 	*spec = j->o->control;
 	mine->basis = BY_DEFAULT;
@@ -197,8 +196,7 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 		mine->machine_errno = (uint64_t)-err; /* judge() refuses it in all ranks */
 		return 0;
 	}
-	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
-		!device) {
+	if (j->l->rank || j->l->alone || j->l->size == 1 || !spec->derive || !device) {
 		/* The control is that of the options, or comes from rank 0. */
 	} else if (j->o->machine) {
 		derive_from_file(j, &m, mine);
@@ -228,7 +226,7 @@ static void describe_port(const struct job *j, const char *device, struct hello 
 	const char *name = device ? device : j->o->device ? j->o->device : "";
 
 	snprintf(mine->device, sizeof(mine->device), "%s", name);
-	if (launch_size(j->l) > 1)
+	if (j->l->size > 1)
 		mine->port_errno = device ? (uint64_t)-hca_query(device, &mine->port) : ENODEV;
 }
 
@@ -239,19 +237,19 @@ int job_meet(struct job *j, const char *device)
 		.cores = topo_cores_id(j->node.topo)};
 	int err;
 
-	hello_sign(&mine, launch_host(j->l));
+	hello_sign(&mine, j->l->host);
 	options_fields(j->o, mine.options);
 	open_files(j, &mine);
 	describe_port(j, device, &mine);
 	err = mine.port_errno ? 0 : derive_control(j, device, &mine);
 	if (err)
 		return err;
-	j->hosts = calloc(launch_size(j->l), sizeof(*j->hosts));
+	j->hosts = calloc(j->l->size, sizeof(*j->hosts));
 	if (!j->hosts)
 		return -ENOMEM;
-	memcpy(j->hosts[launch_rank(j->l)], mine.id.host, sizeof(mine.id.host));
+	memcpy(j->hosts[j->l->rank], mine.id.host, sizeof(mine.id.host));
 	j->node.origin.under_way = calls_under_way(j->o);
-	if (launch_alone(j->l)) {
+	if (j->l->alone) {
 		j->node.origin.source = bases[BY_DEFAULT];
 		return judge(j, &mine, &mine, &mine, 0);
 	}
@@ -264,7 +262,8 @@ int job_meet(struct job *j, const char *device)
 		err = hear_all(j, &mine);
 	if (!err && !j->o->dry_run) {
 		lifeline_connect(j->lifeline);
-		launch_watch(j->l, watch_lifeline, j);
+		j->l->watch_arg = j;
+		j->l->watch = watch_lifeline;
 	}
 	return err;
 }
@@ -272,7 +271,7 @@ int job_meet(struct job *j, const char *device)
 int job_plan(struct job *j, const char *device)
 {
 	struct node *n = &j->node;
-	uint64_t clients = (uint64_t)launch_size(j->l) * j->o->clients;
+	uint64_t clients = (uint64_t)j->l->size * j->o->clients;
 
 	if (clients > KV_MAX_WRITERS) {
 		snprintf(j->why, sizeof(j->why), "%llu clients in all: at most %u are possible",
@@ -288,8 +287,8 @@ int job_plan(struct job *j, const char *device)
 	n->nap_ns = node_nap_ns(j->sharers * (j->o->daemons + j->o->clients), topo_units(n->topo));
 	n->o = j->o;
 	n->launch = j->l;
-	n->rank = launch_rank(j->l);
-	n->ranks = launch_size(j->l);
+	n->rank = j->l->rank;
+	n->ranks = j->l->size;
 	if (n->ranks > 1) {
 		n->ring_size = node_ring_size(j->o);
 		n->device = device;

@@ -88,7 +88,7 @@ uint64_t node_nap_ns(uint32_t threads, uint32_t units)
 
 void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX])
 {
-	snprintf(name, NODE_NAME_MAX, "benchkv.%s.%u.%u", launch_job(n->launch), n->rank, daemon);
+	snprintf(name, NODE_NAME_MAX, "benchkv.%s.%u.%u", n->launch->job, n->rank, daemon);
 }
 
 uint32_t node_endpoints(const struct node *n, uint32_t daemon)

@@ -31,8 +31,10 @@ static struct {
 void meeting_begin(struct launch *ranks, uint32_t n)
 {
 	meeting.ranks = n;
-	for (uint32_t r = 0; r < n; r++)
+	for (uint32_t r = 0; r < n; r++) {
 		ranks[r] = (struct launch){.rank = r};
+		snprintf(ranks[r].job, sizeof(ranks[r].job), "timed-%d", (int)getpid());
+	}
 }
 
 void meeting_end(void)
@@ -43,14 +45,6 @@ void meeting_end(void)
 		free(meeting.said);
 		meeting.said = next;
 	}
-}
-
-const char *launch_job(const struct launch *l)
-{
-	static char job[32];
-
-	snprintf(job, sizeof(job), "timed-%d", (int)getpid());
-	return job;
 }
 
 int launch_put(struct launch *l, const char *key, uint32_t number, const void *data, size_t len)

@@ -5,10 +5,6 @@
 
 #include "launch.h"
 
-struct launch {
-	uint32_t rank;
-};
-
 /* Fills in ranks[0 .. n - 1], which are a job until meeting_end(). */
 void meeting_begin(struct launch *ranks, uint32_t n);
 void meeting_end(void);
