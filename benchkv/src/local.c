@@ -27,36 +27,29 @@ uint32_t daemon_serve_local(struct daemon *d)
 			errand_take(d, &who, &req);
 			continue;
 		}
-		resp = d->node->values ? values_serve_local(d->node->values, d->store, &req) :
-					 store_serve(d->store, &req);
+		resp = values_serve_local(d->node->values, d->store, &req);
 		daemon_answer(d, &who, &resp);
 		d->stats.local++;
 	}
 	return n;
 }
 
-/* @io: for values of more than 8 bytes. */
-static struct kv_resp serve_forwarded(struct daemon *d, const struct forwarded *f,
-	struct value_io *io)
-{
-	if (!d->node->values)
-		return store_serve(d->store, &f->req);
-	values_request(f->from, io);
-	return values_serve(d->node->values, d->store, &f->req, io);
-}
-
 uint32_t daemon_serve_forwarded(struct daemon *d)
 {
-	struct forwarded f = {.from = NULL};
+	const struct values *v = d->node->values;
+	struct forwarded f;
 	uint64_t call;
 	uint32_t from, n = 0;
 
 	while (flux_try_recv_raw(d->flux, &from, &call, &f, sizeof(f), NULL) > 0) {
-		struct value_io io = {.got_len = 0};
-		struct forwarded_reply r = {.resp = serve_forwarded(d, &f, &io)};
+		struct forwarded_reply r;
+		struct value_io io;
 
+		if (v)
+			values_request(v, f.from, &io);
+		r.resp = values_serve(v, d->store, &f.req, &io);
 		r.got_len = io.got_len;
-		if (flux_reply(d->flux, call, &r, d->node->values ? sizeof(r) : sizeof(r.resp)))
+		if (flux_reply(d->flux, call, &r, v ? sizeof(r) : sizeof(r.resp)))
 			d->stats.bad_replies++;
 		n++;
 	}

@@ -45,26 +45,12 @@ void network_fini(struct network *net)
 static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp,
 	uint32_t got_len)
 {
-	int err = d->node->values ? values_reply(from, resp, got_len) :
-				    copyrpc_reply(from, resp, sizeof(*resp));
+	int err = values_reply(from, resp, got_len);
 
 	if (err == -EMSGSIZE) /* the caller has no room for the reply: sends an empty one */
 		err = copyrpc_reply(from, NULL, 0);
 	if (err)
 		d->stats.bad_replies++;
-}
-
-/* A copy of the payload, which the peer may still change; all zero if it is not a request. */
-static struct kv_req request_of(const struct daemon *d, const struct copyrpc_req *from)
-{
-	struct kv_req req = {.type = 0};
-	struct value_io io;
-
-	if (d->node->values)
-		return values_request(from, &io);
-	if (copyrpc_req_len(from) == sizeof(req))
-		memcpy(&req, copyrpc_req_data(from), sizeof(req));
-	return req;
 }
 
 static void refuse_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_req *req,
@@ -79,13 +65,15 @@ static void on_worker_answer(void *arg, uint64_t token, const void *payload, uin
 {
 	struct copyrpc_req *from = (struct copyrpc_req *)(uintptr_t)token;
 	const struct forwarded_reply *r = payload; /* may have only the first field */
+	const struct daemon *d = arg;
+	struct value_io io;
 	struct kv_req req;
 
 	if (payload) {
 		reply_remote(arg, from, &r->resp, len == sizeof(*r) ? r->got_len : 0);
 		return;
 	}
-	req = request_of(arg, from); /* the worker that had the request has left */
+	req = values_request(d->node->values, from, &io); /* the worker that had it has left */
 	refuse_remote(arg, from, &req, EPIPE);
 }
 
@@ -95,14 +83,13 @@ uint32_t network_take_answers(struct daemon *d)
 }
 
 /* Passes a request to the daemon of its shard. -EAGAIN: there is no room now. */
-static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
+static int forward(struct daemon *d, uint32_t shard, const struct forwarded *f)
 {
-	const struct forwarded f = {h->req, h->from};
-	int err = flux_call(d->flux, shard, &f, d->node->values ? sizeof(f) : sizeof(f.req),
-		(uintptr_t)h->from);
+	int err = flux_call(d->flux, shard, f, d->node->values ? sizeof(*f) : sizeof(f->req),
+		(uintptr_t)f->from);
 
 	if (err && err != -EAGAIN) {
-		refuse_remote(d, h->from, &h->req, -err);
+		refuse_remote(d, f->from, &f->req, -err);
 		err = 0;
 	}
 	return err;
@@ -114,36 +101,26 @@ static void hear(struct daemon *d, const struct kv_req *req)
 	control_heard(&d->net.control, req->origin / d->node->o->clients, req->word);
 }
 
-static void serve_here(struct daemon *d, struct copyrpc_req *from, const struct kv_req *req)
-{
-	struct value_io io = {.got_len = 0};
-	struct kv_resp resp;
-
-	if (d->node->values) {
-		values_request(from, &io);
-		resp = values_serve(d->node->values, d->store, req, &io);
-	} else {
-		resp = store_serve(d->store, req);
-	}
-	reply_remote(d, from, &resp, io.got_len);
-}
-
 static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 {
 	struct network *net = &d->net;
-	struct held_req h = {from, request_of(d, from)};
-	uint32_t shard = place_shard(&d->node->place, h.req.key);
+	const struct values *v = d->node->values;
+	struct value_io io;
+	struct forwarded f = {values_request(v, from, &io), from};
+	uint32_t shard = place_shard(&d->node->place, f.req.key);
 
-	hear(d, &h.req);
+	hear(d, &f.req);
 	/* The store replies with an error to an invalid request, or to one for another daemon. */
 	if (shard == d->index || !d->flux) {
+		struct kv_resp resp = values_serve(v, d->store, &f.req, &io);
+
 		d->stats.remote++;
-		serve_here(d, from, &h.req);
+		reply_remote(d, from, &resp, io.got_len);
 		return;
 	}
 	d->stats.forwarded++;
-	if (net->n_held[shard] || forward(d, shard, &h))
-		net->held[shard * FORWARD_MAX + net->n_held[shard]++] = h;
+	if (net->n_held[shard] || forward(d, shard, &f))
+		net->held[shard * FORWARD_MAX + net->n_held[shard]++] = f;
 }
 
 void network_forward(struct daemon *d)
@@ -151,7 +128,7 @@ void network_forward(struct daemon *d)
 	struct network *net = &d->net;
 
 	for (uint32_t i = 0; i < d->node->o->daemons; i++) {
-		struct held_req *held = &net->held[i * FORWARD_MAX];
+		struct forwarded *held = &net->held[i * FORWARD_MAX];
 		uint32_t done = 0;
 
 		while (done < net->n_held[i] && !forward(d, i, &held[done]))
@@ -201,16 +178,12 @@ static bool is_early(struct daemon *d, uint32_t rank)
 int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
 {
 	struct remote *r = &d->net.remotes[req->rank];
-	struct kv_req sent = *req;
 	int err;
 
 	if (unlikely(d->net.staggers) && is_early(d, req->rank))
 		return -EAGAIN;
-	sent.word = control_word(&d->net.control, req->rank);
-	if (d->node->values)
-		err = values_call(d->node->values, r->ep, req, sent.word, token);
-	else
-		err = copyrpc_call(r->ep, &sent, sizeof(sent), sizeof(struct kv_resp), token);
+	err = values_call(d->node->values, r->ep, req, control_word(&d->net.control, req->rank),
+		token);
 	if (likely(!err)) {
 		d->stats.calls++;
 		return 0;
@@ -221,24 +194,12 @@ int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
 	return err;
 }
 
-static bool take_response(const struct daemon *d, uint32_t errand, const void *data, uint32_t len,
-	struct kv_resp *resp_p)
-{
-	const struct kv_req *req = &d->errands.all[errand].req;
-
-	if (d->node->values)
-		return values_take(d->node->values, req->origin, req->seq, data, len, resp_p);
-	if (len != sizeof(*resp_p))
-		return false;
-	memcpy(resp_p, data, sizeof(*resp_p)); /* the peer may still write there */
-	return true;
-}
-
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
 	struct daemon *d = arg;
 	uint32_t errand = (uint32_t)token;
+	const struct kv_req *req = &d->errands.all[errand].req;
 	struct kv_resp resp;
 
 	d->net.polls.responses++;
@@ -247,7 +208,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	errand_arrived(d, errand);
 	if (status)
 		mark_failed(&d->net, copyrpc_ep_user(ep));
-	if (status || !take_response(d, errand, data, len, &resp)) {
+	if (status || !values_take(d->node->values, req->origin, req->seq, data, len, &resp)) {
 		errand_fail(d, errand, status ? -status : EBADMSG);
 		return;
 	}

@@ -27,15 +27,10 @@ struct remote {
 	bool failed;
 };
 
-/* A request of another rank for which the worker (another daemon) had no room. */
-struct held_req {
-	struct copyrpc_req *from;
-	struct kv_req req;
-};
-
 /*
- * With values of more than 8 bytes: a request that is passed to another daemon of the rank, which
- * may use `from` until that daemon replies; and the reply.
+ * A request of another rank that is passed to the worker (another daemon of this rank), and the
+ * reply. Only with values of more than 8 bytes the worker gets the second field of both; it may use
+ * `from` until it replies.
  */
 struct forwarded {
 	struct kv_req req;
@@ -54,7 +49,7 @@ struct network {
 	struct control_load *loads; /* filled in by phase F */
 	size_t n_loads;
 	size_t held_back; /* endpoints that the control did not flush in the last phase F */
-	struct held_req *held; /* FORWARD_MAX for each worker */
+	struct forwarded *held; /* requests for which a worker had no room: FORWARD_MAX each */
 	uint32_t *n_held; /* by worker */
 	struct control_polls polls; /* of this loop */
 	uint32_t n_left; /* requests that have arrived and that the loop has not served */

@@ -221,11 +221,14 @@ static int give(const struct store *f, const struct kv_req *req, struct value_io
 struct kv_resp values_serve(const struct values *v, struct store *s, const struct kv_req *req,
 	struct value_io *io)
 {
-	struct store *f = &v->shelves[s->shard];
+	struct store *f;
 	struct kv_resp resp;
 	int err = 0;
 
 	io->got_len = 0;
+	if (!v)
+		return store_serve(s, req);
+	f = &v->shelves[s->shard];
 	if (io->put_len > v->rest)
 		return kv_reply(req, KV_ERROR, EMSGSIZE);
 	resp = store_serve(s, req);
@@ -238,15 +241,19 @@ struct kv_resp values_serve(const struct values *v, struct store *s, const struc
 
 struct kv_resp values_serve_local(const struct values *v, struct store *s, const struct kv_req *req)
 {
-	struct value_slot *slot = slot_of(v, req->origin, req->seq);
-	struct value_io io = {.got_most = v->rest};
+	struct value_slot *slot;
+	struct value_io io;
 	struct kv_resp resp;
 
+	if (!v)
+		return store_serve(s, req);
+	slot = slot_of(v, req->origin, req->seq);
 	if (!slot)
 		return kv_reply(req, KV_ERROR, EBADMSG);
 	io.put = put_bytes(slot);
 	io.put_len = stores(req) ? sizes_rest(v->sizes, req->value) : 0;
 	io.got = got_bytes(v, slot);
+	io.got_most = v->rest;
 	resp = values_serve(v, s, req, &io);
 	slot->got = io.got_len;
 	return resp;
@@ -275,13 +282,16 @@ int values_register(const struct values *v, struct copyrpc_ctx *ctx)
 int values_call(const struct values *v, struct copyrpc_ep *ep, const struct kv_req *req,
 	uint32_t word, uint64_t token)
 {
-	struct value_slot *slot = slot_of(v, req->origin, req->seq);
 	uint32_t len = sizeof(*req), most = sizeof(struct kv_resp);
 	struct kv_req sent = *req;
+	struct value_slot *slot;
 
+	sent.word = word;
+	if (!v)
+		return copyrpc_call(ep, &sent, len, most, token);
+	slot = slot_of(v, req->origin, req->seq);
 	if (!slot)
 		return -EBADMSG;
-	sent.word = word;
 	memcpy(slot->bytes, &sent, sizeof(sent));
 	len += stores(req) ? sizes_rest(v->sizes, req->value) : 0;
 	most += stores(req) ? 0 : v->rest;
@@ -291,22 +301,26 @@ int values_call(const struct values *v, struct copyrpc_ep *ep, const struct kv_r
 bool values_take(const struct values *v, uint32_t origin, uint32_t seq, const void *data,
 	uint32_t len, struct kv_resp *resp_p)
 {
-	struct value_slot *slot = slot_of(v, origin, seq);
+	struct value_slot *slot = v ? slot_of(v, origin, seq) : NULL;
 
-	if (len < sizeof(*resp_p) || !slot)
+	if (len < sizeof(*resp_p) || (v ? !slot : len > sizeof(*resp_p)))
 		return false;
 	memcpy(resp_p, data, sizeof(*resp_p)); /* the peer may still write there */
-	slot->got = len - (uint32_t)sizeof(*resp_p);
+	if (slot)
+		slot->got = len - (uint32_t)sizeof(*resp_p);
 	return true;
 }
 
-struct kv_req values_request(const struct copyrpc_req *from, struct value_io *io_p)
+struct kv_req values_request(const struct values *v, const struct copyrpc_req *from,
+	struct value_io *io_p)
 {
 	uint32_t len = copyrpc_req_len(from), most = copyrpc_req_allowance(from);
 	uint8_t *memory = copyrpc_req_memory(from);
 	struct kv_req req = {.type = 0};
 
 	*io_p = (struct value_io){.put = NULL};
+	if (!v && len == sizeof(req)) /* copies it, because the peer may still change it */
+		memcpy(&req, copyrpc_req_data(from), sizeof(req));
 	if (!memory || len < sizeof(req) || most < sizeof(struct kv_resp))
 		return req;
 	memcpy(&req, memory, sizeof(req));

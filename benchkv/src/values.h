@@ -6,6 +6,8 @@
  * ranks, copyrpc carries a large call: its request, sent directly from the slot, is the request of
  * msg.h with the further bytes; its response, written directly into the slot, is the reply with the
  * further bytes. The shelf of a shard stores the further bytes of its values.
+ *
+ * The functions from values_serve() on also handle jobs whose values have 8 bytes: @v is NULL.
  */
 #ifndef BENCHKV_VALUES_H
 #define BENCHKV_VALUES_H
@@ -85,7 +87,8 @@ bool values_take(const struct values *v, uint32_t origin, uint32_t seq, const vo
 	uint32_t len, struct kv_resp *resp_p);
 
 /* Reads a request of another rank, and its further bytes; all zero if it is not a request. */
-struct kv_req values_request(const struct copyrpc_req *from, struct value_io *io_p);
+struct kv_req values_request(const struct values *v, const struct copyrpc_req *from,
+	struct value_io *io_p);
 /* Replies with the bytes that values_serve() has written. Returns the same as copyrpc_reply(). */
 int values_reply(struct copyrpc_req *from, const struct kv_resp *resp, uint32_t got_len);
 

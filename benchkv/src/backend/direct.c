@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend.h"
 #include "client.h"
@@ -124,9 +123,7 @@ static int call(struct client *c, uint32_t shard, const struct kv_req *req)
 {
 	struct copyrpc_ep *ep = *ep_of(c, req->rank, shard);
 	struct direct *x = c->way;
-	int err = c->node->values ?
-			  values_call(c->node->values, ep, req, 0, req->seq) :
-			  copyrpc_call(ep, req, sizeof(*req), sizeof(struct kv_resp), req->seq);
+	int err = values_call(c->node->values, ep, req, 0, req->seq);
 
 	x->pending += !err;
 	return err == -ENOBUFS ? -EAGAIN : err;
@@ -143,10 +140,8 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 		.value = (uint64_t)(status ? -status : EBADMSG)};
 
 	x->pending--;
-	if (!status && c->node->values)
+	if (!status)
 		values_take(c->node->values, c->check.origin, (uint32_t)token, data, len, &resp);
-	else if (!status && len == sizeof(resp))
-		memcpy(&resp, data, sizeof(resp)); /* the peer may still write there */
 	c->take(c, token, &resp);
 }
 
