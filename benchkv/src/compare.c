@@ -349,9 +349,9 @@ int compare_print(json_t *const reports[2], const struct options *o)
 
 	if (judge_all(&c))
 		return output_failed("benchkv", "compare", ENOMEM);
-	if (!o->json || strcmp(o->json, "-") != 0)
+	if (!o->files[FILE_JSON] || strcmp(o->files[FILE_JSON], "-") != 0)
 		print_table(&c);
-	if (o->json && write_json(&c, o->json))
+	if (o->files[FILE_JSON] && write_json(&c, o->files[FILE_JSON]))
 		return JOB_ERROR;
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
 		worse |= c.rows[i].worse;

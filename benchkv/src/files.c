@@ -5,21 +5,16 @@
 #include <string.h>
 
 const struct file_kind file_kinds[FILES] = {
-	[FILE_JSON] = {"--json", offsetof(struct options, json), false},
-	[FILE_HGRM] = {"--hgrm", offsetof(struct options, hgrm), false},
-	[FILE_SERIES] = {"--series", offsetof(struct options, series), false},
-	[FILE_TRACE] = {"--trace", offsetof(struct options, trace), true},
-	[FILE_DECISIONS] = {"--decisions", offsetof(struct options, decisions), true},
+	[FILE_JSON] = {"--json", false},
+	[FILE_HGRM] = {"--hgrm", false},
+	[FILE_SERIES] = {"--series", false},
+	[FILE_TRACE] = {"--trace", true},
+	[FILE_DECISIONS] = {"--decisions", true},
 };
-
-static const char *value_of(const struct options *o, enum file f)
-{
-	return *(const char *const *)(const void *)((const char *)o + file_kinds[f].value);
-}
 
 void file_name(const struct options *o, enum file f, uint32_t rank, char name[FILE_NAME_MAX])
 {
-	const char *file = value_of(o, f);
+	const char *file = o->files[f];
 
 	if (file_kinds[f].of_each_rank)
 		snprintf(name, FILE_NAME_MAX, "%.*s.%u", FILE_NAME_MAX - 12, file ? file : "",
@@ -32,7 +27,7 @@ int file_open(const struct options *o, enum file f, uint32_t rank, FILE **out_p)
 {
 	char name[FILE_NAME_MAX];
 
-	if (!value_of(o, f))
+	if (!o->files[f])
 		return 0;
 	file_name(o, f, rank, name);
 	*out_p = f == FILE_JSON && !strcmp(name, "-") ? stdout : fopen(name, "w");

@@ -9,20 +9,10 @@
 
 #include "options.h"
 
-enum file {
-	FILE_JSON, /* report.h; "-" is standard output */
-	FILE_HGRM, /* report.h */
-	FILE_SERIES, /* report.h */
-	FILE_TRACE, /* trace.h */
-	FILE_DECISIONS, /* decision.h */
-	FILES,
-};
-
 #define FILE_NAME_MAX 4096
 
 extern const struct file_kind {
 	const char *option; /* requests the file */
-	size_t value; /* offset of the option's value in struct options */
 	bool of_each_rank; /* each rank writes FILE.RANK; otherwise rank 0 writes FILE */
 } file_kinds[FILES];
 

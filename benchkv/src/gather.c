@@ -10,34 +10,13 @@
 #define KEY_RESULT "result" /* published with the number of a run, or LIFELINE_DAEMONS */
 #define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun kills the job after a second */
 
-/* Encodes a series and a result, in this order. */
-static int pack(const struct series *s, const struct result *r, char **data_p, size_t *len_p)
-{
-	size_t words = series_bytes(s), len;
-	char *data;
-	void *fixed;
-	int err = result_encode(r, &fixed, &len);
-
-	if (err)
-		return err;
-	data = malloc(words + len);
-	if (data) {
-		series_pack(s, data);
-		memcpy(data + words, fixed, len);
-	}
-	free(fixed);
-	*data_p = data;
-	*len_p = words + len;
-	return data ? 0 : -ENOMEM;
-}
-
 /* Sends a result over the lifeline; if @line is NULL, publishes it for rank 0. */
 static int pass_on(struct job *j, struct lifeline *line, uint32_t run, const struct series *s,
 	const struct result *r)
 {
-	char *data;
+	void *data;
 	size_t len;
-	int err = pack(s, r, &data, &len);
+	int err = result_encode(s, r, &data, &len);
 
 	if (err)
 		return err;

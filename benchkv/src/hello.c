@@ -110,7 +110,7 @@ int hello_fits(const struct hello *first, const struct hello *h, uint32_t rank, 
 		if (h->options[i] != first->options[i])
 			return misfit(h, rank, why, size,
 				" has another %s than rank 0: give all the same options",
-				options_field_names[i]);
+				option_fields[i].name);
 	}
 	err = has_port(h, rank, why, size);
 	if (err || first->port_errno) /* rank 0 is named itself */

@@ -14,10 +14,10 @@
 #include "files.h"
 #include "hca.h"
 #include "options.h"
-#include "report.h"
 
 #define HELLO_MAGIC 0x62656e63686b7600ull
 #define HELLO_VERSION_SIZE 24
+#define HOST_NAME_SIZE 64
 
 /* The source of the figures from which the control `auto` derives K and B. */
 enum basis {

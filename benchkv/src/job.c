@@ -8,9 +8,7 @@
 
 #include "audit.h"
 #include "base/clock.h"
-#include "base/underhca.h"
 #include "gather.h"
-#include "meet.h"
 #include "node.h"
 #include "plan.h"
 #include "progress.h"
@@ -127,9 +125,9 @@ static int close_file(struct job *j, enum file f)
 	return file ? file_close(file) : 0;
 }
 
-static int print_report(struct job *j, const struct report *r)
+static int print_report(struct job *j)
 {
-	static int (*const reports[])(const struct report *r, FILE *out) = {
+	static int (*const reports[])(const struct job *j, FILE *out) = {
 		[FILE_JSON] = report_json,
 		[FILE_HGRM] = report_hgrm,
 		[FILE_SERIES] = report_series,
@@ -137,11 +135,11 @@ static int print_report(struct job *j, const struct report *r)
 	int table_err = 0;
 
 	if (j->files[FILE_JSON] != stdout) {
-		report_print(r, stdout);
+		report_print(j, stdout);
 		table_err = fflush(stdout) ? -errno : 0;
 	}
 	for (enum file f = 0; f < ARRAY_SIZE(reports); f++) {
-		int err = j->files[f] ? reports[f](r, j->files[f]) : 0;
+		int err = j->files[f] ? reports[f](j, j->files[f]) : 0;
 		int close_err = close_file(j, f);
 
 		err = err ? err : close_err;
@@ -154,32 +152,22 @@ static int print_report(struct job *j, const struct report *r)
 /* @partial: why the job ended early, or NULL. 0, UNVERIFIED or -errno. */
 static int report(struct job *j, const char *partial)
 {
-	struct report r = {.node = &j->node,
-		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
-		.software_hca = underhca_is_software(),
-		.time = j->time,
-		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
-		.n_runs = j->begun,
-		.runs = j->runs,
-		.series = j->series,
-		.ranks = j->ranks,
-		.partial = partial,
-		.heard = j->heard};
-	int err = result_init(&r.total);
+	int err = result_init(&j->total);
 
 	if (err)
 		return err;
-	result_sequel_all(&r.total, j->runs, j->begun);
-	r.total.digest = j->runs[0].digest;
-	result_add(&r.total, &j->daemons);
+	j->partial = partial;
+	result_sequel_all(&j->total, j->runs, j->begun);
+	j->total.digest = j->runs[0].digest;
+	result_add(&j->total, &j->daemons);
 	if (!partial)
-		result_compare_views(&r.total);
-	err = print_report(j, &r);
-	if (!err && !result_verified(&r.total)) {
-		result_explain(&r.total, j->why, sizeof(j->why));
+		result_compare_views(&j->total);
+	err = print_report(j);
+	if (!err && !result_verified(&j->total)) {
+		result_explain(&j->total, j->why, sizeof(j->why));
 		err = UNVERIFIED;
 	}
-	result_fini(&r.total);
+	result_fini(&j->total);
 	return err;
 }
 

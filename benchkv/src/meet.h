@@ -11,12 +11,11 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "files.h"
+#include "hello.h"
 #include "lifeline.h"
 #include "measure.h"
 #include "node.h"
 #include "progress.h"
-#include "report.h"
 #include "result.h"
 
 #define WHY_MAX 320
@@ -34,7 +33,9 @@ struct job {
 	struct result *runs; /* of this rank; later, at rank 0, of all ranks */
 	struct series *series; /* of the same ranks as `runs`; only with --interval */
 	struct result daemons; /* of this rank; later, at rank 0, of all ranks */
-	bool *heard; /* rank 0 only: the ranks whose results have arrived */
+	struct result total; /* for the report: of all runs, and `daemons` */
+	const char *partial; /* why the report is partial; NULL: it is complete */
+	bool *heard; /* rank 0 only: by rank, its results are included in the others */
 	struct result *ranks; /* rank 0 only: by rank, of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */

@@ -197,10 +197,10 @@ static const struct arg_row rows[] = {
 		.give = "a file that benchkv measure has written",
 		.help = "the control auto derives K and B from this file instead of measuring; "
 			"benchkv measure writes it"},
-	{"trace", 0, "FILE", ARG_TEXT, AT(trace), RANK_FILE, .sets = DAEMONS,
+	{"trace", 0, "FILE", ARG_TEXT, AT(files[FILE_TRACE]), RANK_FILE, .sets = DAEMONS,
 		.help = "writes a trace of the daemons with endpoints as CSV to FILE.RANK, a line "
 			"per millisecond"},
-	{"decisions", 0, "FILE", ARG_TEXT, AT(decisions), RANK_FILE, .sets = DAEMONS,
+	{"decisions", 0, "FILE", ARG_TEXT, AT(files[FILE_DECISIONS]), RANK_FILE, .sets = DAEMONS,
 		.help = "writes the decisions of the control, with reasons, as CSV to FILE.RANK"},
 	{.help = "Comparison", .sets = COMPARE | PAIR},
 	{"tolerance", 0, "R", ARG_REAL, AT(tolerance), .high = 1, .def = "0.05",
@@ -218,16 +218,16 @@ static const struct arg_row rows[] = {
 		.def = "30", .sets = RUN,
 		.help = "seconds to wait for a reply, and for other ranks at the start; at the end "
 			"of a run twice as long"},
-	{"hgrm", 0, "FILE", ARG_TEXT, AT(hgrm), .sets = RUN,
+	{"hgrm", 0, "FILE", ARG_TEXT, AT(files[FILE_HGRM]), .sets = RUN,
 		.help = "rank 0 writes percentiles of the latency in microseconds, in the format "
 			"of HdrHistogram"},
 	{"interval", 0, "S", ARG_TIME, AT(interval_ns), .low = .001, .high = 86400,
 		.unit = NSEC_PER_SEC, .sets = RUN,
 		.help = "throughput and latency for every S seconds of a run, in the report"},
-	{"series", 0, "FILE", ARG_TEXT, AT(series), .with = "interval", .sets = RUN,
+	{"series", 0, "FILE", ARG_TEXT, AT(files[FILE_SERIES]), .with = "interval", .sets = RUN,
 		.help = "rank 0 writes the intervals, as CSV if the name ends with .csv, otherwise "
 			"as one JSON object per line"},
-	{"json", 0, "FILE", ARG_TEXT, AT(json), .sets = RUN | COMPARE | PAIR,
+	{"json", 0, "FILE", ARG_TEXT, AT(files[FILE_JSON]), .sets = RUN | COMPARE | PAIR,
 		.help = "rank 0 writes a JSON object about the job, compare and run-pair about the "
 			"comparison; - is standard output"},
 	{"dry-run", 0, NULL, ARG_FLAG, AT(dry_run), .sets = RUN,
@@ -429,81 +429,45 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t 
 	return err;
 }
 
-static uint64_t real_bits(double x)
-{
-	uint64_t bits;
+enum { OF_BACKEND = 0, OF_SIZES = 21 }; /* indices of the numbers that are no field */
 
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
-}
-
-const char *const options_field_names[OPTIONS_FIELDS] = {
-	"backend",
-	"--daemons",
-	"--net-daemons",
-	"--clients",
-	"--queue-depth",
-	"--duration",
-	"--ops",
-	"--runs",
-	"--warmup",
-	"--interval",
-	"--rate",
-	"--stagger",
-	"--key-range",
-	"--read-ratio",
-	"--rmw",
-	"--distribution",
-	"--distribution",
-	"--distribution",
-	"--distribution",
-	"--seed",
-	"--preload",
-	"--value-size",
-	"--ring-size",
-	"--control",
-	"--control",
-	"--control",
-	"--control",
-	"--control",
-	"--control",
-	"--dry-run",
+const struct option_field option_fields[OPTIONS_FIELDS] = {
+	[OF_BACKEND] = {"backend", {0, 0}},
+	{"--daemons", AT(daemons)},
+	{"--net-daemons", AT(net_daemons)},
+	{"--clients", AT(clients)},
+	{"--queue-depth", AT(queue_depth)},
+	{"--duration", AT(duration_ns)},
+	{"--ops", AT(ops)},
+	{"--runs", AT(runs)},
+	{"--warmup", AT(warmup_ns)},
+	{"--interval", AT(interval_ns)},
+	{"--rate", AT(rate)},
+	{"--stagger", AT(stagger_ns)},
+	{"--key-range", AT(load.key_range)},
+	{"--read-ratio", AT(load.read_ratio)},
+	{"--rmw", AT(load.rmw)},
+	{"--distribution", AT(load.keys)},
+	{"--distribution", AT(load.zipf_theta)},
+	{"--distribution", AT(load.hot_keys)},
+	{"--distribution", AT(load.hot_ops)},
+	{"--seed", AT(load.seed)},
+	{"--preload", AT(preload)},
+	[OF_SIZES] = {"--value-size", {0, 0}},
+	{"--ring-size", AT(ring_size)},
+	{"--control", AT(control.kind)},
+	{"--control", AT(control.n)},
+	{"--control", AT(control.threshold)},
+	{"--control", AT(control.window)},
+	{"--control", AT(control.full)},
+	{"--control", AT(control.hold_us)},
+	{"--dry-run", AT(dry_run)},
 };
 
 void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS])
 {
-	const uint64_t all[OPTIONS_FIELDS] = {
-		backend_index(o->backend),
-		o->daemons,
-		o->net_daemons,
-		o->clients,
-		o->queue_depth,
-		o->duration_ns,
-		o->ops,
-		o->runs,
-		o->warmup_ns,
-		o->interval_ns,
-		real_bits(o->rate),
-		o->stagger_ns,
-		o->load.key_range,
-		real_bits(o->load.read_ratio),
-		o->load.rmw,
-		o->load.keys,
-		real_bits(o->load.zipf_theta),
-		real_bits(o->load.hot_keys),
-		real_bits(o->load.hot_ops),
-		o->load.seed,
-		o->preload,
-		sizes_mark(&o->sizes),
-		o->ring_size,
-		o->control.kind,
-		o->control.n,
-		o->control.threshold,
-		o->control.window,
-		o->control.full,
-		o->control.hold_us,
-		o->dry_run,
-	};
-
-	memcpy(fields, all, sizeof(all));
+	for (unsigned i = 0; i < OPTIONS_FIELDS; i++)
+		fields[i] = field_get(o, option_fields[i].field);
+	fields[OF_BACKEND] = backend_index(o->backend);
+	fields[OF_SIZES] = sizes_mark(&o->sizes);
 }

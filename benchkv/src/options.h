@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/field.h"
 #include "control.h"
 #include "sizes.h"
 #include "workload.h"
@@ -21,6 +22,16 @@ enum command {
 	COMMAND_MEASURE,
 	COMMAND_COMPARE,
 	COMMAND_PAIR,
+};
+
+/* The files that a job writes on request, see files.h. */
+enum file {
+	FILE_JSON, /* report.h */
+	FILE_HGRM, /* report.h */
+	FILE_SERIES, /* report.h */
+	FILE_TRACE, /* trace.h */
+	FILE_DECISIONS, /* decision.h */
+	FILES,
 };
 
 struct options {
@@ -45,11 +56,8 @@ struct options {
 	struct control_spec control;
 	uint64_t stagger_ns; /* the first calls to rank r are delayed by r * stagger_ns */
 	const char *machine; /* file with the machine's times; NULL: none */
-	const char *trace, *decisions; /* files; NULL: none */
-	const char *json; /* NULL: none; "-": standard output */
-	const char *hgrm; /* NULL: none */
+	const char *files[FILES]; /* names; NULL: none; "-" for FILE_JSON: standard output */
 	uint64_t interval_ns; /* for throughput and latency over time; 0: none */
-	const char *series; /* file for the intervals; NULL: none */
 	uint64_t timeout_ns;
 	bool pin;
 	bool wait_event; /* idle daemons sleep on descriptors */
@@ -67,6 +75,11 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t 
 
 /* Fills in numbers that are equal for command lines that describe the same run. */
 void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS]);
-extern const char *const options_field_names[OPTIONS_FIELDS]; /* the options of these numbers */
+
+/* By number: its option, and its field in struct options; size 0: computed from another one. */
+extern const struct option_field {
+	const char *name;
+	struct field field;
+} option_fields[OPTIONS_FIELDS];
 
 #endif

@@ -168,7 +168,8 @@ int pair_command(const struct options *o)
 	int status = JOB_USAGE;
 
 	stop_catch(on_signal);
-	if ((!o->json || output_try("benchkv", "--json", o->json)) && !name_files(sides, o->save))
+	if ((!o->files[FILE_JSON] || output_try("benchkv", "--json", o->files[FILE_JSON])) &&
+		!name_files(sides, o->save))
 		status = run_pairs(sides, o->pairs) ? failed() : compare_print(reports, o);
 	for (int i = 0; i < 2; i++) {
 		json_decref(sides[i].reports);

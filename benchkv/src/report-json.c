@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/json.h"
+#include "base/underhca.h"
 #include "backend.h"
-#include "odds.h"
 #include "report.h"
 
 static json_t *json_u64(uint64_t n)
@@ -61,9 +61,9 @@ static json_t *json_row(const struct result *r)
 }
 
 /* The spread of the operations per second of the runs. */
-static json_t *json_spread(const struct report *r)
+static json_t *json_spread(const struct job *j)
 {
-	struct spread s = report_spread(r);
+	struct spread s = report_spread(j);
 
 	return json_pack("{s:f, s:f, s:f, s:f}", "min", s.min, "median", s.median, "max", s.max,
 		"stddev", s.stddev);
@@ -93,16 +93,16 @@ static json_t *json_error_kinds(const struct result *t)
 /*
  * The rows of the ranks, with their hosts and the number of requests that each daemon has served.
  */
-static json_t *json_ranks(const struct report *r)
+static json_t *json_ranks(const struct job *j)
 {
-	json_t *rows = json_rows(r->ranks, r->node->ranks);
+	json_t *rows = json_rows(j->ranks, j->node.ranks);
 
-	for (uint32_t i = 0; i < r->node->ranks; i++) {
+	for (uint32_t i = 0; i < j->node.ranks; i++) {
 		json_t *served = json_array();
 
-		for (uint32_t d = 0; d < r->node->o->daemons; d++)
-			json_array_append_new(served, json_u64(r->ranks[i].served[d]));
-		json_object_set_new(json_array_get(rows, i), "host", json_text(r->hosts[i]));
+		for (uint32_t d = 0; d < j->node.o->daemons; d++)
+			json_array_append_new(served, json_u64(j->ranks[i].served[d]));
+		json_object_set_new(json_array_get(rows, i), "host", json_text(j->hosts[i]));
 		json_object_set_new(json_array_get(rows, i), "served", served);
 	}
 	return rows;
@@ -189,11 +189,11 @@ static void append_interval(const struct interval *i, void *list)
 	json_array_append_new(list, json_interval(i));
 }
 
-static json_t *json_intervals(const struct report *r)
+static json_t *json_intervals(const struct job *j)
 {
 	json_t *list = json_array();
 
-	report_intervals(r, append_interval, list);
+	report_intervals(j, append_interval, list);
 	return list;
 }
 
@@ -210,128 +210,128 @@ static void write_csv_interval(const struct interval *i, void *out)
 		i->row.p999, i->row.max);
 }
 
-int report_series(const struct report *r, FILE *out)
+int report_series(const struct job *j, FILE *out)
 {
-	const char *suffix = strrchr(r->node->o->series, '.');
+	const char *suffix = strrchr(j->node.o->files[FILE_SERIES], '.');
 	bool csv = suffix && !strcmp(suffix, ".csv");
 
 	errno = 0;
 	if (csv)
 		fputs("run,start_s,duration_s,ops,ops_per_s,p50_ns,p99_ns,p999_ns,max_ns\n", out);
-	report_intervals(r, csv ? write_csv_interval : write_json_interval, out);
+	report_intervals(j, csv ? write_csv_interval : write_json_interval, out);
 	if (fflush(out) || ferror(out))
 		return errno ? -errno : -EIO;
 	return 0;
 }
 
-static json_t *json_parameters(const struct report *r)
+static json_t *json_parameters(const struct job *j)
 {
-	const struct options *o = r->node->o;
+	const struct options *o = j->node.o;
 	char control[CONTROL_NAME_MAX], distribution[WORKLOAD_NAME_MAX], sizes[SIZES_NAME_MAX];
 
-	control_name(&r->node->control, control);
+	control_name(&j->node.control, control);
 	workload_name(&o->load, distribution);
 	sizes_name(&o->sizes, sizes);
 	return json_pack(
 		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:b, s:s, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
-		"backend", o->backend->name, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
+		"backend", o->backend->name, "np", (int)j->node.ranks, "daemons", (int)o->daemons,
 		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
 		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
 		o->load.read_ratio, "rmw", (int)o->load.rmw, "distribution", distribution,
 		"value_size", sizes, "preload", (int)o->preload, "seed", json_u64(o->load.seed),
-		"ring_size", json_u64(r->node->ring_size), "device",
-		r->node->device ? r->node->device : "none", "software_hca",
-		(int)(r->node->device && r->software_hca), "control", control);
+		"ring_size", json_u64(j->node.ring_size), "device",
+		j->node.device ? j->node.device : "none", "software_hca",
+		(int)(j->node.device && underhca_is_software()), "control", control);
 }
 
 /* Adds whether the report is partial, the reason, and the ranks whose results are missing. */
-static void add_partial(json_t *root, const struct report *r)
+static void add_partial(json_t *root, const struct job *j)
 {
 	json_t *missing = json_array();
 
-	json_object_set_new(root, "partial", json_boolean(r->partial));
-	if (r->partial)
-		json_object_set_new(root, "partial_reason", json_text(r->partial));
-	for (uint32_t i = 0; i < r->node->ranks; i++) {
-		if (!r->heard[i])
+	json_object_set_new(root, "partial", json_boolean(j->partial));
+	if (j->partial)
+		json_object_set_new(root, "partial_reason", json_text(j->partial));
+	for (uint32_t i = 0; i < j->node.ranks; i++) {
+		if (!j->heard[i])
 			json_array_append_new(missing, json_integer(i));
 	}
 	json_object_set_new(root, "missing_ranks", missing);
 }
 
 /* Adds version, time, host and command line, and the measured times of the machine. */
-static void add_occasion(json_t *root, const struct report *r)
+static void add_occasion(json_t *root, const struct job *j)
 {
-	const struct options *o = r->node->o;
+	const struct options *o = j->node.o;
 	json_t *command = json_array();
 	struct tm utc;
 	char time[32] = "";
 
 	for (char *const *arg = o->command; *arg; arg++)
 		json_array_append_new(command, json_text(*arg));
-	if (gmtime_r(&r->time, &utc))
+	if (gmtime_r(&j->time, &utc))
 		strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
 	json_object_set_new(root, "version", json_string(BENCHKV_VERSION));
 	json_object_set_new(root, "time", json_string(time));
-	json_object_set_new(root, "host", json_text(r->hosts[0]));
+	json_object_set_new(root, "host", json_text(j->hosts[0]));
 	json_object_set_new(root, "command", command);
-	if (r->measured)
+	if (j->measured.write_ns > 0)
 		json_object_set_new(root, "measured",
-			json_pack("{s:f, s:f, s:f}", "round_trip_ns", r->measured->round_trip_ns,
-				"write_ns", r->measured->write_ns, "message_ns",
-				r->measured->message_ns));
+			json_pack("{s:f, s:f, s:f}", "round_trip_ns", j->measured.round_trip_ns,
+				"write_ns", j->measured.write_ns, "message_ns",
+				j->measured.message_ns));
 	json_object_set_new(root, "warmup_s", json_real(report_seconds(o->warmup_ns)));
 	json_object_set_new(root, "rate", json_real(o->rate));
-	json_object_set_new(root, "ops_per_s_spread", json_spread(r));
+	json_object_set_new(root, "ops_per_s_spread", json_spread(j));
 	json_object_set_new(root, "requested",
 		o->ops ? json_pack("{s:o}", "ops", json_u64(o->ops)) :
 			 json_pack("{s:f}", "duration_s", report_seconds(o->duration_ns)));
 }
 
-static json_t *json_detection(const struct report *r)
+static json_t *json_detection(const struct job *j)
 {
-	struct detection d = report_detection(r);
+	struct odds odds = report_odds(j);
 
-	return json_pack("{s:f, s:f, s:f}", "one_lost_put", d.one, "one_in_10000", d.in_10000,
-		"one_in_1000", d.in_1000);
+	return json_pack("{s:f, s:f, s:f}", "one_lost_put", odds_one(&odds), "one_in_10000",
+		odds_rate(&odds, 1e-4), "one_in_1000", odds_rate(&odds, 1e-3));
 }
 
-static json_t *json_report(const struct report *r)
+static json_t *json_report(const struct job *j)
 {
-	const struct result *t = &r->total;
-	json_t *root = json_parameters(r), *row = json_row(t);
+	const struct result *t = &j->total;
+	json_t *root = json_parameters(j), *row = json_row(t);
 	char digest[20];
 
-	add_occasion(root, r);
-	add_partial(root, r);
+	add_occasion(root, j);
+	add_partial(root, j);
 	snprintf(digest, sizeof(digest), "%016" PRIx64, t->digest);
-	json_object_set_new(root, "net_daemons", json_u64(r->node->o->net_daemons));
+	json_object_set_new(root, "net_daemons", json_u64(j->node.o->net_daemons));
 	json_object_update(root, row);
 	json_decref(row);
 	json_object_set_new(root, "digest", json_string(digest));
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
 	json_object_set_new(root, "audit", json_audit(t));
-	if (!r->partial && odds_known(&r->node->o->load))
-		json_object_set_new(root, "detection", json_detection(r));
-	json_object_set_new(root, "runs", json_rows(r->runs, r->n_runs));
-	json_object_set_new(root, "ranks", json_ranks(r));
-	if (r->node->o->interval_ns)
-		json_object_set_new(root, "intervals", json_intervals(r));
+	if (!j->partial && odds_known(&j->node.o->load))
+		json_object_set_new(root, "detection", json_detection(j));
+	json_object_set_new(root, "runs", json_rows(j->runs, j->begun));
+	json_object_set_new(root, "ranks", json_ranks(j));
+	if (j->node.o->interval_ns)
+		json_object_set_new(root, "intervals", json_intervals(j));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
 	json_object_set_new(root, "ways", json_ways(&t->ways));
 	json_object_set_new(root, "phases_ns", json_phases(&t->daemons));
 	if (t->daemons.stage_calls)
 		json_object_set_new(root, "stages_ns", json_stages(t));
-	if (r->node->o->backend->copyrpc)
+	if (j->node.o->backend->copyrpc)
 		json_object_set_new(root, "copyrpc",
 			json_net(&t->net, t->counts.ops + t->audit.ops));
 	return root;
 }
 
-int report_hgrm(const struct report *r, FILE *out)
+int report_hgrm(const struct job *j, FILE *out)
 {
-	const struct latrec_hist *due = r->total.latency[RESULT_DUE];
-	struct latrec_hist *all = result_latency(&r->total);
+	const struct latrec_hist *due = j->total.latency[RESULT_DUE];
+	struct latrec_hist *all = result_latency(&j->total);
 	int err = all ? latrec_hist_print_hgrm(latrec_hist_count(due) ? due : all, 1e3, out) :
 			-ENOMEM;
 
@@ -339,9 +339,9 @@ int report_hgrm(const struct report *r, FILE *out)
 	return err;
 }
 
-int report_json(const struct report *r, FILE *out)
+int report_json(const struct job *j, FILE *out)
 {
-	int err = json_line(json_report(r), 12, out);
+	int err = json_line(json_report(j), 12, out);
 
 	return !err && fflush(out) ? -errno : err;
 }

@@ -8,13 +8,13 @@
 
 #include "base/compiler.h"
 #include "base/order.h"
+#include "base/underhca.h"
 #include "backend.h"
-#include "odds.h"
 
-static void device_name(const struct report *r, char name[96])
+static void device_name(const struct job *j, char name[96])
 {
-	snprintf(name, 96, "%s%s", r->node->device ? r->node->device : "none",
-		r->node->device && r->software_hca ? " (software HCA)" : "");
+	snprintf(name, 96, "%s%s", j->node.device ? j->node.device : "none",
+		j->node.device && underhca_is_software() ? " (software HCA)" : "");
 }
 
 const char *const report_latency_names[RESULT_LATENCIES] = {
@@ -51,34 +51,34 @@ static void print_latency(const char *what, const struct latrec_hist *h, FILE *o
 		(double)latrec_hist_quantile(h, 0.999) / 1e3, (double)latrec_hist_max(h) / 1e3);
 }
 
-static void print_latencies(const struct report *r, FILE *out)
+static void print_latencies(const struct job *j, FILE *out)
 {
-	struct latrec_hist *all = result_latency(&r->total);
+	struct latrec_hist *all = result_latency(&j->total);
 
 	if (all)
 		print_latency("latency us", all, out);
 	latrec_hist_destroy(all);
 	for (int i = 0; i < RESULT_LATENCIES; i++) {
-		if (latrec_hist_count(r->total.latency[i]))
-			print_latency(report_latency_names[i], r->total.latency[i], out);
+		if (latrec_hist_count(j->total.latency[i]))
+			print_latency(report_latency_names[i], j->total.latency[i], out);
 	}
-	if (r->total.missed)
+	if (j->total.missed)
 		fprintf(out,
 			"missed        %" PRIu64 " operations were due and not made: the rate is "
 			"too high\n",
-			r->total.missed);
+			j->total.missed);
 }
 
-struct spread report_spread(const struct report *r)
+struct spread report_spread(const struct job *j)
 {
-	uint32_t n = r->n_runs;
+	uint32_t n = j->begun;
 	double *rates = calloc(n, sizeof(*rates)), sum = 0, squares = 0;
 	struct spread s = {.min = 0};
 
 	if (!rates)
 		return s;
 	for (uint32_t i = 0; i < n; i++) {
-		rates[i] = result_rate(&r->runs[i]);
+		rates[i] = result_rate(&j->runs[i]);
 		sum += rates[i];
 	}
 	for (uint32_t i = 0; i < n; i++)
@@ -92,11 +92,11 @@ struct spread report_spread(const struct report *r)
 	return s;
 }
 
-static void print_spread(const struct report *r, FILE *out)
+static void print_spread(const struct job *j, FILE *out)
 {
-	struct spread s = report_spread(r);
+	struct spread s = report_spread(j);
 
-	if (r->n_runs > 1)
+	if (j->begun > 1)
 		fprintf(out, "runs          ops/s min %.0f  median %.0f  max %.0f  stddev %.0f\n",
 			s.min, s.median, s.max, s.stddev);
 }
@@ -133,12 +133,12 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 }
 
 /* Prints the ranks whose results are missing, if any. */
-static void print_missing(const struct report *r, FILE *out)
+static void print_missing(const struct job *j, FILE *out)
 {
 	const char *comma = "; no results of rank ";
 
-	for (uint32_t i = 0; i < r->node->ranks; i++) {
-		if (!r->heard[i]) {
+	for (uint32_t i = 0; i < j->node.ranks; i++) {
+		if (!j->heard[i]) {
 			fprintf(out, "%s%u", comma, i);
 			comma = ", ";
 		}
@@ -146,62 +146,60 @@ static void print_missing(const struct report *r, FILE *out)
 }
 
 /* Prints the reason for a partial report, and what is missing. */
-static void print_partial(const struct report *r, FILE *out)
+static void print_partial(const struct job *j, FILE *out)
 {
-	if (!r->partial)
+	if (!j->partial)
 		return;
-	fprintf(out, "PARTIAL       %s; run %u of %u", r->partial, r->n_runs, r->node->o->runs);
-	print_missing(r, out);
+	fprintf(out, "PARTIAL       %s; run %u of %u", j->partial, j->begun, j->node.o->runs);
+	print_missing(j, out);
 	fprintf(out, "; %" PRIu64 " operations unfinished\n",
-		r->total.counts.unfinished + r->total.audit.unfinished);
+		j->total.counts.unfinished + j->total.audit.unfinished);
 }
 
-struct detection report_detection(const struct report *r)
+struct odds report_odds(const struct job *j)
 {
-	const struct options *o = r->node->o;
-	const struct odds odds = {.load = &o->load,
-		.ranks = r->node->ranks,
+	const struct options *o = j->node.o;
+
+	return (struct odds){.load = &o->load,
+		.ranks = j->node.ranks,
 		.clients = o->clients,
 		.depth = o->queue_depth,
 		.runs = o->runs,
-		.ops = r->total.counts.ops / o->runs,
+		.ops = j->total.counts.ops / o->runs,
 		.keys = history_keys(o->load.key_range),
 		.window = CHECK_WINDOW};
-
-	return (struct detection){.one = odds_one(&odds),
-		.in_10000 = odds_rate(&odds, 1e-4),
-		.in_1000 = odds_rate(&odds, 1e-3)};
 }
 
-static void print_detection(const struct report *r, FILE *out)
+static void print_detection(const struct job *j, FILE *out)
 {
-	struct detection d = report_detection(r);
+	struct odds odds = report_odds(j);
 
-	if (!r->partial && odds_known(&r->node->o->load))
+	if (!j->partial && odds_known(&j->node.o->load))
 		fprintf(out,
 			"would find    one lost put: %.1f %%; one in 10,000: %.1f %%; one in 1,000: %.1f %%\n",
-			100 * d.one, 100 * d.in_10000, 100 * d.in_1000);
+			100 * odds_one(&odds), 100 * odds_rate(&odds, 1e-4),
+			100 * odds_rate(&odds, 1e-3));
 }
 
-static void print_audit(const struct report *r, FILE *out)
+static void print_audit(const struct job *j, FILE *out)
 {
-	const struct result *t = &r->total;
+	const struct result *t = &j->total;
 
-	if (r->partial && !t->audit.ops)
+	if (j->partial && !t->audit.ops)
 		fprintf(out, "audit         not made\n");
 	else
 		fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
 			t->audit.verified, t->audit.ops, report_seconds(t->audit_ns));
 }
 
-void report_intervals(const struct report *r, void (*fn)(const struct interval *i, void *arg),
+void report_intervals(const struct job *j, void (*fn)(const struct interval *i, void *arg),
 	void *arg)
 {
-	const struct options *o = r->node->o;
+	const struct options *o = j->node.o;
 
-	for (uint32_t run = 0; o->interval_ns && run < r->n_runs; run++) {
-		uint64_t elapsed_ns = r->runs[run].elapsed_ns;
-		uint32_t n = series_count(&r->series[run], elapsed_ns, o->interval_ns,
+	for (uint32_t run = 0; o->interval_ns && run < j->begun; run++) {
+		uint64_t elapsed_ns = j->runs[run].elapsed_ns;
+		uint32_t n = series_count(&j->series[run], elapsed_ns, o->interval_ns,
 			series_most(o->duration_ns, o->interval_ns));
 		size_t at = 0;
 
@@ -212,7 +210,7 @@ void report_intervals(const struct report *r, void (*fn)(const struct interval *
 				.start_s = report_seconds(start_ns),
 				.seconds = report_seconds(ns)};
 
-			series_row(&r->series[run], k, &at, &i.row);
+			series_row(&j->series[run], k, &at, &i.row);
 			i.ops_per_s = ns ? (double)i.row.ops / i.seconds : 0;
 			fn(&i, arg);
 		}
@@ -228,34 +226,34 @@ static void print_interval(const struct interval *i, void *arg)
 		(double)i->row.p99 / 1e3, (double)i->row.p999 / 1e3, (double)i->row.max / 1e3);
 }
 
-static void print_intervals(const struct report *r, FILE *out)
+static void print_intervals(const struct job *j, FILE *out)
 {
-	if (!r->node->o->interval_ns)
+	if (!j->node.o->interval_ns)
 		return;
 	fprintf(out, "\n%-5s %10s %10s %14s %14s %10s %10s %10s %10s\n", "run", "from s",
 		"length s", "ops", "ops/s", "p50 us", "p99 us", "p99.9 us", "max us");
-	report_intervals(r, print_interval, out);
+	report_intervals(j, print_interval, out);
 }
 
-void report_print(const struct report *r, FILE *out)
+void report_print(const struct job *j, FILE *out)
 {
-	const struct options *o = r->node->o;
-	const struct result *t = &r->total;
+	const struct options *o = j->node.o;
+	const struct result *t = &j->total;
 	char device[96], control[CONTROL_NAME_MAX];
 
-	device_name(r, device);
-	control_name(&r->node->control, control);
+	device_name(j, device);
+	control_name(&j->node.control, control);
 	fprintf(out,
 		"benchkv %s: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
 		"device %s; control %s\n",
-		o->backend->name, r->node->ranks, r->node->ranks == 1 ? "" : "s", o->daemons,
+		o->backend->name, j->node.ranks, j->node.ranks == 1 ? "" : "s", o->daemons,
 		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s", o->queue_depth,
 		device, control);
-	print_partial(r, out);
-	if (r->measured)
+	print_partial(j, out);
+	if (j->measured.write_ns > 0)
 		fprintf(out,
 			"measured      round trip %.0f ns, %.0f ns per WRITE, %.0f ns per message\n",
-			r->measured->round_trip_ns, r->measured->write_ns, r->measured->message_ns);
+			j->measured.round_trip_ns, j->measured.write_ns, j->measured.message_ns);
 	fprintf(out, "operations    %" PRIu64 " in %.3f s: %.0f per second, %.1f %% remote\n",
 		t->counts.ops, report_seconds(t->elapsed_ns), result_rate(t),
 		100 * report_ratio(t->counts.remote, t->counts.ops));
@@ -266,17 +264,17 @@ void report_print(const struct report *r, FILE *out)
 		fprintf(out,
 			"swaps         %" PRIu64 ", %" PRIu64 " of them found another version\n",
 			t->counts.swaps, t->counts.conflicts);
-	print_audit(r, out);
-	print_detection(r, out);
+	print_audit(j, out);
+	print_detection(j, out);
 	print_errors(t, out);
-	print_latencies(r, out);
-	print_spread(r, out);
-	if (r->node->ranks > 1 && o->backend->copyrpc)
+	print_latencies(j, out);
+	print_spread(j, out);
+	if (j->node.ranks > 1 && o->backend->copyrpc)
 		print_net(t, out);
 	fprintf(out, "digest        %016" PRIx64 "\n", t->digest);
-	if (r->node->ranks > 1)
-		print_rows("rank", r->ranks, r->node->ranks, out);
-	if (r->n_runs > 1)
-		print_rows("run", r->runs, r->n_runs, out);
-	print_intervals(r, out);
+	if (j->node.ranks > 1)
+		print_rows("rank", j->ranks, j->node.ranks, out);
+	if (j->begun > 1)
+		print_rows("run", j->runs, j->begun, out);
+	print_intervals(j, out);
 }

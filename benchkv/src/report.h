@@ -4,29 +4,10 @@
 #define BENCHKV_REPORT_H
 
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "measure.h"
-#include "node.h"
-#include "result.h"
-
-#define HOST_NAME_SIZE 64
-
-struct report {
-	const struct node *node;
-	bool software_hca;
-	const struct control_times *measured; /* source of auto's K and B; NULL: not measured */
-	time_t time; /* when the first run began */
-	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
-	uint32_t n_runs; /* runs that have begun; in a partial report the last one is incomplete */
-	const struct result *runs; /* of all ranks together, one per run */
-	const struct series *series; /* of all ranks together, one per run; only with --interval */
-	const struct result *ranks; /* of all runs together, one per rank */
-	struct result total;
-	const char *partial; /* why the report is partial; NULL: it is complete */
-	const bool *heard; /* by rank: its results are included */
-};
+#include "meet.h"
+#include "odds.h"
 
 /* The names of the latencies in the table and in the JSON object. */
 extern const char *const report_latency_names[RESULT_LATENCIES];
@@ -46,20 +27,16 @@ struct spread {
 	double min, median, max, stddev;
 };
 
-struct spread report_spread(const struct report *r);
+struct spread report_spread(const struct job *j);
 
 /*
- * The probabilities that a job of this size finds that the store loses puts, see odds.h. Not for a
- * partial report.
+ * The size of the job, from which odds.h computes how likely it is that lost puts are found. Not for
+ * a partial report.
  */
-struct detection {
-	double one, in_10000, in_1000; /* if it loses one put; one in 10,000; one in 1,000 */
-};
-
-struct detection report_detection(const struct report *r);
+struct odds report_odds(const struct job *j);
 
 /* Prints the table. */
-void report_print(const struct report *r, FILE *out);
+void report_print(const struct job *j, FILE *out);
 
 /* An interval of a run with its figures. */
 struct interval {
@@ -70,19 +47,19 @@ struct interval {
 };
 
 /* Calls @fn for each interval, in the order of time. */
-void report_intervals(const struct report *r, void (*fn)(const struct interval *i, void *arg),
+void report_intervals(const struct job *j, void (*fn)(const struct interval *i, void *arg),
 	void *arg);
 
 /* Writes the intervals as CSV, or as a JSON object per line. 0 or -errno. */
-int report_series(const struct report *r, FILE *out);
+int report_series(const struct job *j, FILE *out);
 
 /* Writes one JSON object on a line. 0 or -errno. */
-int report_json(const struct report *r, FILE *out);
+int report_json(const struct job *j, FILE *out);
 
 /*
  * Writes the percentiles of the latency in the format of HdrHistogram; in an open loop from the due
  * time. 0 or -errno.
  */
-int report_hgrm(const struct report *r, FILE *out);
+int report_hgrm(const struct job *j, FILE *out);
 
 #endif

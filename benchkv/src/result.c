@@ -203,7 +203,7 @@ void result_explain(const struct result *r, char *text, size_t size)
 	fclose(out);
 }
 
-int result_encode(const struct result *r, void **data_p, size_t *len_p)
+int result_encode(const struct series *s, const struct result *r, void **data_p, size_t *len_p)
 {
 	const uint64_t magic = RESULT_MAGIC;
 	char *data = NULL;
@@ -213,6 +213,8 @@ int result_encode(const struct result *r, void **data_p, size_t *len_p)
 
 	if (!out)
 		return -ENOMEM;
+	if (s)
+		series_write(s, out);
 	fwrite(&magic, sizeof(magic), 1, out);
 	fwrite(r, FIXED, 1, out);
 	for (int i = 0; !err && i < RESULT_LATENCIES; i++)

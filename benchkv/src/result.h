@@ -135,8 +135,8 @@ void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]
 /* Describes what was wrong, in one line. */
 void result_explain(const struct result *r, char *text, size_t size);
 
-/* Encodes a result. The caller must free *data_p. 0 or -ENOMEM. */
-int result_encode(const struct result *r, void **data_p, size_t *len_p);
+/* Encodes a series, if @s is not NULL, and a result. The caller must free *data_p. 0 or -ENOMEM. */
+int result_encode(const struct series *s, const struct result *r, void **data_p, size_t *len_p);
 /* 0, or -EBADMSG: these bytes are not a result. */
 int result_decode(const void *data, size_t len, struct result *r);
 

@@ -130,18 +130,12 @@ int series_add_recorder(struct series *to, const struct series_recorder *r)
 	return err;
 }
 
-size_t series_bytes(const struct series *s)
+void series_write(const struct series *s, FILE *out)
 {
-	return (1 + s->n) * sizeof(*s->words);
-}
+	const uint64_t n = s->n;
 
-void series_pack(const struct series *s, void *data)
-{
-	uint64_t *to = data;
-
-	to[0] = s->n;
-	if (s->n)
-		memcpy(to + 1, s->words, s->n * sizeof(*to));
+	fwrite(&n, sizeof(n), 1, out);
+	fwrite(s->words, sizeof(*s->words), s->n, out);
 }
 
 int64_t series_unpack(const void *data, size_t len, uint32_t most, struct series *s_p)
@@ -159,7 +153,7 @@ int64_t series_unpack(const void *data, size_t len, uint32_t most, struct series
 			return -EBADMSG;
 	}
 	*s_p = (struct series){.words = (uint64_t *)(uintptr_t)words, .n = from[0]};
-	return (int64_t)series_bytes(s_p);
+	return (int64_t)((1 + s_p->n) * sizeof(*from));
 }
 
 void series_fini(struct series *s)

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/compiler.h"
 
@@ -77,9 +78,8 @@ int series_add_recorder(struct series *to, const struct series_recorder *r);
 /* Adds another series. 0 or -ENOMEM. */
 int series_add(struct series *to, const struct series *s);
 
-/* The encoding of a series: the number of words, then the words. */
-size_t series_bytes(const struct series *s);
-void series_pack(const struct series *s, void *data);
+/* Writes the encoding of a series: the number of words, then the words. */
+void series_write(const struct series *s, FILE *out);
 
 /*
  * Checks bytes of another process that begin with an encoded series of at most @most intervals.

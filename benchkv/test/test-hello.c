@@ -148,7 +148,7 @@ TEST(options_are_named)
 
 		h.options[i]++;
 		snprintf(text, sizeof(text), "rank 3 (node1) has another %s than rank 0",
-			options_field_names[i]);
+			option_fields[i].name);
 		CHECK(strstr(fits(&good, &h), text));
 	}
 }

@@ -140,7 +140,7 @@ TEST(understands)
 	CHECK_EQ(parse("delegation"), 0);
 	CHECK(o.daemons == 1 && o.clients == 2 && o.queue_depth == 8 && o.runs == 1);
 	CHECK(o.duration_ns == 3000000000ull && !o.ops && o.preload && o.pin && !o.device);
-	CHECK(o.control.kind == CONTROL_AUTO && !o.ring_size && !o.json && !o.dry_run);
+	CHECK(o.control.kind == CONTROL_AUTO && !o.ring_size && !o.files[FILE_JSON] && !o.dry_run);
 	CHECK_EQ(parse("delegation --daemons 2 --clients 46 --queue-depth 32 --ops 0x100 "
 		       "--runs 3"),
 		0);
@@ -153,7 +153,7 @@ TEST(understands)
 	CHECK(!strcmp(o.command[1], "--distribution") && !strcmp(o.command[10], "delegation"));
 	CHECK(!strcmp(o.command[0], "benchkv") && !o.command[11]);
 	CHECK(o.load.zipf_theta > 0.98 && !strcmp(o.device, "mlx5_3") && o.ring_size == 8192);
-	CHECK(!strcmp(o.json, "-") && o.dry_run);
+	CHECK(!strcmp(o.files[FILE_JSON], "-") && o.dry_run);
 }
 
 TEST(backends_have_their_defaults)
@@ -288,9 +288,9 @@ TEST(results_travel)
 	a.digest = test_rand(&rng);
 	for (uint32_t i = 0; i < 1000; i++)
 		latrec_hist_record(a.latency[i % RESULT_LATENCIES], test_rand(&rng) >> (i % 64));
-	CHECK_EQ(result_encode(&a, (void **)&data, &len), 0);
+	CHECK_EQ(result_encode(NULL, &a, (void **)&data, &len), 0);
 	CHECK_EQ(result_decode(data, len, &b), 0);
-	CHECK_EQ(result_encode(&b, (void **)&again, &len_again), 0);
+	CHECK_EQ(result_encode(NULL, &b, (void **)&again, &len_again), 0);
 	CHECK(len_again == len && !memcmp(again, data, len));
 	free(again);
 	CHECK_EQ(result_decode(data, len - 1, &b), -EBADMSG);

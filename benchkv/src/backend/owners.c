@@ -36,9 +36,9 @@ int owners_make_daemon(struct daemon *d)
 		n->ranks - 1);
 	if (!err)
 		err = errands_init(&d->errands, requests, n->ranks);
-	if (!err && n->o->trace)
+	if (!err && n->o->files[FILE_TRACE])
 		err = trace_init(&d->trace);
-	if (!err && n->o->decisions) {
+	if (!err && n->o->files[FILE_DECISIONS]) {
 		err = decisions_init(&d->decisions, clock_ns());
 		d->net.control.log = &d->decisions;
 	}

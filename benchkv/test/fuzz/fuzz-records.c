@@ -90,7 +90,7 @@ static size_t put_fixed(uint8_t *to, const uint8_t **data, size_t *size)
 	size_t fixed = 8 + offsetof(struct result, latency), len, at, n;
 	void *bytes;
 
-	must(!result_init(&empty) && !result_encode(&empty, &bytes, &len) && len > fixed);
+	must(!result_init(&empty) && !result_encode(NULL, &empty, &bytes, &len) && len > fixed);
 	memcpy(to, bytes, fixed);
 	free(bytes);
 	result_fini(&empty);
@@ -109,7 +109,8 @@ static bool same(const struct result *a, const struct result *b)
 	void *bytes_a, *bytes_b;
 	bool equal;
 
-	must(!result_encode(a, &bytes_a, &len_a) && !result_encode(b, &bytes_b, &len_b));
+	must(!result_encode(NULL, a, &bytes_a, &len_a) &&
+		!result_encode(NULL, b, &bytes_b, &len_b));
 	equal = len_a == len_b && !memcmp(bytes_a, bytes_b, len_a);
 	free(bytes_a);
 	free(bytes_b);
@@ -169,7 +170,7 @@ static void read_result(const uint8_t *data, size_t size)
 	must(exact);
 	memcpy(exact, bytes, len);
 	if (!result_decode(exact, len, &r)) {
-		must(!result_encode(&r, &again, &n) && n == len && !memcmp(again, exact, n));
+		must(!result_encode(NULL, &r, &again, &n) && n == len && !memcmp(again, exact, n));
 		use_result(&r);
 	}
 	free(again);
