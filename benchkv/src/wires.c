@@ -15,7 +15,7 @@
 
 struct wires {
 	struct node *n;
-	const struct wires_kind *kind;
+	wires_make_fn *make;
 	uint32_t per_rank;
 	struct copyrpc_ep **ep; /* per_rank for each rank */
 	unsigned char *blobs; /* the addresses of a rank's endpoints */
@@ -49,7 +49,7 @@ static int make_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < w->per_rank; i++) {
-		err = w->kind->make(w->n, rank, i, &ep[i]);
+		err = w->make(w->n, rank, i, &ep[i]);
 		if (!err)
 			copyrpc_ep_info(ep[i], w->blobs + (size_t)i * COPYRPC_INFO_SIZE);
 	}
@@ -68,10 +68,12 @@ static int connect_endpoints(struct wires *w, uint32_t rank, char *why, int size
 
 	if (err)
 		return why_failed(why, size, err, "no address of rank %u", rank);
-	for (uint32_t i = 0; !err && i < w->per_rank; i++)
+	for (uint32_t i = 0; !err && i < w->per_rank; i++) {
+		uint32_t peer = (i + w->per_rank / 2) % w->per_rank;
+
 		err = copyrpc_ep_connect(w->ep[(size_t)rank * w->per_rank + i],
-			w->blobs + (size_t)w->kind->counterpart(n, i) * COPYRPC_INFO_SIZE,
-			COPYRPC_INFO_SIZE);
+			w->blobs + (size_t)peer * COPYRPC_INFO_SIZE, COPYRPC_INFO_SIZE);
+	}
 	return err ? why_failed(why, size, err, "no connection to rank %u", rank) : 0;
 }
 
@@ -93,12 +95,11 @@ static int connect_all(struct wires *w, char *why, int size)
 	return err;
 }
 
-int wires_connect(struct node *n, const struct wires_kind *kind, uint32_t per_rank, char *why,
-	int size)
+int wires_connect(struct node *n, wires_make_fn *make, uint32_t per_rank, char *why, int size)
 {
 	size_t len = (size_t)per_rank * COPYRPC_INFO_SIZE;
 	struct wires w = {.n = n,
-		.kind = kind,
+		.make = make,
 		.per_rank = per_rank,
 		.ep = calloc((size_t)n->ranks * per_rank, sizeof(struct copyrpc_ep *)),
 		.blobs = malloc(len),

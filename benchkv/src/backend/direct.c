@@ -104,17 +104,11 @@ static int make_endpoint(struct node *n, uint32_t rank, uint32_t i, struct copyr
 	return err;
 }
 
-static uint32_t counterpart(const struct node *n, uint32_t i)
-{
-	return i < links(n) ? i + links(n) : i - links(n);
-}
-
 static int connect_all(struct node *n, char *why, int size)
 {
-	static const struct wires_kind kind = {make_endpoint, counterpart};
 	int err = open_contexts(n, why, size);
 
-	return err ? err : wires_connect(n, &kind, 2 * links(n), why, size);
+	return err ? err : wires_connect(n, make_endpoint, 2 * links(n), why, size);
 }
 
 /* ---- requests ---- */

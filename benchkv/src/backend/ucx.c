@@ -27,13 +27,11 @@ enum { REQUEST, REPLY, GREETING };
 struct outgoing {
 	struct kv_resp resp;
 	struct ucx_server *server;
-	struct outgoing *next; /* in the free list */
 };
 
 struct ucx_server {
 	ucp_worker_h worker;
 	struct daemon *daemon;
-	struct outgoing *free;
 	uint32_t served; /* requests served in this poll */
 };
 
@@ -134,16 +132,8 @@ static int open_worker(const struct node *n, ucp_worker_h *worker_p)
 
 static void close_server(struct ucx_server *s)
 {
-	if (!s)
-		return;
-	if (s->worker)
+	if (s && s->worker)
 		ucp_worker_destroy(s->worker);
-	while (s->free) {
-		struct outgoing *o = s->free;
-
-		s->free = o->next;
-		free(o);
-	}
 	free(s);
 }
 
@@ -175,12 +165,6 @@ static void close_all(struct node *n, bool in_order)
 
 /* ---- a daemon ---- */
 
-static void free_outgoing(struct outgoing *o)
-{
-	o->next = o->server->free;
-	o->server->free = o;
-}
-
 /* Sends a message. If this returns a pointer, @data must stay valid until UCX calls @sent. */
 static ucs_status_ptr_t send_message(ucp_ep_h ep, unsigned id, const void *data, size_t len,
 	uint32_t flags, ucp_send_nbx_callback_t sent, void *arg)
@@ -202,40 +186,26 @@ static void on_reply_sent(void *request, ucs_status_t status, void *arg)
 
 	if (status != UCS_OK)
 		o->server->daemon->stats.bad_replies++;
-	free_outgoing(o);
+	free(o);
 	ucp_request_free(request);
-}
-
-static struct outgoing *get_outgoing(struct ucx_server *s)
-{
-	struct outgoing *o = s->free;
-
-	if (o) {
-		s->free = o->next;
-		return o;
-	}
-	o = malloc(sizeof(*o));
-	if (o)
-		o->server = s;
-	return o;
 }
 
 static void reply(struct ucx_server *s, ucp_ep_h to, const struct kv_resp *resp)
 {
-	struct outgoing *o = get_outgoing(s);
+	struct outgoing *o = malloc(sizeof(*o));
 	ucs_status_ptr_t r;
 
 	if (!o) {
 		s->daemon->stats.bad_replies++;
 		return;
 	}
-	o->resp = *resp;
+	*o = (struct outgoing){.resp = *resp, .server = s};
 	r = send_message(to, REPLY, &o->resp, sizeof(o->resp), 0, on_reply_sent, o);
 	if (UCS_PTR_IS_PTR(r))
 		return; /* UCX will call on_reply_sent() */
 	if (UCS_PTR_IS_ERR(r))
 		s->daemon->stats.bad_replies++;
-	free_outgoing(o);
+	free(o);
 }
 
 static ucs_status_t on_request(void *arg, const void *header, size_t header_len, void *data,
