@@ -236,40 +236,42 @@ static void print_side(const char *letter, const char *name, const json_t *repor
 	printf("%s  %s: jobs: %zu\n", letter, name, json_array_size(reports));
 }
 
+/*
+ * If two reports have different values of a parameter, prints @head, its name and both values, and
+ * returns true.
+ */
+static bool print_unequal(const char *head, const char *name, const json_t *a, const json_t *b)
+{
+	json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+	char *said[2];
+
+	if (x == y || json_equal(x, y))
+		return false;
+	said[0] = json_dumps(x, JSON_ENCODE_ANY);
+	said[1] = json_dumps(y, JSON_ENCODE_ANY);
+	printf("%s%s: %s, %s\n", head, name, said[0] ? said[0] : "none",
+		said[1] ? said[1] : "none");
+	free(said[0]);
+	free(said[1]);
+	return true;
+}
+
 /* Prints the parameters in which the first jobs differ. */
 static void print_differences(const json_t *a, const json_t *b)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
-		json_t *x = json_object_get(a, parameters[i]);
-		json_t *y = json_object_get(b, parameters[i]);
-		char *said[2] = {json_dumps(x, JSON_ENCODE_ANY), json_dumps(y, JSON_ENCODE_ANY)};
-
-		if ((x || y) && !json_equal(x, y))
-			printf("%s: %s, %s\n", parameters[i], said[0] ? said[0] : "none",
-				said[1] ? said[1] : "none");
-		free(said[0]);
-		free(said[1]);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
+		print_unequal("", parameters[i], a, b);
 }
 
 /* Prints the parameters in which jobs of one side differ from its first job, with both values. */
-static void print_mixed(const char *letter, const json_t *reports)
+static void print_mixed(const char *head, const json_t *reports)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
-		json_t *x = json_object_get(json_array_get(reports, 0), parameters[i]), *y = x;
-		char *said[2];
+		bool said = false;
 
-		for (size_t j = 1; j < json_array_size(reports) && (x == y || json_equal(x, y));
-			j++)
-			y = json_object_get(json_array_get(reports, j), parameters[i]);
-		if (x == y || json_equal(x, y))
-			continue;
-		said[0] = json_dumps(x, JSON_ENCODE_ANY);
-		said[1] = json_dumps(y, JSON_ENCODE_ANY);
-		printf("the jobs of %s differ in %s: %s, %s\n", letter, parameters[i],
-			said[0] ? said[0] : "none", said[1] ? said[1] : "none");
-		free(said[0]);
-		free(said[1]);
+		for (size_t j = 1; !said && j < json_array_size(reports); j++)
+			said = print_unequal(head, parameters[i], json_array_get(reports, 0),
+				json_array_get(reports, j));
 	}
 }
 
@@ -289,8 +291,8 @@ static void print_table(const struct comparison *c)
 	print_side("A", c->name[0], c->reports[0]);
 	print_side("B", c->name[1], c->reports[1]);
 	print_differences(json_array_get(c->reports[0], 0), json_array_get(c->reports[1], 0));
-	print_mixed("A", c->reports[0]);
-	print_mixed("B", c->reports[1]);
+	print_mixed("the jobs of A differ in ", c->reports[0]);
+	print_mixed("the jobs of B differ in ", c->reports[1]);
 	if (of_software(c))
 		printf("on the software HCA: the figures describe software, not a network\n");
 	printf("pairs of jobs that took turns: %zu (at least %d are needed)\n", c->pairs,

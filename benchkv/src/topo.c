@@ -12,9 +12,9 @@
 struct topo {
 	hwloc_topology_t hw;
 	hwloc_bitmap_t allowed;
-	int *unit; /* by thread */
-	uint32_t planned;
-	/* The input of the last topo_plan(), for topo_explain(). */
+	int *units; /* in the order of their use */
+	uint32_t planned; /* number of threads that have a unit */
+	/* The input of the last topo_plan(). */
 	char device[64]; /* empty: no preference */
 	uint32_t near_cores; /* usable cores near the device; 0: hwloc does not know its position */
 	uint32_t index, sharers, threads;
@@ -60,7 +60,7 @@ void topo_close(struct topo *t)
 {
 	if (!t)
 		return;
-	free(t->unit);
+	free(t->units);
 	hwloc_bitmap_free(t->allowed);
 	if (t->hw)
 		hwloc_topology_destroy(t->hw);
@@ -180,49 +180,35 @@ bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t shar
 	uint32_t threads)
 {
 	uint32_t all = topo_units(t), n;
-	int *units = calloc(all ? all : 1, sizeof(*units));
-	int *mine = calloc(threads, sizeof(*mine));
-	bool enough = false;
 
-	free(t->unit);
-	t->unit = NULL;
-	t->planned = 0;
+	free(t->units);
+	t->units = calloc(all + 1, sizeof(*t->units));
 	snprintf(t->device, sizeof(t->device), "%s", device ? device : "");
 	t->near_cores = append_units(t, NULL, 0, 0, near_device(t, device), true);
 	t->index = index;
 	t->sharers = sharers;
 	t->threads = threads;
-	if (units && mine) {
-		n = order_units(t, device, units, all);
-		enough = (n + sharers - 1 - index) / sharers >= threads;
-	}
-	for (uint32_t i = 0; enough && i < threads; i++)
-		mine[i] = units[index + i * sharers];
-	free(units);
-	if (!enough) {
-		free(mine);
-		return false;
-	}
-	t->unit = mine;
-	t->planned = threads;
-	return true;
+	n = t->units ? order_units(t, device, t->units, all) : 0;
+	t->planned = (n + sharers - 1 - index) / sharers >= threads ? threads : 0;
+	return t->planned;
 }
 
 int topo_unit(const struct topo *t, uint32_t thread)
 {
-	return thread < t->planned ? t->unit[thread] : -1;
+	return thread < t->planned ? t->units[t->index + thread * t->sharers] : -1;
 }
 
 void topo_pin_self(const struct topo *t, uint32_t thread)
 {
+	int unit = topo_unit(t, thread);
 	hwloc_bitmap_t set;
 
-	if (thread >= t->planned || !hwloc_topology_is_thissystem(t->hw))
+	if (unit < 0 || !hwloc_topology_is_thissystem(t->hw))
 		return;
 	set = hwloc_bitmap_alloc();
 	if (!set)
 		return;
-	hwloc_bitmap_only(set, (unsigned)t->unit[thread]);
+	hwloc_bitmap_only(set, (unsigned)unit);
 	hwloc_set_cpubind(t->hw, set, HWLOC_CPUBIND_THREAD);
 	hwloc_bitmap_free(set);
 }
