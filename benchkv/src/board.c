@@ -26,5 +26,4 @@ int board_init(struct board *b, uint32_t keys)
 void board_fini(struct board *b)
 {
 	free(b->slots);
-	b->slots = NULL;
 }

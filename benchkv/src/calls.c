@@ -79,7 +79,7 @@ static uint32_t take_found(struct daemon *d)
 	uint32_t n = 0;
 
 	/* Errands are full only if a client has more requests in flight than agreed: it waits. */
-	while (!errands_full(&d->errands) && delegrpc_server_recv(d->ring, &from)) {
+	while (!slab_is_full(&d->errands.free) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
 		struct kv_req req = {.type = 0};
 
@@ -125,7 +125,7 @@ uint32_t errands_exchange(struct daemon *d)
 	struct asker who = {.way = BY_RELAY};
 	struct kv_req req;
 
-	while (!errands_full(&d->errands) &&
+	while (!slab_is_full(&d->errands.free) &&
 		flux_try_recv_raw(d->relay, &from, &who.call, &req, sizeof(req), NULL) > 0) {
 		errand_take(d, &who, &req);
 		n++;

@@ -10,7 +10,7 @@
 
 #include "errand.h"
 
-/* Takes a request, and calls or relays it if there is room. errands_full() must be false. */
+/* Takes a request, and calls or relays it if there is room. @d must have a free errand. */
 void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req);
 
 /* Phase D: takes the requests in the delegation ring, and returns their number. */

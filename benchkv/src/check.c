@@ -27,13 +27,9 @@ int check_init(struct checker *c, const struct history_attr *attr, struct stream
 		.rank = rank,
 		.slot_mask = slots - 1,
 	};
-	if (slab_init(&c->free, depth))
-		return -ENOMEM;
 	c->slots = calloc(slots, sizeof(*c->slots));
-	if (!c->slots || history_init(&c->history, attr)) {
-		check_fini(c);
+	if (!c->slots || slab_init(&c->free, depth) || history_init(&c->history, attr))
 		return -ENOMEM;
-	}
 	for (uint32_t i = 0; i < slots; i++)
 		c->slots[i].seq = i;
 	return 0;
@@ -45,8 +41,6 @@ void check_fini(struct checker *c)
 	slab_fini(&c->free);
 	free(c->slots);
 	free(c->due);
-	c->slots = NULL;
-	c->due = NULL;
 }
 
 static void count_from_zero(struct checker *c)
@@ -197,19 +191,12 @@ void check_verified(struct checker *c, const struct check_slot *slot, uint64_t v
 
 void check_wrong(struct checker *c, enum verdict v)
 {
-	switch (v) {
-	case READ_RIGHT:
-		break;
-	case READ_FORGOTTEN:
-		c->n.forgotten++;
-		break;
-	case READ_STALE:
-		c->n.stale++;
-		break;
-	case READ_INVENTED:
-		c->n.invented++;
-		break;
-	}
+	uint64_t *const counts[] = {[READ_FORGOTTEN] = &c->n.forgotten,
+		[READ_STALE] = &c->n.stale,
+		[READ_INVENTED] = &c->n.invented};
+
+	if (v != READ_RIGHT)
+		++*counts[v];
 }
 
 static void count_read(struct checker *c, const struct check_slot *slot, enum verdict v,

@@ -96,7 +96,7 @@ struct checker {
 
 /*
  * @stream: the operations of the client in @attr; must outlive @c. @rank: of the client. @depth:
- * maximum number of open requests. 0 or -ENOMEM.
+ * maximum number of open requests. 0 or -ENOMEM; then check_fini() must be called, too.
  */
 int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
 	uint32_t rank, uint32_t depth);

@@ -334,41 +334,32 @@ static void run_once(struct client *c, uint32_t run)
 	c->made->doubtful = c->check.doubtful;
 }
 
-/* Reads the keys of the audit, and counts them by the other algorithm of puts.h. 0 or -errno. */
-static int audit_keys(struct client *c)
+/*
+ * The audit: reads its keys, and counts them by the other algorithm of puts.h. Must be called after
+ * the last run, when no client of any rank makes puts.
+ */
+static void audit(struct client *c)
 {
 	struct checker *check = &c->check;
 	const struct history_made *made = c->node->made;
+	bool rmw = c->node->o->load.rmw;
 	uint64_t n = 0;
-	int err = check_audit(check, c->node->o->runs, made);
+	int err = 0;
 
+	c->start_ns = c->now_ns = c->measured_ns = clock_ns();
+	if (rmw) {
+		rmw_audit(&c->rmw);
+		c->keys_put = check->n_due;
+	} else {
+		err = check_audit(check, c->node->o->runs, made);
+	}
 	if (!err)
 		err = work(c, check->n_due, UINT64_MAX, &n);
 	check_finish(check, err);
-	if (err)
-		return err;
-	return puts_count(&c->node->source, check->next, check_window(made[check->next].last),
-		made[check->next].last, &c->keys_put);
-}
-
-/* The audit of a job of read-modify-writes. */
-static int audit_changes(struct client *c)
-{
-	uint64_t n = 0;
-	int err;
-
-	rmw_audit(&c->rmw);
-	c->keys_put = rmw_share(&c->rmw);
-	err = work(c, c->check.n_due, UINT64_MAX, &n);
-	check_finish(&c->check, err);
-	return err;
-}
-
-/* The audit. Must be called after the last run, when no client of any rank makes puts. */
-static void audit(struct client *c)
-{
-	c->start_ns = c->now_ns = c->measured_ns = clock_ns();
-	c->error = c->node->o->load.rmw ? audit_changes(c) : audit_keys(c);
+	if (!err && !rmw)
+		err = puts_count(&c->node->source, check->next,
+			check_window(made[check->next].last), made[check->next].last, &c->keys_put);
+	c->error = err;
 	c->elapsed_ns = clock_ns() - c->start_ns;
 }
 

@@ -206,9 +206,6 @@ void control_fini(struct control *c)
 	free(c->ends);
 	little_fini(&c->little);
 	free(c->ep);
-	c->ep = NULL;
-	c->ends = NULL;
-	c->open = NULL;
 }
 
 static void forget_consumed(struct control *c, uint32_t ep, uint64_t consumed)

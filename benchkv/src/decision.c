@@ -70,7 +70,6 @@ int decisions_init(struct decisions *d, uint64_t now_ns)
 void decisions_fini(struct decisions *d)
 {
 	free(d->rows);
-	d->rows = NULL;
 }
 
 void decisions_add(struct decisions *d, const struct decision *x)

@@ -29,11 +29,6 @@ void errands_fini(struct errands *e)
 	free(e->all);
 }
 
-bool errands_full(const struct errands *e)
-{
-	return slab_is_full(&e->free);
-}
-
 /* ---- the end of an errand ---- */
 
 void errand_end(struct daemon *d, uint32_t index, const struct kv_resp *resp)

@@ -54,8 +54,6 @@ struct errands {
 int errands_init(struct errands *e, uint32_t inflight, uint32_t ranks);
 void errands_fini(struct errands *e);
 
-bool errands_full(const struct errands *e);
-
 /* Must be called when the response has arrived: records the times of an errand that is timed. */
 void errand_arrived(struct daemon *d, uint32_t index);
 

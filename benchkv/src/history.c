@@ -37,11 +37,7 @@ int history_init(struct history *h, const struct history_attr *attr)
 		.writers = attr->writers,
 		.preloaded = attr->preloaded,
 	};
-	if (!h->keys || !h->pairs || !h->highest) {
-		history_fini(h);
-		return -ENOMEM;
-	}
-	return 0;
+	return h->keys && h->pairs && h->highest ? 0 : -ENOMEM;
 }
 
 void history_fini(struct history *h)
@@ -49,7 +45,6 @@ void history_fini(struct history *h)
 	free(h->keys);
 	free(h->pairs);
 	free(h->highest);
-	*h = (struct history){.n_keys = 0};
 }
 
 /* ---- requests ---- */

@@ -104,7 +104,10 @@ struct history_attr {
 	bool preloaded;
 };
 
-/* 0 or -ENOMEM. The caller owns the source and the board, which must outlive the history. */
+/*
+ * 0 or -ENOMEM; then history_fini() must be called, too. The caller owns the source and the board,
+ * which must outlive the history.
+ */
 int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 

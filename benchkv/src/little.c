@@ -13,7 +13,6 @@ int little_init(struct little *l, uint32_t peers)
 void little_fini(struct little *l)
 {
 	free(l->peers);
-	l->peers = NULL;
 }
 
 /* ---- exchange of counters ---- */

@@ -14,7 +14,7 @@ uint32_t daemon_serve_local(struct daemon *d)
 	uint32_t n = 0;
 
 	shmipc_server_poll(d->ipc);
-	while (!errands_full(&d->errands) &&
+	while (!slab_is_full(&d->errands.free) &&
 		shmipc_server_recv(d->ipc, &from, &req, sizeof(req)) > 0) {
 		struct kv_resp resp;
 

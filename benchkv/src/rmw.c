@@ -21,7 +21,6 @@ int rmw_known_init(struct rmw_known *k, uint64_t key_range)
 void rmw_known_fini(struct rmw_known *k)
 {
 	free(k->names);
-	k->names = NULL;
 }
 
 /* Acquire: pairs with the release of known_add(). */
@@ -63,18 +62,13 @@ int rmw_init(struct rmw *r, struct checker *check, struct rmw_known *known, uint
 		.again = calloc(slots, sizeof(*r->again)),
 		.most = ops,
 		.preloaded = preloaded};
-	if (r->slots && r->again)
-		return 0;
-	rmw_fini(r);
-	return -ENOMEM;
+	return r->slots && r->again ? 0 : -ENOMEM;
 }
 
 void rmw_fini(struct rmw *r)
 {
 	free(r->slots);
 	free(r->again);
-	r->slots = NULL;
-	r->again = NULL;
 }
 
 void rmw_restart(struct rmw *r)
@@ -91,16 +85,13 @@ static uint32_t audited_keys(const struct rmw *r)
 	return n < RMW_AUDITED ? (uint32_t)n : RMW_AUDITED;
 }
 
-uint32_t rmw_share(const struct rmw *r)
-{
-	return (uint32_t)workload_share(audited_keys(r), r->check->origin,
-		r->check->history.writers);
-}
-
 void rmw_audit(struct rmw *r)
 {
+	uint32_t client = r->check->origin, clients = r->check->history.writers;
+
 	rmw_restart(r);
-	check_audit_numbers(r->check, r->check->origin, r->check->history.writers, rmw_share(r));
+	check_audit_numbers(r->check, client, clients,
+		(uint32_t)workload_share(audited_keys(r), client, clients));
 }
 
 static struct rmw_slot *extra_of(const struct rmw *r, const struct check_slot *slot)

@@ -68,7 +68,7 @@ struct rmw {
 
 /*
  * @ops: operations of all clients in all runs; UINT64_MAX: not known. The caller owns the checker
- * and the table, which must outlive *r. 0 or -ENOMEM.
+ * and the table, which must outlive *r. 0 or -ENOMEM; then rmw_fini() must be called, too.
  */
 int rmw_init(struct rmw *r, struct checker *check, struct rmw_known *known, uint64_t ops,
 	bool preloaded);
@@ -77,10 +77,7 @@ void rmw_fini(struct rmw *r);
 /* Must be called after check_restart(). */
 void rmw_restart(struct rmw *r);
 
-/* The number of keys that this client reads in the audit. */
-uint32_t rmw_share(const struct rmw *r);
-
-/* Must be called after the last run. The caller must then open operations 0 .. rmw_share() - 1. */
+/* Must be called after the last run. The caller must then open operations 0 .. n_due - 1. */
 void rmw_audit(struct rmw *r);
 
 /* Like check_open() and check_reply(). A change stays open until its swap succeeds. */

@@ -37,7 +37,6 @@ int series_recorder_init(struct series_recorder *r, uint64_t every_ns, uint32_t 
 void series_recorder_fini(struct series_recorder *r)
 {
 	free(r->all);
-	r->all = NULL;
 }
 
 void series_restart(struct series_recorder *r, uint64_t start_ns)

@@ -33,7 +33,6 @@ int store_init(struct store *s, const struct placement *place, uint32_t rank, ui
 void store_fini(struct store *s)
 {
 	free(s->table);
-	s->table = NULL;
 }
 
 /* Returns the entry of the key, or the empty entry where the key would be stored. */

@@ -31,7 +31,6 @@ int trace_init(struct trace *t)
 void trace_fini(struct trace *t)
 {
 	free(t->samples);
-	t->samples = NULL;
 }
 
 void trace_add(struct trace *t, const struct trace_sample *sample)

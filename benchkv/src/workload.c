@@ -85,23 +85,15 @@ uint64_t workload_hot(const struct workload *w)
 
 void workload_name(const struct workload *w, char name[WORKLOAD_NAME_MAX])
 {
-	switch (w->keys) {
-	case KEYS_DRAWN:
-		if (w->zipf_theta > 0)
-			snprintf(name, WORKLOAD_NAME_MAX, "zipf:%g", w->zipf_theta);
-		else
-			snprintf(name, WORKLOAD_NAME_MAX, "uniform");
-		break;
-	case KEYS_HOTSPOT:
-		snprintf(name, WORKLOAD_NAME_MAX, "hotspot:%g,%g", w->hot_keys, w->hot_ops);
-		break;
-	case KEYS_LATEST:
-		snprintf(name, WORKLOAD_NAME_MAX, "latest:%g", w->zipf_theta);
-		break;
-	case KEYS_SEQUENTIAL:
+	if (w->keys == KEYS_SEQUENTIAL)
 		snprintf(name, WORKLOAD_NAME_MAX, "sequential");
-		break;
-	}
+	else if (w->keys == KEYS_HOTSPOT)
+		snprintf(name, WORKLOAD_NAME_MAX, "hotspot:%g,%g", w->hot_keys, w->hot_ops);
+	else if (w->zipf_theta > 0)
+		snprintf(name, WORKLOAD_NAME_MAX, "%s:%g",
+			w->keys == KEYS_LATEST ? "latest" : "zipf", w->zipf_theta);
+	else
+		snprintf(name, WORKLOAD_NAME_MAX, "uniform");
 }
 
 void source_init(struct source *src, const struct workload *w)
