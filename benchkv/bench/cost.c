@@ -50,7 +50,7 @@ static void burst(struct side *s, struct store *store)
 static int side_init(struct side *s, const struct source *source, struct board *board,
 	uint32_t client)
 {
-	const struct history_attr attr = {.source = source,
+	const struct history attr = {.source = source,
 		.board = board,
 		.client = client,
 		.writers = CLIENTS,

@@ -16,19 +16,19 @@ uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth)
 	return pow2_ceil(depth) * sizeof(*c->slots) + history_bytes(key_range, writers);
 }
 
-int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
-	uint32_t rank, uint32_t depth)
+int check_init(struct checker *c, const struct history *given, struct stream *stream, uint32_t rank,
+	uint32_t depth)
 {
 	uint32_t slots = (uint32_t)pow2_ceil(depth);
 
 	*c = (struct checker){
 		.stream = stream,
-		.origin = attr->client,
+		.origin = given->client,
 		.rank = rank,
 		.slot_mask = slots - 1,
 	};
 	c->slots = calloc(slots, sizeof(*c->slots));
-	if (!c->slots || slab_init(&c->free, depth) || history_init(&c->history, attr))
+	if (!c->slots || slab_init(&c->free, depth) || history_init(&c->history, given))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < slots; i++)
 		c->slots[i].seq = i;

@@ -95,11 +95,11 @@ struct checker {
 };
 
 /*
- * @stream: the operations of the client in @attr; must outlive @c. @rank: of the client. @depth:
+ * @stream: the operations of the client in @given, see history_init(); must outlive @c. @rank: of the client. @depth:
  * maximum number of open requests. 0 or -ENOMEM; then check_fini() must be called, too.
  */
-int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
-	uint32_t rank, uint32_t depth);
+int check_init(struct checker *c, const struct history *given, struct stream *stream, uint32_t rank,
+	uint32_t depth);
 void check_fini(struct checker *c);
 
 /* The memory of a checker. */

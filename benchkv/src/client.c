@@ -50,30 +50,24 @@ static void take_reply_over_time(struct client *c, uint64_t token, const struct 
 	take(c, token, resp, true, false);
 }
 
-static void take_rmw_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
-{
-	take(c, token, resp, c->node->o->interval_ns, true);
-}
-
-/* Takes a reply after it has checked the bytes of the value after the first 8. */
-static void take_value(struct client *c, uint64_t token, const struct kv_resp *resp)
+/* Takes a reply in a job of read-modify-writes, or with values of more than 8 bytes. */
+static void take_other_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
 	struct kv_resp checked = *resp;
 
-	values_check(c->node->values, &checked);
+	if (c->node->values)
+		values_check(c->node->values, &checked);
 	take(c, token, &checked, c->node->o->interval_ns, c->node->o->load.rmw);
 }
 
-static int init_checks(struct client *c, const struct history_attr *attr)
+static int init_checks(struct client *c, const struct history *given)
 {
 	const struct options *o = c->node->o;
 	uint64_t ops = o->ops ? o->ops * o->runs : UINT64_MAX;
-	int err = check_init(&c->check, attr, &c->stream, c->node->rank, o->queue_depth);
+	int err = check_init(&c->check, given, &c->stream, c->node->rank, o->queue_depth);
 
-	if (c->node->values)
-		c->take = take_value;
-	else if (o->load.rmw)
-		c->take = take_rmw_reply;
+	if (c->node->values || o->load.rmw)
+		c->take = take_other_reply;
 	if (err || !o->load.rmw)
 		return err;
 	return rmw_init(&c->rmw, &c->check, &c->node->known, ops, o->preload);
@@ -83,7 +77,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 {
 	const struct options *o = node->o;
 	uint32_t id = node->rank * o->clients + index;
-	const struct history_attr attr = {.source = &node->source,
+	const struct history given = {.source = &node->source,
 		.board = node->board.slots ? &node->board : NULL,
 		.client = id,
 		.writers = node->ranks * o->clients,
@@ -102,7 +96,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 					   series_most(o->duration_ns, o->interval_ns))))
 		return -ENOMEM;
 	stream_init(&c->stream, &node->source, &node->place, id);
-	return init_checks(c, &attr);
+	return init_checks(c, &given);
 }
 
 static void disconnect_all(struct client *c)

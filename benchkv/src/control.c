@@ -171,13 +171,10 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints)
 {
 	*c = (struct control){.spec = *spec, .endpoints = endpoints, .serves = UINT32_MAX};
-	if (!c->spec.window)
-		c->spec.window = WINDOW;
-	if (!c->spec.full)
-		c->spec.full = FULL;
 	adaptive_init(&c->adaptive);
-	hold_init(&c->hold, spec->hold_us * 1e3, spec->kind == CONTROL_ADAPTIVE_HOLD, endpoints);
-	endpoints += !endpoints;
+	c->hold = (struct hold){.adaptive = spec->kind == CONTROL_ADAPTIVE_HOLD,
+		.ns = spec->hold_us * 1e3,
+		.full = endpoints};
 	c->ep = calloc(endpoints, sizeof(*c->ep));
 	c->ends = calloc(endpoints, sizeof(*c->ends));
 	c->open = calloc(endpoints, sizeof(*c->open));

@@ -75,7 +75,7 @@ struct control_spec {
 	uint32_t n; /* maximum number of polls of budget and threshold */
 	uint32_t threshold; /* T */
 	uint32_t hold_us;
-	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
+	uint32_t window, full; /* K of auto, B of auto and little */
 	bool derive; /* auto without numbers: derive them from the machine's times, if known */
 	uint32_t filling; /* least K that keeps the NIC busy; 0: not derived */
 };

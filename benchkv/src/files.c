@@ -34,11 +34,13 @@ int file_open(const struct options *o, enum file f, uint32_t rank, FILE **out_p)
 	return *out_p ? 0 : -errno;
 }
 
-int file_close(FILE *out)
+int file_close(FILE **out_p)
 {
-	int err = ferror(out) ? (errno ? -errno : -EIO) : 0;
+	FILE *out = *out_p;
+	int err = out && ferror(out) ? (errno ? -errno : -EIO) : 0;
 
-	if (out != stdout && fclose(out) && !err)
+	*out_p = NULL;
+	if (out && out != stdout && fclose(out) && !err)
 		err = -errno;
 	return err;
 }

@@ -21,22 +21,13 @@ uint64_t history_bytes(uint64_t key_range, uint32_t writers)
 	       writers * sizeof(*h->highest);
 }
 
-int history_init(struct history *h, const struct history_attr *attr)
+int history_init(struct history *h, const struct history *given)
 {
-	uint32_t n_keys = history_keys(attr->source->load.key_range);
-
-	*h = (struct history){
-		.source = attr->source,
-		.board = attr->board,
-		.keys = calloc(n_keys, sizeof(*h->keys)),
-		.pairs = calloc(HISTORY_PAIRS, sizeof(*h->pairs)),
-		.highest = calloc(attr->writers, sizeof(*h->highest)),
-		.ops = attr->ops,
-		.client = attr->client,
-		.n_keys = n_keys,
-		.writers = attr->writers,
-		.preloaded = attr->preloaded,
-	};
+	*h = *given;
+	h->n_keys = history_keys(h->source->load.key_range);
+	h->keys = calloc(h->n_keys, sizeof(*h->keys));
+	h->pairs = calloc(HISTORY_PAIRS, sizeof(*h->pairs));
+	h->highest = calloc(h->writers, sizeof(*h->highest));
 	return h->keys && h->pairs && h->highest ? 0 : -ENOMEM;
 }
 

@@ -73,18 +73,20 @@ struct history_made {
 };
 
 struct history {
+	/* Given to history_init(). */
 	const struct source *source;
-	struct board *board; /* NULL: none */
+	struct board *board; /* the rank's board, which has history_keys() keys; NULL: none */
+	uint32_t client; /* among all clients of the job */
+	uint32_t writers; /* clients of the job */
+	uint64_t ops; /* of all clients in each run; 0: the duration limits them */
+	bool preloaded;
+
 	struct history_key *keys; /* by number */
 	struct history_pair *pairs;
 	uint64_t *highest; /* by client: 1 + the highest operation of it that was read */
 	const struct history_made *made; /* by client; NULL: not known */
-	uint64_t ops; /* of all clients in each run; 0: not known */
-	uint32_t client; /* among all clients of the job */
 	uint32_t n_keys; /* number of followed keys */
-	uint32_t writers; /* clients of the job */
 	uint32_t run; /* the last run with puts */
-	bool preloaded;
 };
 
 /* The knowledge of the client and of the board about a key when a request for it is made. */
@@ -96,19 +98,11 @@ struct history_view {
 	bool followed; /* false: only at, key and number are set */
 };
 
-struct history_attr {
-	const struct source *source;
-	struct board *board; /* the rank's board, which has history_keys() keys; NULL: none */
-	uint32_t client, writers;
-	uint64_t ops; /* of all clients in a run; 0: the duration limits them */
-	bool preloaded;
-};
-
 /*
- * 0 or -ENOMEM; then history_fini() must be called, too. The caller owns the source and the board,
- * which must outlive the history.
+ * Initializes *h with the first fields of *given. 0 or -ENOMEM; then history_fini() must be called,
+ * too. The caller owns the source and the board, which must outlive the history.
  */
-int history_init(struct history *h, const struct history_attr *attr);
+int history_init(struct history *h, const struct history *given);
 void history_fini(struct history *h);
 
 /* The number of followed keys in a range of @key_range keys. */

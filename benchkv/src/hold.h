@@ -21,17 +21,12 @@
 
 struct hold {
 	bool adaptive;
-	double ns; /* the hold time */
+	double ns; /* the hold time; the initial one if it is adaptive */
 	uint32_t full; /* number of replies that are released immediately: the number of ranks */
 	double rate; /* arrivals per ns, filtered; 0: not known yet */
 	uint64_t last_ns; /* time of the last arrivals */
 	bool healthy; /* the last replies were as many as ranks, and arrived at once */
 };
-
-static inline void hold_init(struct hold *h, double ns, bool adaptive, uint32_t ranks)
-{
-	*h = (struct hold){.adaptive = adaptive, .ns = ns, .full = ranks};
-}
 
 /* Must be called when @n > 0 replies have arrived in one loop. */
 static inline void hold_arrived(struct hold *h, uint32_t n, uint64_t now_ns)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit.h"
 #include "base/clock.h"
 #include "gather.h"
 #include "node.h"
@@ -17,6 +16,7 @@
 #include "stop.h"
 
 #define KEY_CSV "csv"
+#define KEY_MADE "made"
 /* A rank's death can cause errors here before its message arrives; this limits the wait for it. */
 #define NEWS_NS (2 * NSEC_PER_SEC)
 #define REPORT_NS (1500 * NSEC_PER_MSEC) /* time for rank 0 to print a partial report */
@@ -101,10 +101,38 @@ static int run_all(struct job *j)
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
+/*
+ * Fills n->made with the numbers of operations of every client of the job. Waits for all ranks, so
+ * that no put is under way when it returns.
+ */
+static int exchange_made(struct job *j)
+{
+	struct node *n = &j->node;
+	uint32_t clients = n->o->clients;
+	size_t of_rank = clients * sizeof(*n->made);
+	int err = launch_put(j->l, KEY_MADE, 0, &n->made[(size_t)n->rank * clients], of_rank);
+
+	if (!err)
+		err = job_fence(j);
+	else
+		snprintf(j->why, sizeof(j->why), "the launcher failed");
+	for (uint32_t i = 0; !err && i < n->ranks; i++) {
+		if (i == n->rank)
+			continue;
+		err = launch_get_struct(j->l, i, KEY_MADE, 0, n->o->timeout_ns,
+			&n->made[(size_t)i * clients], of_rank);
+		if (err)
+			snprintf(j->why, sizeof(j->why),
+				"rank %u did not publish its operation counts: %s", i,
+				strerror(-err));
+	}
+	return err;
+}
+
 /* Runs the audit when no rank makes puts any more. Afterwards waits for all ranks. */
 static int audit(struct job *j)
 {
-	int err = audit_prepare(&j->node, j->why, sizeof(j->why));
+	int err = exchange_made(j);
 
 	if (!err)
 		err = run_clients(j, j->o->runs);
@@ -115,15 +143,6 @@ static int audit(struct job *j)
 }
 
 /* ---- reporting ---- */
-
-/* Closes a file, at most once. 0 or -errno. */
-static int close_file(struct job *j, enum file f)
-{
-	FILE *file = j->files[f];
-
-	j->files[f] = NULL;
-	return file ? file_close(file) : 0;
-}
 
 static int print_report(struct job *j)
 {
@@ -140,7 +159,7 @@ static int print_report(struct job *j)
 	}
 	for (enum file f = 0; f < ARRAY_SIZE(reports); f++) {
 		int err = j->files[f] ? reports[f](j, j->files[f]) : 0;
-		int close_err = close_file(j, f);
+		int close_err = file_close(&j->files[f]);
 
 		err = err ? err : close_err;
 		if (err)
@@ -208,10 +227,10 @@ static int write_csvs(struct job *j)
 {
 	if (j->files[FILE_TRACE])
 		write_trace(&j->node, j->files[FILE_TRACE]);
-	j->csv_err[FILE_TRACE] = close_file(j, FILE_TRACE);
+	j->csv_err[FILE_TRACE] = file_close(&j->files[FILE_TRACE]);
 	if (j->files[FILE_DECISIONS])
 		write_decisions(&j->node, j->files[FILE_DECISIONS]);
-	j->csv_err[FILE_DECISIONS] = close_file(j, FILE_DECISIONS);
+	j->csv_err[FILE_DECISIONS] = file_close(&j->files[FILE_DECISIONS]);
 	return launch_put(j->l, KEY_CSV, 0, j->csv_err, sizeof(j->csv_err));
 }
 
@@ -449,7 +468,7 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	if (err == UNWRITTEN)
 		fprintf(stderr, "benchkv: %s\n", j.why);
 	for (enum file f = 0; f < FILES; f++)
-		close_file(&j, f);
+		file_close(&j.files[f]);
 	l->watch = NULL;
 	lifeline_close(j.lifeline);
 	topo_close(j.node.topo);

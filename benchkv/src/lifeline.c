@@ -69,11 +69,11 @@ struct lifeline {
 	struct address address;
 	int listener; /* of rank 0; else -1 */
 	struct tcp_crowd crowd;
-	struct peer *peers; /* at rank 0: by rank; at other ranks: only rank 0 */
-	uint32_t n_peers;
 	uint32_t tried; /* number of rank 0's addresses that were tried */
 	int64_t lost;
 	bool told;
+	uint32_t n_peers;
+	struct peer peers[]; /* at rank 0: by rank; at other ranks: only rank 0 */
 };
 
 /* ---- connections to rank 0 ---- */
@@ -433,24 +433,20 @@ static int begin_to_listen(struct lifeline *line)
 
 int lifeline_open(struct launch *l, struct lifeline **line_p)
 {
+	uint32_t n = l->rank ? 1 : l->size;
 	struct lifeline *line;
-	int err = 0;
+	int err;
 
 	*line_p = NULL;
 	if (l->size == 1)
 		return 0;
-	line = calloc(1, sizeof(*line));
+	line = calloc(1, sizeof(*line) + n * sizeof(line->peers[0]));
 	if (!line)
 		return -ENOMEM;
-	*line = (struct lifeline){.l = l, .listener = -1, .lost = -1};
-	line->n_peers = l->rank ? 1 : l->size;
-	line->peers = calloc(line->n_peers, sizeof(*line->peers));
-	for (uint32_t i = 0; line->peers && i < line->n_peers; i++)
+	*line = (struct lifeline){.l = l, .listener = -1, .lost = -1, .n_peers = n};
+	for (uint32_t i = 0; i < n; i++)
 		line->peers[i].fd = -1;
-	if (!line->peers)
-		err = -ENOMEM;
-	else if (!l->rank)
-		err = begin_to_listen(line);
+	err = l->rank ? 0 : begin_to_listen(line);
 	if (err)
 		lifeline_close(line);
 	else
@@ -487,12 +483,11 @@ void lifeline_close(struct lifeline *line)
 {
 	if (!line)
 		return;
-	for (uint32_t i = 0; line->peers && i < line->n_peers; i++)
+	for (uint32_t i = 0; i < line->n_peers; i++)
 		hang_up(&line->peers[i]);
 	if (line->crowd.step)
 		tcp_crowd_fini(&line->crowd);
 	if (line->listener >= 0)
 		close(line->listener);
-	free(line->peers);
 	free(line);
 }

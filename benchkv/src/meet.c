@@ -150,27 +150,6 @@ static void open_files(struct job *j, struct hello *mine)
 	}
 }
 
-static void derive_from_file(struct job *j, const struct machine *m, struct hello *mine)
-{
-	struct control_origin from;
-
-	machine_derive(m, &j->node.control, &from);
-	mine->basis = FROM_FILE;
-	mine->times = from.times;
-}
-
-static int derive_from_device(struct job *j, struct hello *mine, const char *device)
-{
-	int err = measure(device, MEASURE_NS, &j->measured, j->why, sizeof(j->why));
-
-	if (err)
-		return err;
-	control_derive(&j->node.control, &j->measured);
-	mine->basis = MEASURED;
-	mine->times = j->measured;
-	return 0;
-}
-
 /* Calls that the context of a daemon with endpoints can have under way. */
 static double calls_under_way(const struct options *o)
 {
@@ -199,18 +178,25 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	if (j->l->rank || j->l->alone || j->l->size == 1 || !spec->derive || !device) {
 		/* The control is that of the options, or comes from rank 0. */
 	} else if (j->o->machine) {
-		derive_from_file(j, &m, mine);
+		struct control_origin from;
+
+		machine_derive(&m, spec, &from);
+		mine->basis = FROM_FILE;
+		mine->times = from.times;
 	} else if (j->o->dry_run) {
 		mine->basis = NOT_MEASURED;
 	} else {
-		err = derive_from_device(j, mine, device);
+		err = measure(device, MEASURE_NS, &j->measured, j->why, sizeof(j->why));
+		if (err)
+			return err;
+		control_derive(spec, &j->measured);
+		mine->basis = MEASURED;
+		mine->times = j->measured;
 	}
 	control_share(spec, calls_under_way(j->o));
-	if (spec->window && spec->full) {
-		mine->window = spec->window;
-		mine->full = spec->full;
-	}
-	return err;
+	mine->window = spec->window;
+	mine->full = spec->full;
+	return 0;
 }
 
 static void watch_lifeline(void *arg)

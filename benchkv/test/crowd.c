@@ -32,7 +32,7 @@ static void init(struct crowd *c)
 	for (uint32_t i = 0; i < s->ranks; i++)
 		CHECK_EQ(board_init(&c->boards[i], history_keys(s->load.key_range)), 0);
 	for (uint32_t i = 0; i < c->n; i++) {
-		const struct history_attr attr = {.source = &c->source,
+		const struct history attr = {.source = &c->source,
 			.board = s->clients > 1 ? &c->boards[i / s->clients] : NULL,
 			.client = i,
 			.writers = c->n,

@@ -30,7 +30,7 @@ static const struct check_counts *const counts = &w.check.n;
 /* Begins with a client that has made no request. */
 static void begin(bool preloaded)
 {
-	const struct history_attr attr = {.source = &w.source,
+	const struct history attr = {.source = &w.source,
 		.client = 1,
 		.writers = 4,
 		.preloaded = preloaded};
@@ -599,7 +599,7 @@ TEST(views_agree)
 		CHECK_EQ(store_init(&store, &one, 0, 0, KEYS), 0);
 		CHECK_EQ(store_preload(&store, KEYS), 0);
 		for (uint32_t c = 0; c < 2; c++) {
-			const struct history_attr attr = {.source = &source,
+			const struct history attr = {.source = &source,
 				.client = c,
 				.writers = 2,
 				.preloaded = true};

@@ -41,7 +41,7 @@ static uint64_t find_op(uint32_t client, uint64_t key, bool put, uint64_t i)
 /* Initializes a client that knows nothing. */
 static void init(struct history *client, uint32_t id, bool preloaded, struct board *board)
 {
-	const struct history_attr attr = {.source = &source,
+	const struct history attr = {.source = &source,
 		.board = board,
 		.client = id,
 		.writers = WRITERS,
@@ -567,7 +567,7 @@ TEST(board_of_threads)
 	CHECK_EQ(store_init(&shared.store, &place, 0, 0, SHARED_KEYS), 0);
 	CHECK_EQ(store_preload(&shared.store, SHARED_KEYS), 0);
 	for (uint32_t i = 0; i < WRITERS; i++) {
-		const struct history_attr attr = {.source = &shared.source,
+		const struct history attr = {.source = &shared.source,
 			.board = &shared.board,
 			.client = i,
 			.writers = WRITERS,

@@ -44,7 +44,7 @@ static void begin_with(const struct workload *load, bool preloaded)
 	CHECK_EQ(store_init(&w.store, &place, 0, 0, 16), 0);
 	CHECK_EQ(preloaded ? store_preload(&w.store, load->key_range) : 0, 0);
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		const struct history_attr attr = {.source = &w.source,
+		const struct history attr = {.source = &w.source,
 			.client = i,
 			.writers = CLIENTS,
 			.preloaded = preloaded};
