@@ -46,9 +46,8 @@ static void queue_errand(struct errands *e, uint32_t index)
 /* True: a daemon of this rank can carry out the request that d has received. */
 static bool has_way(const struct daemon *d, uint32_t rank)
 {
-	if (rank >= d->node->ranks || rank == d->node->rank)
-		return false;
-	return d->relay || network_reaches(d, rank);
+	return rank < d->node->ranks && rank != d->node->rank &&
+	       (d->relay || d->net.remotes[rank].ep);
 }
 
 void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req)

@@ -124,16 +124,6 @@ uint64_t client_ops(const struct client *c)
 		c->node->ranks * c->node->o->clients);
 }
 
-/* ---- connections ---- */
-
-int client_connect(struct client *c, uint32_t daemon, const char *name)
-{
-	const struct shmipc_attr attr = {.req_size = sizeof(struct kv_req),
-		.resp_size = sizeof(struct kv_resp)};
-
-	return shmipc_client_connect(name, &attr, &c->ipc[daemon]);
-}
-
 /* ---- one turn of the loop ---- */
 
 /*

@@ -52,9 +52,6 @@ struct client {
 int client_init(struct client *c, struct node *node, uint32_t index);
 void client_fini(struct client *c);
 
-/* Must precede the thread's start: connects to a daemon by its region's name. 0 or -errno. */
-int client_connect(struct client *c, uint32_t daemon, const char *name);
-
 /* The body of the thread; arg is the client. */
 void *client_main(void *arg);
 

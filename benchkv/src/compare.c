@@ -231,11 +231,6 @@ static void print_row(const struct row *r)
 		r->ratio, interval, r->words);
 }
 
-static void print_side(const char *letter, const char *name, const json_t *reports)
-{
-	printf("%s  %s: jobs: %zu\n", letter, name, json_array_size(reports));
-}
-
 /*
  * If two reports have different values of a parameter, prints @head, its name and both values, and
  * returns true.
@@ -288,8 +283,9 @@ static bool of_software(const struct comparison *c)
 
 static void print_table(const struct comparison *c)
 {
-	print_side("A", c->name[0], c->reports[0]);
-	print_side("B", c->name[1], c->reports[1]);
+	for (int i = 0; i < 2; i++)
+		printf("%c  %s: jobs: %zu\n", "AB"[i], c -> name[i],
+			json_array_size(c->reports[i]));
 	print_differences(json_array_get(c->reports[0], 0), json_array_get(c->reports[1], 0));
 	print_mixed("the jobs of A differ in ", c->reports[0]);
 	print_mixed("the jobs of B differ in ", c->reports[1]);

@@ -101,15 +101,10 @@ static int step_visitor(void *arg, struct tcp_guest *g)
 
 /* ---- messages ---- */
 
-static uint64_t at_once(void)
-{
-	return clock_ns() + SEND_NS;
-}
-
 static int say(struct peer *p, enum kind kind, uint32_t arg, const void *data, size_t len)
 {
 	const struct message msg = {.kind = kind, .arg = arg, .len = len};
-	uint64_t limit = at_once();
+	uint64_t limit = clock_ns() + SEND_NS;
 	int err = tcp_put(p->fd, &msg, sizeof(msg), limit);
 
 	return err || !len ? err : tcp_put(p->fd, data, len, limit);
@@ -166,7 +161,7 @@ static int greet(struct lifeline *line, const char *host)
 	tcp_keep_alive(p->fd);
 	p->done = 0;
 	memcpy(hello.secret, line->address.secret, sizeof(hello.secret));
-	err = tcp_put(p->fd, &hello, sizeof(hello), at_once());
+	err = tcp_put(p->fd, &hello, sizeof(hello), clock_ns() + SEND_NS);
 	if (err)
 		hang_up(p);
 	return err;
@@ -187,20 +182,16 @@ static void try_next(struct lifeline *line)
 
 /* ---- receiving ---- */
 
-static void lose(struct lifeline *line, const struct peer *p)
-{
-	if (line->lost < 0)
-		line->lost = p - line->peers;
-	stop_raise(STOP_FAILED);
-}
-
 static void on_end(struct lifeline *line, struct peer *p)
 {
 	hang_up(p);
-	if (p->up && !p->left)
-		lose(line, p);
-	else if (!p->up)
+	if (p->up && !p->left) {
+		if (line->lost < 0)
+			line->lost = p - line->peers;
+		stop_raise(STOP_FAILED);
+	} else if (!p->up) {
 		try_next(line);
+	}
 }
 
 /* Handles the message that has arrived. True: the next message can be read. */

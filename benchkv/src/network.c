@@ -95,12 +95,6 @@ static int forward(struct daemon *d, uint32_t shard, const struct forwarded *f)
 	return err;
 }
 
-/* Passes the word of the sender's control to the own control. The client determines the rank. */
-static void hear(struct daemon *d, const struct kv_req *req)
-{
-	control_heard(&d->net.control, req->origin / d->node->o->clients, req->word);
-}
-
 static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 {
 	struct network *net = &d->net;
@@ -109,7 +103,8 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	struct forwarded f = {values_request(v, from, &io), from};
 	uint32_t shard = place_shard(&d->node->place, f.req.key);
 
-	hear(d, &f.req);
+	/* The client determines the rank that has sent the word of its control. */
+	control_heard(&net->control, f.req.origin / d->node->o->clients, f.req.word);
 	/* The store replies with an error to an invalid request, or to one for another daemon. */
 	if (shard == d->index || !d->flux) {
 		struct kv_resp resp = values_serve(v, d->store, &f.req, &io);
@@ -149,11 +144,6 @@ uint32_t network_held(const struct daemon *d)
 }
 
 /* ---- calls ---- */
-
-bool network_reaches(const struct daemon *d, uint32_t rank)
-{
-	return rank < d->node->ranks && d->net.remotes[rank].ep;
-}
 
 static void mark_failed(struct network *net, struct remote *r)
 {
@@ -360,21 +350,15 @@ uint32_t network_unconsumed(struct daemon *d)
 	return d->net.control.unconsumed;
 }
 
-static void count_requests(struct daemon *d)
-{
-	uint64_t called = d->stats.calls - d->stats.responses;
-
-	control_count(&d->net.control, clock_ns(), (uint32_t)called + d->errands.n_waiting,
-		d->net.polls.responses);
-}
-
 void network_observe(struct daemon *d)
 {
 	struct network *net = &d->net;
 	struct adaptive_loop seen = {.cqes = net->polls.cqes};
+	uint64_t called = d->stats.calls - d->stats.responses;
 
 	if (control_counts(&net->control))
-		count_requests(d);
+		control_count(&net->control, clock_ns(), (uint32_t)called + d->errands.n_waiting,
+			net->polls.responses);
 	if (!control_observes(&net->control))
 		return;
 	seen.loop_us = (double)(clock_ns() - net->loop_ns) / (double)NSEC_PER_USEC;

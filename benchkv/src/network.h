@@ -63,9 +63,6 @@ struct network {
 int network_init(struct network *net, const struct node *node);
 void network_fini(struct network *net);
 
-/* True: the daemon has an endpoint for this rank. */
-bool network_reaches(const struct daemon *d, uint32_t rank);
-
 /*
  * Gathers a request at the endpoint of its rank. When the call ends, errand_reply() or
  * errand_fail() is called with the token. 0; -EAGAIN: no room or credit now; otherwise the endpoint

@@ -179,7 +179,7 @@ static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 	if (err)
 		return why_no_region(why, size, err, name);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
-		err = client_connect(&n->clients[i], d->index, name);
+		err = shmipc_client_connect(name, &attr, &n->clients[i].ipc[d->index]);
 	shmipc_server_unlink(d->ipc);
 	return err ? why_no_daemon(why, size, err) : 0;
 }

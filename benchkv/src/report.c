@@ -11,12 +11,6 @@
 #include "base/underhca.h"
 #include "backend.h"
 
-static void device_name(const struct job *j, char name[96])
-{
-	snprintf(name, 96, "%s%s", j->node.device ? j->node.device : "none",
-		j->node.device && underhca_is_software() ? " (software HCA)" : "");
-}
-
 const char *const report_latency_names[RESULT_LATENCIES] = {
 	[0] = "local_get",
 	[RESULT_PUT] = "local_put",
@@ -239,16 +233,17 @@ void report_print(const struct job *j, FILE *out)
 {
 	const struct options *o = j->node.o;
 	const struct result *t = &j->total;
-	char device[96], control[CONTROL_NAME_MAX];
+	const char *device = j->node.device;
+	char control[CONTROL_NAME_MAX];
 
-	device_name(j, device);
 	control_name(&j->node.control, control);
 	fprintf(out,
 		"benchkv %s: %u rank%s x %u daemon%s, %u client%s, queue depth %u; "
-		"device %s; control %s\n",
+		"device %s%s; control %s\n",
 		o->backend->name, j->node.ranks, j->node.ranks == 1 ? "" : "s", o->daemons,
 		o->daemons == 1 ? "" : "s", o->clients, o->clients == 1 ? "" : "s", o->queue_depth,
-		device, control);
+		device ? device : "none", device && underhca_is_software() ? " (software HCA)" : "",
+		control);
 	print_partial(j, out);
 	if (j->measured.write_ns > 0)
 		fprintf(out,

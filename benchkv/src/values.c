@@ -261,14 +261,10 @@ struct kv_resp values_serve_local(const struct values *v, struct store *s, const
 
 /* ---- the network ---- */
 
-static uint32_t message_most(const struct values *v)
-{
-	return (uint32_t)sizeof(struct kv_req) + v->rest;
-}
-
 int values_register(const struct values *v, struct copyrpc_ctx *ctx)
 {
-	const struct copyrpc_large_attr attr = {.message_max = message_most(v),
+	const struct copyrpc_large_attr attr = {.message_max =
+							(uint32_t)sizeof(struct kv_req) + v->rest,
 		.memory_max = SERVED_AT_A_TIME * (SIZES_MOST + (64 << 10))};
 	struct copyrpc_bulk *bulk; /* copyrpc_ctx_destroy() frees it */
 	int err = copyrpc_large_accept(ctx, &attr);
