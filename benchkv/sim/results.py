@@ -66,8 +66,10 @@ class Jobs:
         return subprocess.run([self.sim, *map(str, key), "--threads", "1", "--json", "-"], check=True,
                               capture_output=True, text=True).stdout
 
-    def __getitem__(self, key):
-        return self.done[key]["mops"]
+    def mops(self, keys):
+        """Runs the jobs of a dict of keys. Returns their throughputs under the same names."""
+        self.run(keys.values())
+        return {name: self.done[key]["mops"] for name, key in keys.items()}
 
 
 def table(head, rows):
@@ -80,14 +82,13 @@ def controls_table(jobs, grid, controls, fixed):
     lowest fraction for each number of daemons."""
     text, worst = "", {}
     for d, cells in grid.items():
-        key = {(c, q, n): jobs.key(n, q, c, d) for c in set(controls + fixed) for q, n in cells}
-        jobs.run(key.values())
-        best = {(q, n): max(fixed, key=lambda c: jobs[key[c, q, n]]) for q, n in cells}
-        top = {(q, n): jobs[key[best[q, n], q, n]] for q, n in cells}
+        mops = jobs.mops({(c, q, n): jobs.key(n, q, c, d) for c in set(controls + fixed) for q, n in cells})
+        best = {(q, n): max(fixed, key=lambda c: mops[c, q, n]) for q, n in cells}
+        top = {(q, n): mops[best[q, n], q, n] for q, n in cells}
         rows = [["best, M/s"] + ["%g" % float("%.3g" % top[x]) for x in cells] + [""],
                 ["which"] + ["`%s`" % best[x].replace("auto:", "") for x in cells] + [""]]
         for c in controls:
-            share = [jobs[key[c, q, n]] / top[q, n] for q, n in cells]
+            share = [mops[c, q, n] / top[q, n] for q, n in cells]
             rows.append([f"`{c}`"] + ["%.2f" % x for x in share] + ["**%.2f**" % min(share)])
             if c == "auto":
                 worst[d] = min(share)
@@ -100,11 +101,11 @@ def equilibria(jobs, grid):
     """Counts the cells whose throughput differs by more than a fifth between the two initial states. Returns the text, and
     auto's largest ratio."""
     cells = [(d, q, n) for d in grid for q, n in grid[d]]
-    pairs = {c: [(jobs.key(n, q, c, d, "low"), jobs.key(n, q, c, d, "high")) for d, q, n in cells] for c in DISTURBED}
-    jobs.run(k for p in pairs.values() for x in p for k in x)
+    low, high = (jobs.mops({(c, d, q, n): jobs.key(n, q, c, d, init) for c in DISTURBED for d, q, n in cells})
+                 for init in ("low", "high"))
     rows, most = [], 0
     for c in DISTURBED:
-        ratio = [max(jobs[a], jobs[b]) / min(jobs[a], jobs[b]) for a, b in pairs[c]]
+        ratio = [max(low[c, *x], high[c, *x]) / min(low[c, *x], high[c, *x]) for x in cells]
         at = cells[ratio.index(max(ratio))]
         rows.append([f"`{c}`", sum(r > 1.2 for r in ratio), "%.2f" % max(ratio), "%d, %d, %d" % at])
         if c == "auto":
@@ -126,14 +127,13 @@ def bound(n, q, d):
 
 def against_others(jobs, ranks, daemons):
     ranks = [n for n in ranks if n in DIRECT]
-    keys = {(n, d): jobs.key(n, 1, "auto", d) for n in ranks for d in daemons}
-    jobs.run(keys.values())
+    mops = jobs.mops({(n, d): jobs.key(n, 1, "auto", d) for n in ranks for d in daemons})
     rows = []
     for n in ranks:
         row, other = [n, DIRECT[n], UCX[n]], max(DIRECT[n], UCX[n])
         for d in daemons:
             most, why = bound(n, 1, d)
-            row.append("%.1f (%.2f; bound %.0f, %s)" % (jobs[keys[n, d]], jobs[keys[n, d]] / other, most, why))
+            row.append("%.1f (%.2f; bound %.0f, %s)" % (mops[n, d], mops[n, d] / other, most, why))
         rows.append(row)
     return table(["ranks", "direct", "UCX"] + [f"auto, D = {d}" for d in daemons], rows)
 
@@ -145,16 +145,14 @@ def recovery(jobs, ranks, qd):
     delays = [0, 1, 4]
     rows = []
     for c in DISTURBED:
-        good = {n: jobs.key(n, qd, c, 1, "high") for n in ranks}
-        after = {(n, u): jobs.key(n, qd, c, 1, "low", disturb=u, warmup=u / 1e3 + 3, duration=1)
-                 for n in ranks for u in lengths}
-        jobs.run(list(good.values()) + list(after.values()))
-        survived = {n: [u for u in lengths if jobs[after[n, u]] > .8 * jobs[good[n]]] for n in ranks}
+        good = jobs.mops({n: jobs.key(n, qd, c, 1, "high") for n in ranks})
+        after = jobs.mops({(n, u): jobs.key(n, qd, c, 1, "low", disturb=u, warmup=u / 1e3 + 3, duration=1)
+                           for n in ranks for u in lengths})
+        survived = {n: [u for u in lengths if after[n, u] > .8 * good[n]] for n in ranks}
         back = {}
         for n in ranks:
-            window = {t: jobs.key(n, qd, c, 1, "low", warmup=1 + t, duration=.5) for t in delays}
-            jobs.run(window.values())
-            back[n] = next((t for t in delays if jobs[window[t]] > .9 * jobs[good[n]]), None)
+            window = jobs.mops({t: jobs.key(n, qd, c, 1, "low", warmup=1 + t, duration=.5) for t in delays})
+            back[n] = next((t for t in delays if window[t] > .9 * good[n]), None)
         rows.append([f"`{c}`"] + ["%s; %s" % (max(survived[n]) if len(survived[n]) < len(lengths) and survived[n]
                                               else "all" if survived[n] else "none",
                                               "-" if back[n] is None else f"{back[n]:g}") for n in ranks])
@@ -166,9 +164,8 @@ def stagger(jobs, ranks):
     rows = []
     for c in ("none", "auto"):
         for q in (1, 32):
-            keys = {(n, t): jobs.key(n, q, c, 1, "high", stagger=t, warmup=15) for n in ranks for t in times}
-            jobs.run(keys.values())
-            rows.append([f"`{c}`", q] + [" ".join("%.3g" % jobs[keys[n, t]] for t in times) for n in ranks])
+            mops = jobs.mops({(n, t): jobs.key(n, q, c, 1, "high", stagger=t, warmup=15) for n in ranks for t in times})
+            rows.append([f"`{c}`", q] + [" ".join("%.3g" % mops[n, t] for t in times) for n in ranks])
     return table(["control", "depth"] + [f"{n} ranks" for n in ranks], rows)
 
 
@@ -237,7 +234,7 @@ def rhythm(jobs, ranks):
         r = jobs.done[high]
         rows.append([text, "%.1f" % r["mops"], "%.0f" % r["outstanding"], "%.1f" % r["cqe_batch"],
                      "%.3f" % (r["loops_per_s"] / 1e6), "%.3f" % r["loops_by_responses"][0],
-                     "%.3f" % r["loops_by_responses"][4], "%.1f" % jobs[low]])
+                     "%.3f" % r["loops_by_responses"][4], "%.1f" % jobs.done[low]["mops"]])
     return table(["hypothesis", "M/s", "outstanding", "responses per loop", "M loops/s", "empty loops", "over 100",
                   "M/s, from low"], rows)
 

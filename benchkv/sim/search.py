@@ -67,17 +67,14 @@ class Search:
 
     def measure(self, cell, control, init, times):
         """Returns the throughputs with each of FRESH_SEEDS."""
-        keys = [self.key(cell, control, init, seed, times) for seed in FRESH_SEEDS]
-        self.jobs.run(keys)
-        return [self.jobs[k] for k in keys]
+        return [*self.jobs.mops({seed: self.key(cell, control, init, seed, times) for seed in FRESH_SEEDS}).values()]
 
     def best(self, cell):
         """Returns the name of the best rival, simulated from the good state."""
         left = self.rivals
         for seed, (times, keep) in enumerate(ROUNDS, 1):
-            keys = {c: self.key(cell, c, "high", seed, times) for c in left}
-            self.jobs.run(keys.values())
-            left = sorted(left, key=lambda c: -self.jobs[keys[c]])[:keep]
+            mops = self.jobs.mops({c: self.key(cell, c, "high", seed, times) for c in left})
+            left = sorted(left, key=lambda c: -mops[c])[:keep]
         return left[0]
 
     def equal(self, cell, times):
