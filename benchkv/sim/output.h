@@ -3,7 +3,20 @@
 #ifndef BENCHKV_SIM_OUTPUT_H
 #define BENCHKV_SIM_OUTPUT_H
 
-#include "options.h"
+#include <stdbool.h>
+
+#include "sim.h"
+
+/* The command line of benchkv-sim. */
+enum sim_command { SIM_RUN, SIM_TABLE, SIM_MAP };
+
+struct sim_options {
+	enum sim_command command;
+	struct sim_config config;
+	bool control_given; /* the map shows this control; otherwise several controls */
+	const char *trace, *hgrm; /* files of the command run, or NULL */
+	const char *json; /* file, - for standard output, or NULL */
+};
 
 /*
  * DERIVED: a parameter of the machine was derived from the published figure. FITTED: a parameter
