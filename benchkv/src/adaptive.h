@@ -47,7 +47,8 @@ struct adaptive {
 	uint32_t half; /* 0: with u = 0; 1: with u = ADAPTIVE_PROBE; 2: done */
 	uint32_t u_before;
 	uint64_t sum_cqes, sum_empty; /* of this half */
-	double b0, e0, r0, b1, e1; /* means of half 0 and half 1, as above; r0: round trip in us */
+	/* Means of half 0 and half 1: completions, share of empty loops; r0: round trip in us. */
+	double b0, e0, r0, b1, e1;
 	double db_du, de_du; /* change of completions and of empty loops per additional poll */
 	enum decision_reason why; /* of the last change of u; control_loop_end() resets it */
 };

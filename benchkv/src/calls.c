@@ -77,7 +77,7 @@ static uint32_t take_found(struct daemon *d)
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
-	/* Errands are full only if a client has more requests in flight than agreed: it waits. */
+	/* There is an errand for each agreed request in flight. Others wait in the ring. */
 	while (!slab_is_full(&d->errands.free) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
 		struct kv_req req = {.type = 0};

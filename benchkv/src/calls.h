@@ -13,7 +13,7 @@
 /* Takes a request, and calls or relays it if there is room. @d must have a free errand. */
 void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req);
 
-/* Phase D: takes the requests in the delegation ring, and returns their number. */
+/* Phase D (phases.h): takes the requests in the delegation ring, and returns their number. */
 uint32_t errands_take(struct daemon *d);
 
 /* Part of phase B: takes requests that other daemons relay, and replies to relayed requests. */

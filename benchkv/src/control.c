@@ -13,7 +13,7 @@
  * Defaults for the simulator's default machine. WINDOW is about 1.15 round trips of a single call,
  * including the daemons' loops (4.9 us), divided by the time that a NIC context needs per WRITE
  * (0.57 us). FULL is a little more than the number of messages that a daemon handles in the time
- * of a WRITE (68 ns per message): as many calls are worth a WRITE of their own.
+ * of a WRITE (68 ns per message): this number of calls is worth a WRITE of its own.
  */
 #define WINDOW 10
 #define FULL 9
@@ -439,7 +439,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	p->since_ns = 0;
 	if (!load->calls)
 		return;
-	if (p->count == CONTROL_POSTED) { /* all were sent because of FULL: replaces the last one */
+	if (p->count == CONTROL_POSTED) { /* all because of spec.full: replaces the last end */
 		ends[(p->head + p->count - 1) % CONTROL_POSTED] = end;
 		return;
 	}

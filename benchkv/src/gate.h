@@ -13,7 +13,7 @@
 struct gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint32_t run; /* number of runs that may have begun */
+	uint32_t run; /* number of runs that the clients may begin */
 	uint32_t arrived; /* number of clients that are ready for the next run */
 	bool leave; /* there is no next run */
 	int error; /* -errno of the first client that cannot go on */

@@ -17,11 +17,14 @@
 
 #define KEY_CSV "csv"
 #define KEY_MADE "made"
-/* A rank's death can cause errors here before its message arrives; this limits the wait for it. */
+/*
+ * Another rank's death can cause errors in this rank before the lifeline reports the death. Limits
+ * the wait for that report.
+ */
 #define NEWS_NS (2 * NSEC_PER_SEC)
 #define REPORT_NS (1500 * NSEC_PER_MSEC) /* time for rank 0 to print a partial report */
 #define SLOWEST 4
-#define PATIENCE_NS (NEWS_NS + 2 * NSEC_PER_SEC) /* other ranks let rank 0 print the error */
+#define PATIENCE_NS (NEWS_NS + 2 * NSEC_PER_SEC) /* rank 0 prints the error within this time */
 
 /* Results of a rank besides 0 and -errno. The rank's figures are complete. */
 enum {
@@ -319,7 +322,7 @@ static void conclude_partial(struct job *j)
 
 /* ---- the whole job ---- */
 
-/* If a rank has died, its death replaces the error that it has caused here. */
+/* If a rank has died, replaces the error that this has caused here by the news of its death. */
 static void blame_the_dead(struct job *j)
 {
 	int64_t lost;

@@ -16,7 +16,7 @@
 
 #define LOOK_NS (20 * NSEC_PER_MSEC) /* interval at which the stop flag is read */
 #define KEY_MAX 64
-#define ABSENT_NAMED 4 /* most missing ranks that a message names */
+#define ABSENT_NAMED 4 /* a message names at most this number of missing ranks */
 #define ABSENT_NS (100 * NSEC_PER_MSEC) /* time limit to get the data of a rank that is present */
 
 static pmix_proc_t me; /* this process */
@@ -50,9 +50,8 @@ static void request_end(struct request *r, pmix_status_t status, void *data, siz
 	/* acq_rel, like the exchange in request_wait(): the thread that frees sees all writes. */
 	if (atomic_exchange_explicit(&r->state, ENDED, memory_order_acq_rel) == ABANDONED)
 		request_free(r);
-	else
-		futex_wake((const uint32_t *)&r->state,
-			1); /* may be freed: only the address counts */
+	else /* the other thread may have freed *r: futex_wake() uses only the address */
+		futex_wake((const uint32_t *)&r->state, 1);
 }
 
 static void on_fence(pmix_status_t status, void *arg)

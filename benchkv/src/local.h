@@ -7,7 +7,7 @@
 
 struct daemon;
 
-/* Phase A: serves requests of this rank's clients, and returns their number. */
+/* Phase A (phases.h): serves requests of this rank's clients, and returns their number. */
 uint32_t daemon_serve_local(struct daemon *d);
 
 /* Part of phase B: serves requests of other ranks that were passed on, and returns their number. */

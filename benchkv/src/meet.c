@@ -68,7 +68,7 @@ static int judge(struct job *j, const struct hello *first, const struct hello *m
 	int err = hello_fits(first, theirs, rank, j->why, sizeof(j->why));
 
 	if (err && theirs->port_errno == ENODEV && rank == j->l->rank)
-		snprintf(j->why, sizeof(j->why), "%s", j->no_device); /* is more exact */
+		snprintf(j->why, sizeof(j->why), "%s", j->no_device); /* more exact than `why` */
 	if (err)
 		return job_refuse(j, err);
 	say_mtu(j, first, theirs, rank);

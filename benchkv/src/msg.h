@@ -98,7 +98,7 @@ static inline uint64_t unmix64(uint64_t z)
 	return z ^ (z >> 30) ^ (z >> 60);
 }
 
-/* A client's operations of all runs in one order: the position of an operation of a run. */
+/* The position of an operation of a run in the sequence of the client's operations of all runs. */
 static inline uint64_t kv_stamp(uint32_t run, uint64_t op)
 {
 	return (uint64_t)run << KV_OP_BITS | (op & (KV_MAX_OPS - 1));

@@ -3,7 +3,7 @@
  * The network side of a daemon: its endpoints, the messages that arrive there, and the decision
  * when to send. A request of another rank is read once, when it arrives. If it is for another
  * daemon's shard, it is passed to that daemon through flux, or waits here until that daemon has
- * room.
+ * room. phases.h describes the phases of a daemon's loop.
  */
 #ifndef BENCHKV_NETWORK_H
 #define BENCHKV_NETWORK_H
@@ -54,7 +54,7 @@ struct network {
 	struct control_polls polls; /* of this loop */
 	uint32_t n_left; /* requests that have arrived and that the loop has not served */
 	uint64_t loop_ns; /* when the loop began, if the control needs it */
-	uint64_t rtt_sum_ns; /* of the calls that have ended in the loop */
+	uint64_t rtt_sum_ns; /* sum of the round trips of the calls that have ended in the loop */
 	bool staggers; /* the first calls to the ranks are still being spread over time */
 	uint64_t first_ns; /* when the first request for any rank came; 0: none yet */
 };
@@ -74,8 +74,8 @@ int network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
 uint32_t network_take_answers(struct daemon *d);
 
 /*
- * Phase C: takes the messages that have arrived, gives responses to errands and requests to their
- * shards, and returns their number.
+ * Phase C: takes the messages that have arrived: ends the errands (errand.h) of the responses, and
+ * serves the requests or passes them to the daemons of their shards. Returns the number of messages.
  */
 uint32_t network_poll(struct daemon *d);
 

@@ -18,7 +18,7 @@
 #define RING_MAX (1u << 30)
 #define CALL_BYTES 64 /* a request in the ring, with its header and alignment */
 #define LARGE_BYTES 128 /* the same for a large call, without the bytes of its value */
-#define VALUE_BYTES 960 /* most bytes of a value in the ring; copyrpc moves longer ones apart */
+#define VALUE_BYTES 960 /* longest value in the ring; copyrpc transfers longer ones outside of it */
 /*
  * Half of a ring is reserved for the replies that the peer may send, and the end of the ring is
  * lost if a batch does not fit there. With eight times the calls in flight few calls have to wait.

@@ -98,7 +98,10 @@ void result_clear(struct result *r);
 /* Adds the 64-bit counters at @from to those at @to. */
 void result_add_words(void *to, const void *from, size_t bytes);
 
-/* Adds a result of the same run: takes the longest of the times, and sums all other values. */
+/*
+ * Adds a result of the same run: sums all values, but takes the longest elapsed_ns and audit_ns, and
+ * the first error.
+ */
 void result_add(struct result *to, const struct result *from);
 
 /* Adds the results of @n other runs: sums all values, including the times. */
