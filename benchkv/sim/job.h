@@ -110,7 +110,7 @@ struct sim {
 	uint32_t n_parts;
 	uint32_t *part_of; /* by rank */
 	struct mail *mail[2]; /* of even and of odd windows; see sim_mail() */
-	int error; /* of the start */
+	int error; /* 0, or -ENOMEM while the job is created */
 };
 
 /* xorshift64* (S. Vigna 2014); the state is never 0. */

@@ -10,9 +10,9 @@ static_assert(SIM_MAX_SLOTS <= 1u << CALENDAR_SLOT_BITS, "a slot fits into struc
 static_assert(SIM_MAX_RANKS <= 1u << CALENDAR_DEST_BITS, "a rank fits into struct request");
 
 /*
- * Returns the usual time between the first and the last arrival of the WRITEs that are on their way to
- * a context. This is half of the time that a context needs for one WRITE per request in flight. If
- * the time is longer, the timeline still works, but is a little slower.
+ * Returns the usual time between the first and the last arrival of the WRITEs that are on their way
+ * to a context. This is half of the time that a context needs for one WRITE per request in flight.
+ * If the time is longer, the timeline still works, but is a little slower.
  */
 static uint64_t arrivals_span(const struct sim_config *c)
 {

@@ -95,8 +95,9 @@ struct checker {
 };
 
 /*
- * @stream: the operations of the client in @given, see history_init(); must outlive @c. @rank: of the client. @depth:
- * maximum number of open requests. 0 or -ENOMEM; then check_fini() must be called, too.
+ * @stream: the operations of the client in @given, see history_init(); must outlive @c. @rank: of
+ * the client. @depth: maximum number of open requests. 0 or -ENOMEM; then check_fini() must be
+ * called, too.
  */
 int check_init(struct checker *c, const struct history *given, struct stream *stream, uint32_t rank,
 	uint32_t depth);

@@ -235,8 +235,8 @@ static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end
 }
 
 /*
- * Makes operations until the last one or the end of the time, then waits for all replies, until none
- * has come for the time-out. 0 or -errno; *next_p: the number of operations made.
+ * Makes operations until the last one or the end of the time, then waits for all replies, until
+ * none has come for the time-out. 0 or -errno; *next_p: the number of operations made.
  */
 ALWAYS_INLINE int turns(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p,
 	bool rmw)
@@ -319,8 +319,8 @@ static void run_once(struct client *c, uint32_t run)
 }
 
 /*
- * Reads the keys of the audit. Without read-modify-writes also counts them, by puts_count(). Must be
- * called after the last run, when no client of any rank makes puts.
+ * Reads the keys of the audit. Without read-modify-writes also counts them, by puts_count(). Must
+ * be called after the last run, when no client of any rank makes puts.
  */
 static void audit(struct client *c)
 {

@@ -59,8 +59,8 @@ void hello_sign(struct hello *h, const char *host);
 bool hello_valid(const struct hello *h);
 
 /*
- * Reads the message of a rank. 0, or -EPROTO with one line in @why: the rank has another version, or
- * is not benchkv.
+ * Reads the message of a rank. 0, or -EPROTO with one line in @why: the rank has another version,
+ * or is not benchkv.
  */
 int hello_read(const void *data, size_t len, uint32_t rank, struct hello *h_p, char *why,
 	size_t size);

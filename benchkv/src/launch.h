@@ -30,7 +30,7 @@
 struct launch {
 	uint32_t rank, size;
 	bool alone; /* there is no launcher */
-	char job[LAUNCH_NAME_MAX]; /* no other job here has this name; letters, digits, '.', '_', '-' */
+	char job[LAUNCH_NAME_MAX]; /* unique on this machine: letters, digits, '.', '_' and '-' */
 	char host[LAUNCH_NAME_MAX]; /* the launcher's name of this node, if it has one */
 	/* Called every 20 ms while launch_fence(), launch_meet() and launch_get() wait; or NULL. */
 	void (*watch)(void *arg);

@@ -75,7 +75,8 @@ uint32_t network_take_answers(struct daemon *d);
 
 /*
  * Phase C: takes the messages that have arrived: ends the errands (errand.h) of the responses, and
- * serves the requests or passes them to the daemons of their shards. Returns the number of messages.
+ * serves the requests or passes them to the daemons of their shards. Returns the number of
+ * messages.
  */
 uint32_t network_poll(struct daemon *d);
 

@@ -99,8 +99,8 @@ void result_clear(struct result *r);
 void result_add_words(void *to, const void *from, size_t bytes);
 
 /*
- * Adds a result of the same run: sums all values, but takes the longest elapsed_ns and audit_ns, and
- * the first error.
+ * Adds a result of the same run: sums all values, but takes the longest elapsed_ns and audit_ns,
+ * and the first error.
  */
 void result_add(struct result *to, const struct result *from);
 

@@ -57,8 +57,8 @@ static void free_client(struct client *c)
 /* ---- endpoints ---- */
 
 /*
- * Half of the number of endpoints of a rank for another rank. Both ranks order them in this way: the
- * endpoints of our clients, one for each daemon of the other rank, client by client; then the
+ * Half of the number of endpoints of a rank for another rank. Both ranks order them in this way:
+ * the endpoints of our clients, one for each daemon of the other rank, client by client; then the
  * endpoints of our daemons, one for each client of the other rank, in the order of these clients.
  */
 static uint32_t links(const struct node *n)
@@ -87,7 +87,10 @@ static int open_contexts(struct node *n, char *why, int size)
 	return err;
 }
 
-/* Makes endpoint i in the order of links(). A daemon needs no list of its endpoints: it only answers. */
+/*
+ * Makes endpoint i in the order of links(). A daemon needs no list of its endpoints: it only
+ * answers.
+ */
 static int make_endpoint(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p)
 {
 	const struct copyrpc_ep_attr attr = {.user = NULL};

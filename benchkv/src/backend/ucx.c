@@ -70,9 +70,9 @@ static int to_errno(ucs_status_t status)
 
 /*
  * Settings for UCX that the user has not chosen: RC by UCX's mlx5 code, and buffers of the size of
- * our messages. By default the pools of a worker have 76 MiB. UCX touches them with the worker's lock
- * held while it establishes connections; on a machine with slow page faults that takes longer than
- * the time-out. UD carries only the messages that establish connections.
+ * our messages. By default the pools of a worker have 76 MiB. UCX touches them with the worker's
+ * lock held while it establishes connections; on a machine with slow page faults that takes longer
+ * than the time-out. UD carries only the messages that establish connections.
  */
 static void set_defaults(void)
 {
