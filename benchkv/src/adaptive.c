@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define ALPHA 0.05 /* weight of the new value; completions, empty loops, loop time */
+#define ALPHA 0.05 /* weight of a new value of completions, empty loops or loop time */
 #define ALPHA_RTT 0.02
 #define RTT_FLOOR_US 0.5
 #define RHO_LOW 0.8

@@ -113,7 +113,7 @@ int hello_fits(const struct hello *first, const struct hello *h, uint32_t rank, 
 				option_fields[i].name);
 	}
 	err = has_port(h, rank, why, size);
-	if (err || first->port_errno) /* rank 0 is named itself */
+	if (err || first->port_errno) /* rank 0 has an error of its own */
 		return err;
 	if (a->software != b->software)
 		return misfit(h, rank, why, size, " has %s, rank 0 %s",

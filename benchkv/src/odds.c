@@ -5,7 +5,7 @@
 
 #define MOMENTS 64 /* number of moments of a run over which the average is computed */
 #define SINGLE                                                                                     \
-	256 /* as many keys are computed singly, the others in groups of similar popularity */
+	256 /* number of keys that are computed singly, the others in groups of similar popularity */
 #define GROWTH 1.1 /* number of a group's last key / that of its first */
 
 /* A put that is lost at moment t of the run, in the terms of odds.h. */

@@ -97,7 +97,7 @@ static int keep(struct side *s, const struct process *p)
 	return err;
 }
 
-/* Runs a job and keeps its report. 0, -EINTR after a signal, or as keep(). */
+/* Runs a job and keeps its report. 0, -EINTR after a signal, or the error of keep(). */
 static int run(struct side *s)
 {
 	struct process p;

@@ -41,7 +41,8 @@ static uint32_t phase_forward(struct daemon *d)
 {
 	if (d->net.ctx)
 		network_forward(d);
-	return d->errands.n_kept; /* not idle: no event would end a sleep when their time is over */
+	/* With held replies the loop is not idle: no event would end a sleep when they are due. */
+	return d->errands.n_kept;
 }
 
 const struct phase phases[TRACE_PHASES] = {

@@ -236,7 +236,7 @@ static bool take_swap(struct rmw *r, struct check_slot *slot, const struct kv_re
 	if (resp->type == KV_SWAP_OK)
 		take_swapped(r, slot, resp);
 	else if (resp->type == KV_NOT_FOUND && resp->value == slot->view.key)
-		n->forgotten++; /* of the value that the client has read before */
+		n->forgotten++; /* the client has read a value before */
 	else
 		n->wrong_value++;
 	return true;

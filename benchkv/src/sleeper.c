@@ -4,7 +4,7 @@
 #include "daemon.h"
 
 #define LOOK_MS 100 /* longest sleep before the stop flag is read */
-#define HELD_MS 1 /* longest sleep while the control holds calls, which time may release */
+#define HELD_MS 1 /* the same while the control holds calls back: it may flush them later */
 
 static int add(struct sleeper *s, int fd)
 {

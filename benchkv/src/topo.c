@@ -79,7 +79,7 @@ uint64_t topo_cores_id(const struct topo *t)
 	char boot[BOOT_LEN], *cores = NULL;
 	uint64_t id = 0;
 
-	/* Not the host name: a machine with containers or simulated nodes has several names. */
+	/* The host name is no identity: with containers or simulated nodes there are several. */
 	boot_id(boot);
 	id = hash_text(id, boot);
 	if (hwloc_bitmap_asprintf(&cores, t->allowed) >= 0)

@@ -322,7 +322,7 @@ struct kv_req values_request(const struct values *v, const struct copyrpc_req *f
 	memcpy(&req, memory, sizeof(req));
 	io_p->put = memory + sizeof(req);
 	io_p->put_len = len - (uint32_t)sizeof(req);
-	io_p->got = memory + sizeof(struct kv_resp); /* a put gets no bytes */
+	io_p->got = memory + sizeof(struct kv_resp); /* may overlap `put`: a put gets no bytes */
 	io_p->got_most = most - (uint32_t)sizeof(struct kv_resp);
 	return req;
 }

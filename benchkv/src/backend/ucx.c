@@ -123,7 +123,7 @@ static int set_handler(ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t 
 
 static int open_worker(const struct node *n, ucp_worker_h *worker_p)
 {
-	/* Made by the main thread, then used by another one. */
+	/* The main thread makes the worker; later another thread uses it. */
 	const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 		.thread_mode = UCS_THREAD_MODE_SERIALIZED};
 
