@@ -49,7 +49,7 @@ struct calendar {
 	uint64_t mask;
 	uint64_t from; /* bucket number: all buckets before it are empty and stay empty */
 	uint64_t most; /* bucket number: all buckets after it are empty */
-	uint64_t peak; /* the largest most - from since the last trim */
+	uint64_t peak; /* the largest value of `most - from` since the last trim */
 	uint32_t takes;
 };
 

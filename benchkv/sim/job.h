@@ -86,7 +86,7 @@ struct rank {
 /* The ranks that a thread simulates, and the thread's counters. */
 struct part {
 	struct sim *sim;
-	struct crew *crew; /* crew.c */
+	struct crew *crew; /* all threads, see crew.c */
 	pthread_t thread;
 	uint32_t index, first, end; /* ranks */
 	uint64_t window, until; /* the current window, and its end */

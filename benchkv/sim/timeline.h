@@ -19,7 +19,7 @@
 
 struct batch;
 
-/* A WRITE that arrives at the receiving server. */
+/* A WRITE that arrives at the receiver's adapter. */
 struct event {
 	uint64_t ns;
 	uint32_t next;
