@@ -27,7 +27,7 @@ def installed_programs():
 
 
 def page(name):
-    return next((p for folder in ("*", "subprojects/*") for p in source.glob(f"{folder}/man/{name}")), None)
+    return next((p for folder in ("*", "subprojects/*", "test/hwcheck/installed") for p in source.glob(f"{folder}/man/{name}")), None)
 
 
 def help_of(program):
