@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The minimum that a layer above cellring must do. It uses the same rings and bursts, and nothing
- * else: no ids (answers come in order), tokens, checks, places or wake-ups.
+ * else: no ids (answers come in order), no checks, no places of clients as in shmipc, no wake-ups.
  */
 #include <cellring.h>
 
@@ -291,7 +291,7 @@ ALWAYS_INLINE int bare_mesh_call(struct rpcbench_client *c, uint64_t token, cons
 	return 0;
 }
 
-/* Answers the burst that has arrived, and all later ones that have arrived. */
+/* Answers all requests of one caller that have arrived. Returns their number. */
 ALWAYS_INLINE uint32_t bare_answer_one(struct bare_end *e)
 {
 	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], head;

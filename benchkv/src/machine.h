@@ -30,9 +30,9 @@ struct machine {
 	double write_ns; /* per posted WRITE */
 	double loop_ns; /* per loop, in addition to the work above */
 	double loop_jitter; /* loop_ns varies by a random factor, uniform in 1 +- loop_jitter */
-	double poll_ns; /* the cost of one more poll in a loop */
-	double poll_flushes; /* 1: each further poll of a loop is followed by a flush */
-	double repoll_ns; /* the cost of one more poll of only the receive CQ */
+	double poll_ns; /* of each poll of a loop after the first */
+	double poll_flushes; /* 1: a flush follows each of these polls */
+	double repoll_ns; /* of a further poll of only the receive CQ */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply until the client reads it */
 	double reply_jitter_ns; /* additional random time, uniform from 0 */
@@ -57,8 +57,7 @@ extern const struct machine_key machine_keys[];
 extern const size_t machine_nkeys;
 
 /*
- * Loads "hdr100", "cx7", or a file. 0; or -EINVAL or another -errno of the file, with one line in
- * @why.
+ * Loads "hdr100", "cx7", or a file. Returns 0, or -EINVAL with one line in @why.
  */
 int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 
@@ -66,9 +65,9 @@ int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 double machine_round_trip_ns(const struct machine *m);
 
 /*
- * If the control is `auto` without numbers, computes K and B from the machine's round trip, the
- * time per WRITE of the slower side, and the CPU time per message, and writes these three to
- * *origin_p. Leaves *spec unchanged if the time per WRITE or message is 0, or for another control.
+ * Writes the machine's round trip, the time per WRITE of the slower side, and the CPU time per
+ * message to *origin_p. If the control is `auto` without numbers, and neither time is 0, computes
+ * its K and B (control.h) from them. Otherwise *spec is unchanged.
  */
 void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p);

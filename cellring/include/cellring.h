@@ -97,7 +97,7 @@ extern "C" {
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
 #define CELLRING_FEW 8u /* with fewer messages in flight, each is a burst of its own */
 #define CELLRING_STAGED 128u /* maximum bytes of a message in a burst of several */
-#define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
+#define CELLRING_LONG 192 /* a burst of this many bytes, or of eight messages, is prefetched */
 #define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* maximum prefetched bytes of a cell */
 
 #define CELLRING_ID_BITS 24
@@ -184,8 +184,8 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 
 /*
  * Returns the size of a burst of calls. in_flight: see cellring_limit(). in_a_row: the number of
- * calls that the user makes in succession, without a poll in between. The user takes none of their
- * answers before the poll that follows, and this poll publishes the calls in any case. So up to
+ * calls that the user of a layer such as flux makes without a poll in between. The user takes none
+ * of their answers before the next poll, and this poll publishes the calls in any case. So up to
  * eight of them are published together, unless in_flight is below CELLRING_FEW.
  */
 static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
@@ -200,7 +200,8 @@ static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row
 /*
  * Returns the plan of a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX.
  * in_flight: maximum number of messages in flight, 1 to 2^24 - 1. messages: the ring has room for
- * this number of messages in full bursts, and always has more than in_flight cells.
+ * this number of messages in full bursts, rounded down to whole cells, and always has more than
+ * in_flight cells.
  */
 static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
@@ -416,7 +417,8 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
  * Returns the number of its messages; or 0, with nothing changed, if the head's number of messages
  * is 0 or more than a cell can hold. The function prefetches
  *	- the first line of the next burst, which may have arrived, too
- *	- the other lines of a long burst; the lines of a short one are accessed soon anyway
+ *	- the other lines of a long burst, or of one of eight messages; those of another one are
+ *	  accessed soon anyway
  *	- after a burst of eight, the other lines of the next burst, which has often arrived, too;
  *	  a consumer that takes all requests before it answers one would otherwise wait for these
  *	  lines
@@ -602,9 +604,7 @@ CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, co
 CELLRING_INLINE void cellring_burst_write(struct cellring_burst *b, uint64_t head, size_t bytes)
 {
 	((struct cellring_message *)(void *)b->stage)->head |= head;
-	/*
-	 * A cell begins a cache line, so the offset of the second line in the burst is a constant.
-	 */
+	/* A cell is aligned to a cache line, so the compiler knows where its second line starts. */
 	cellring_publish(__builtin_assume_aligned(b->to->slot, CELLRING_LINE), b->stage, bytes);
 	cellring_written(b->to);
 	b->next = b->stage;

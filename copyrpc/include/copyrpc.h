@@ -35,9 +35,10 @@
  * library does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
- * background thread. No function of this header waits. Unless something fails, the only system
- * calls are those of functions that create, connect, destroy, register or deregister, and a few per
- * millisecond in polls while the context listens, or connects over TCP (copyrpc_tcp.h).
+ * background thread. No function of this header waits. Unless something fails, system calls are
+ * made only by functions that create, connect, destroy, register or deregister, by a flush that
+ * makes a ring larger, by copyrpc_ctx_no_receive(), by a poll every 0.1 s, and a few times per
+ * millisecond by polls while the context listens, or connects over TCP (copyrpc_tcp.h).
  * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. A flush that
  * makes a ring larger maps and registers memory, which takes up to some hundred microseconds. Polls
  * read the clock through the vDSO, at intervals from ten microseconds to some milliseconds.
@@ -50,15 +51,15 @@
  *
  * The death of a peer is detected only while something is pending. If nothing arrives while calls
  * are unanswered, or while the peer has not consumed all messages (replies, for example), the
- * library probes the peer: it READs the peer's memory within 0.2 s (if polls are rarer, in the
- * second poll after 0.1 s). A probe that gets no answer for probe_ms, 5 s by default, ends all
- * pending calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for
- * less than probe_ms only delays the calls. If the time-outs in struct copyrpc_path are shorter
- * than probe_ms (by default, with COPYRPC_ANSWER_NS, they are longer), the HCA gives up earlier,
- * and the calls end with -ECONNRESET. If one of the two HCAs stops completing requests, the other
- * side's calls end with -ECONNRESET. A peer whose process is stopped (by a debugger, for example)
- * while it has receives left is not detected, because its HCA answers: use a time limit for calls
- * (copyrpc_call_timed()).
+ * library probes the peer: it READs the peer's memory within 0.2 s after the last arrival. If the
+ * program polls less often than every 0.1 s, the second poll after 0.1 s probes. A probe that gets
+ * no answer for probe_ms, 5 s by default, ends all pending calls with -ETIMEDOUT. The HCA repeats
+ * messages meanwhile, so a link that is down for less than probe_ms only delays the calls. If the
+ * time-outs in struct copyrpc_path are shorter than probe_ms (by default, with COPYRPC_ANSWER_NS,
+ * they are longer), the HCA gives up earlier, and the calls end with -ECONNRESET. If one of the two
+ * HCAs stops completing requests, the other side's calls end with -ECONNRESET. A peer whose process
+ * is stopped (by a debugger, for example) while it has receives left is not detected, because its
+ * HCA answers: use a time limit for calls (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
@@ -186,9 +187,8 @@ struct copyrpc_ctx_attr {
 			  requires a global route header, else none) */
 	uint16_t pkey_index; /* > 0, or set: index in the port's P_Key table; 0: the first partition
 				of which the port is a full member */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half the number of
-			       blocks in max_endpoints send queues, at least 1024 and at most
-			       32,767 */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half of
+			       max_endpoints * sq_depth, at least 1024 and at most 32,767 */
 	uint32_t cq_depth; /* of the receive CQ, at least srq_depth; 0: the larger of 4096 and
 			      srq_depth */
 	uint32_t max_endpoints; /* that exist at the same time; determines the CQ sizes; 0: 64 */
@@ -229,9 +229,9 @@ struct copyrpc_ctx_attr {
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
  * that the device does not have, event_count > 1 without a period, or a depth, or a period of
  * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
- * too few free descriptors; a context needs seven, and its endpoints use an eighth if it is free.
- * -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or there is no
- * memory. Otherwise an error of the driver.
+ * too few free descriptors; a context needs seven, and its endpoints together use one more if one
+ * is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or
+ * there is no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -349,18 +349,18 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * endpoint has lost its connection, or when copyrpc_ep_again() has returned -EAGAIN. -EAGAIN: the
  * device has not finished with the former queue pair. -EISCONN: the endpoint has never lost its
  * connection. -ENETDOWN: the port is not active; call again later. -EMFILE, -ENOSPC: there is no
- * room for a queue pair now. After these and other errors of the driver, call again later.
+ * room for a queue pair now; call again later, as after another error of the driver.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
  * attempt of this side, or is not connected yet by this attempt. -ENOENT: a message for another
  * endpoint, for example of a process before it was restarted. -EINVAL: not such a message. -EPROTO:
- * the message contradicts the connection; the endpoint has failed. Another error of
+ * the ring positions in the message are impossible; the endpoint has failed. Another error of
  * copyrpc_ep_connect(): the attempt has failed, for example because the port has no address; begin
  * the next one as after DOWN.
  *
- * Both: -EOPNOTSUPP: one of the two sides does not have these attributes. Otherwise the endpoint is
- * not connected yet or has failed, and its status is returned.
+ * Both functions: -EOPNOTSUPP: one of the two sides lacks reconnect_ms or by_hand. Otherwise the
+ * endpoint is not connected yet or has failed, and its status is returned.
  */
 int copyrpc_ep_again_info(struct copyrpc_ep *ep, void *again);
 int copyrpc_ep_again(struct copyrpc_ep *ep, const void *again, size_t len);
@@ -466,9 +466,9 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
  * ends with -ECANCELED in the next poll, even if its response arrives before that. Its callback
  * comes once, as for every call. The peer is not informed; its handler continues and replies. The
  * response is dropped when it arrives. Until then the call counts in max_pending and keeps its
- * credit, and no other call uses its id, so no other call gets the response. If several pending
- * calls have the token, one of them is canceled. The function looks through all pending calls. It
- * may be called inside a callback.
+ * credit, and its id in messages is not used again, so no other call gets the response. If several
+ * pending calls have the token, one of them is canceled. The function looks through all pending
+ * calls. It may be called inside a callback.
  *
  * Returns 0. -ENOENT: no such call is pending, it has ended or was canceled before. -ENOTCONN: not
  * yet connected. Otherwise the endpoint has failed, and its status is returned; a poll ends the
@@ -675,7 +675,8 @@ struct copyrpc_stats {
 	uint64_t requests, responses; /* received */
 	uint64_t failed_calls; /* ended with an error */
 	uint64_t timeouts; /* of these, calls whose time limit was over */
-	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
+	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs into the
+				    peer's ring */
 	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
 				     end of a send queue */
 	uint64_t wraps; /* markers at the ring's end */
@@ -693,7 +694,7 @@ struct copyrpc_stats {
 			    them */
 	uint64_t grown; /* times that the send ring became larger */
 	uint64_t moved; /* bytes of READs and WRITEs between memory of both sides: raw operations,
-			   large calls and bulks */
+			   large calls and bulks (copyrpc_bulk.h) */
 };
 void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
 	size_t size);

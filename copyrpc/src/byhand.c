@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Connecting an endpoint again over a channel of the program: docs/reconnect.md. A hello is the
- * message of copyrpc_ep_again_info(). Both sides begin attempts, and each side makes one queue pair
- * for each number of an attempt, so a hello can only be combined with the one hello of the other
- * side that has the same number.
+ * message of copyrpc_ep_again_info(). Both sides begin attempts, which are numbered. For each
+ * number a side makes one queue pair and one hello. Queue pairs are connected only if the two
+ * hellos have the same number.
  */
 #include <assert.h>
 #include <endian.h>

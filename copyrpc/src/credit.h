@@ -27,8 +27,9 @@
  *
  * If handlers of requests make (nested) calls, other calls of both sides could use up the credit,
  * and the handlers would have none. Calls that are not nested therefore leave a reserve: the
- * allowance a of one nested call, plus T - 1, because up to T - 1 blocks may be owed without being
- * granted. Let S be the sum of the allowances of the open calls that are not nested. Then
+ * largest allowance a of a nested call, plus T - 1, because up to T - 1 blocks may be owed without
+ * being granted. Let S be the sum of the allowances of the pending calls that are not nested. RMAX,
+ * T and R are those of the peer's side from here on. Then
  *
  *	S <= RMAX - a - (T - 1)
  *
@@ -45,8 +46,8 @@
  * (credit_nested_message_max()).
  *
  * The two rings of an endpoint may differ in size: C, R and in_flight belong to the ring that this
- * side writes, and K, S and the size of a response to the ring that the peer writes. So in the
- * formulas with S or K, RMAX, T and R are those of the peer's side (kmax is that RMAX). A ring
+ * side writes, and K, S and the size of a response to the ring that the peer writes (kmax is the
+ * RMAX of the peer's side). A ring
  * becomes larger at a position where no batch is open (grow.h). Blocks that are still in the former
  * ring are then counted against the new one, so the computed room is smaller than the real room.
  * The peer gets the additional credit by grants.
@@ -149,9 +150,9 @@ static inline bool credit_holds(const struct credit *cr)
 	       cr->p - cr->rc + 2ull * credit_out(cr) <= cr->c;
 }
 
-/* The position at which a message is placed. */
+/* Where a message is placed. */
 struct placement {
-	uint64_t end;
+	uint64_t end; /* the position after the message */
 	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */
 	bool joins; /* it joins the open batch; else it begins a new one */
 };
@@ -247,7 +248,7 @@ static inline bool credit_due(const struct credit *cr, uint64_t p)
 	return cr->owed >= cr->t && credit_grantable(cr, p) >= cr->t;
 }
 
-/* True if a batch without messages should be sent; no other batch is open. It needs one
+/* True if a batch without messages should be sent. No batch may be open. It needs one
  * block, which always fits before the ring's end. */
 static inline bool credit_batch_due(const struct credit *cr)
 {
@@ -261,7 +262,7 @@ static inline bool credit_batch_fits(const struct credit *cr)
 }
 
 /* True if a READ of the peer's position is useful: a call found no room, or at least T blocks of
- * credit are owed. */
+ * credit are owed, and the peer may have consumed more than is known. */
 static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
 	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;

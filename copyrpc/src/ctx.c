@@ -130,7 +130,8 @@ static int create_queues(struct copyrpc_ctx *ctx)
 		.event_count = a->event_count,
 		.event_period_us = a->event_period_us,
 	};
-	/* An endpoint that is connected again has two queue pairs for a moment. */
+	/* While an endpoint is connected again, it has two queue pairs for a moment; renew.c does
+	 * this with one endpoint after another. */
 	uint32_t qps = a->max_endpoints + (a->reconnect_ms ? 1 : 0);
 	int rc;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Ends calls before their responses arrive: because of their time limits, when they are canceled,
- * and when their endpoint fails. Also handles calls whose end the library handles. */
+ * and when their endpoint fails. Also makes and ends hooked calls (struct call_hook), whose end the
+ * library handles instead of the program's callback. */
 #include <stdlib.h>
 
 #include "chan.h"

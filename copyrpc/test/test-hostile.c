@@ -210,7 +210,7 @@ static void write_elsewhere(struct copyrpc_ep *ep, int i)
 		uint32_t rkey;
 	} to[] = {{ep->ch.send_ring, ep->send.rkey}, {&ep->words->peer, ep->word.rkey},
 		{&ep->words->consumer, ep->word.rkey},
-		{s.n.ep[0]->recv.at, ep->recv.rkey}, /* the ring of another peer */
+		{s.n.ep[0]->recv.at, ep->recv.rkey}, /* the receive ring of another endpoint */
 		/* across the end of the ring that the peer may write */
 		{ep->recv.at + RING - 4, ep->recv.rkey}};
 
@@ -241,8 +241,8 @@ static void lie(struct copyrpc_ep *ep, int i)
 	while (!(rc = copyrpc_call(ep, s.a.buf, 400, 0, 1)))
 		;
 	CHECK_EQ(rc, -EAGAIN);
-	/* The calls that fill the ring and the false position use the same memory: send the calls
-	 * first. */
+	/* The false position is written to the memory from which the calls are sent: send the
+	 * calls first. */
 	while (copyrpc_flush(s.n.ctx))
 		;
 	memcpy(s.a.buf, &lies[i], 8);
@@ -254,7 +254,7 @@ TEST_WITH(lies_about_the_position, attacks, 3, lie);
 
 static void send_message(struct copyrpc_ep *ep, int i)
 {
-	/* The ring is zero, which looks like a batch without messages. */
+	/* The endpoint's receive ring is still zero, which is a valid batch without messages. */
 	if (i)
 		mlx5dvl_post_send(s.a.qp, s.a.buf, s.a.h.mr.lkey, 8 * (uint32_t)i, 0, 0);
 	else

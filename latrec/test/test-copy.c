@@ -14,8 +14,9 @@
 #else
 #define COPIES 100
 #endif
-#define VALUES                                                                                     \
-	20000 /* values that the first thread records before a copy, and may record during it */
+/* Copy number i begins after at least i * VALUES values. Until it ends, the first thread records at
+ * most (i + 1) * VALUES. */
+#define VALUES 20000
 #define EPOCHS 12 /* number of times that the histogram is filled from empty */
 
 struct run {
@@ -77,7 +78,10 @@ static void *record_values(void *arg)
 	return NULL;
 }
 
-/* Records the values since the last copy in *like, too, which must then equal @copy. */
+/*
+ * Brings *like to the values of @copy: clears it if the histogram was cleared since the last copy,
+ * then records the values that it lacks. @first: number of values before the thread began.
+ */
 static void follow(struct latrec_hist *like, const struct latrec_hist *copy, uint64_t first,
 	uint64_t *epoch_p)
 {
@@ -123,13 +127,14 @@ static void copies_of_a_new_one(bool clears)
 TEST_WITH(a_copy_is_of_one_moment, copies_of_a_new_one, false);
 TEST_WITH(a_copy_is_not_half_cleared, copies_of_a_new_one, true);
 
-/* All counters pass 2^31 within the run, at different moments. */
+/* The counters of full buckets, which have eight values, pass 2^31 within the run, at different
+ * moments. */
 TEST(a_copy_has_no_half_carry)
 {
 	HIST *h = new_hist(0, 0, 0);
 
 	for (uint64_t i = 0; i < 1000; i++)
-		CHECK_EQ(latrec_hist_record_n(h, value_of(0, i), INT32_MAX / 16 + i / 8), 0);
+		CHECK_EQ(latrec_hist_record_n(h, value_of(0, i), (1u << 28) - 125 + i / 8), 0);
 	copies_are_of_one_moment(h, h->count, false);
 }
 
@@ -209,8 +214,8 @@ static void *record_first(void *arg)
 	return NULL;
 }
 
-/* The first record opens a window. For that it copies an empty histogram into `before`, which the
- * other thread reads. */
+/* The first record opens a window. For that it copies an empty histogram into `before` of
+ * recorder.c, which the other thread reads. */
 TEST(a_copy_during_the_first_record_does_not_race)
 {
 	for (unsigned i = 0; i < FIRSTS; i++) {
@@ -226,7 +231,8 @@ TEST(a_copy_during_the_first_record_does_not_race)
 	}
 }
 
-/* The first thread copies within a record, before the new value is counted anywhere. */
+/* The thread that records makes the wanted copy in its next record, before it counts the new value.
+ * Here one thread is both. */
 TEST(a_wish_is_fulfilled_by_the_next_record)
 {
 	HIST *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);

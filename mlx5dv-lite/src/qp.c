@@ -98,7 +98,7 @@ static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 }
 
 /*
- * libmlx5 chooses the queue's size so that `requests` of its own largest requests fit. With
+ * libmlx5 makes the queue large enough for max_send_wr requests of the size that it may need. With
  * MLX5DVL_INLINE_MAX bytes of inline data, such a request has 7 blocks in the known versions. If
  * the queue turns out smaller than required, it is created again with more requests.
  */

@@ -256,7 +256,7 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 	struct cq *cq = cq_of(queue);
 	uint32_t word = (cq->arm_sn & 3) << 28 | (queue->ci & 0xffffff);
 
-	mlx5dvl_cq_release(queue); /* writes the same index to its record */
+	mlx5dvl_cq_release(queue); /* also stores the index, to word 0 of the record */
 	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
 	mlx5dvl_doorbell_store_((uint8_t *)cq->uar + CQ_ARM_REGISTER,

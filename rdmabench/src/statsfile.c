@@ -25,7 +25,7 @@ struct statsfile {
 	size_t n; /* number of samples */
 	struct stats last; /* the last compatible window */
 	struct latrec_hist *hist; /* histogram of the window, or of all samples */
-	uint64_t windows; /* windows that were written */
+	uint64_t windows; /* windows that were written; of a cumulative file: writes */
 	uint64_t written_ns, written_count; /* last write of a cumulative file */
 };
 

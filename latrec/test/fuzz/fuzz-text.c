@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: a histogram's text from another process. Each line "end" gets the right check sum,
- * because the fuzzer would not find it. If the text is accepted, the export of the
- * histogram must be the same text, and all functions are called with the histogram.
+ * because the fuzzer would not find it. If the text is accepted, it must begin with the export of
+ * the histogram. The functions that compute, merge and print are called with the histogram.
  */
 #include "latrec.h"
 #include "support/fuzz.h"

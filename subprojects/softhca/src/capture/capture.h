@@ -28,8 +28,8 @@ int capture_create(const char *path, const struct softhca_topology *t, struct ca
 int capture_resolve(const char *path, char absolute[CAPTURE_PATH]);
 
 /*
- * Starts the capture @c. @owner: slot of a process; the capture ends when the process ends.
- * NO_SLOT: no such process. @qpn: the only QP that is captured, or 0. Returns 0, or -EBUSY if
+ * Starts the capture @c. @owner: slot of the process with which the capture ends, or
+ * NO_SLOT. @qpn: the only QP that is captured, or 0. Returns 0, or -EBUSY if
  * another capture is running.
  */
 int capture_start(struct arena *a, const struct capture *c, uint32_t owner, uint32_t qpn);

@@ -49,8 +49,8 @@ void owed_room(struct qp *qp, enum owed_side side)
 }
 
 /*
- * Wakes the owner before the step is applied: if this process dies in between and the step is
- * replayed, the owner is awake and finds the completion.
+ * In chaos mode, wakes the QP's owner before the step is applied: if this process dies after the
+ * wake-up and another one replays the step, the owner is awake and finds the completion.
  */
 void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end)
 {

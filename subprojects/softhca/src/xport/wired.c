@@ -57,7 +57,8 @@ static struct flow flow_of(const struct qp *qp)
 
 #define FRAME_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
 
-/* A packet that a fault rule keeps until the next packet is sent. The mutex protects it. */
+/* A packet that a fault rule keeps until the next packet is sent, or until wired_tick(). The mutex
+ * protects it. */
 static struct {
 	size_t len; /* 0: there is none */
 	uint32_t rail;

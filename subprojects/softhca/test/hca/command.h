@@ -16,7 +16,7 @@ union command {
 	char bytes[sizeof(struct ib_uverbs_ioctl_hdr) + 8 * sizeof(struct ib_uverbs_attr)];
 };
 
-/* Adds an attribute: its value, or the address of its value if that is longer than 8 bytes. */
+/* Adds an attribute. @data: an input of at most 8 bytes, or the address of the input or output. */
 static inline void command_add(union command *c, uint16_t id, uint16_t len, uint64_t data)
 {
 	c->h.attrs[c->h.num_attrs++] =
@@ -47,7 +47,7 @@ static inline void command_add_input(union command *c, uint16_t id, const void *
 
 /*
  * Executes the command with a @number of IB_USER_VERBS_CMD_*. @driver: the driver's part of its
- * input. A length of 0: without that part. Returns 0 or -errno.
+ * input. @in, @driver or @out is omitted if its length is 0. Returns 0 or -errno.
  */
 static inline int command_write(struct ibv_context *ctx, uint64_t number, const void *in,
 	uint16_t in_len, const void *driver, uint16_t driver_len, void *out, uint16_t out_len)

@@ -81,7 +81,8 @@ static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 	memcpy(frame + n - ICRC_BYTES, icrc, ICRC_BYTES);
 }
 
-/* An intact frame passes; a damaged one, or one that is not for the receiver, does not. */
+/* An intact frame passes. A damaged one does not, except in byte 4 of the BTH, which the ICRC does
+ * not cover, nor one with other addresses or another source port. */
 static void is_checked(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);
@@ -200,10 +201,7 @@ TEST(mixed_families)
 	CHECK(!frame_check(&f, frame + FRAME_HEAD_MAX, n - FRAME_HEAD_MAX));
 }
 
-/*
- * The published check value of CRC-32, at each alignment of the eight bytes that are processed in
- * one step.
- */
+/* The published check value of CRC-32, computed in one call, and in two with each possible cut. */
 TEST(crc)
 {
 	static const char digits[] = "123456789";
@@ -253,8 +251,8 @@ static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
 }
 
 /*
- * Each opcode decodes to what was encoded; each truncation and each wrong byte of the BTH is
- * refused.
+ * Each opcode decodes to what was encoded. Packets that are shorter than their headers and padding
+ * are refused, and wrong lengths, unknown opcodes and other versions.
  */
 TEST(there_and_back)
 {
