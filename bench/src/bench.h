@@ -97,7 +97,10 @@ void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv);
 struct rpcbench_spread rpcbench_spread(double *v, uint32_t n);
 /* Runs the window of a node. */
 void rpcbench_mesh_window(const struct rpcbench_impl *impl, struct rpcbench_client *c);
-/* Runs a window with at least this many calls in the calling thread, which steps all sides. */
+/*
+ * Runs a window with at least this many calls in the calling thread, which steps all clients (or
+ * nodes) and the server of this implementation.
+ */
 void rpcbench_step(struct rpcbench_side *side, struct rpcbench_run *run, uint64_t calls);
 
 void rpcbench_print_head(FILE *json);

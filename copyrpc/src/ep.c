@@ -199,7 +199,8 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 	blob_encode(&b, bytes);
 }
 
-/* Lets an endpoint with `by_hand` return, if the peer's endpoint has the attribute, too. */
+/* Lets an endpoint with `by_hand` be connected again after a loss, if the peer's endpoint has
+ * `by_hand`, too, and the context has reconnect_ms. */
 static void may_return(struct copyrpc_ep *ep, const struct blob *b)
 {
 	ep->peer_owner = b->number;
@@ -233,7 +234,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return -EINVAL;
 	ep->ctx->set_ups++;
 	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
-	/* The address is invalid: the queue pair has refused it and is unchanged. */
+	/* If it still has -ENOTCONN, the queue pair refused the peer's data and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
 	set_peer(ep, &b);
@@ -249,8 +250,8 @@ static bool leads_to(const struct route *r, const struct blob *b)
 	return b->ring_addr == r->peer && b->ring_rkey == r->rkey;
 }
 
-/* True if the blob describes the memory that the endpoint already knows. This may be its former
- * ring: the peer may not know yet that this side has moved. */
+/* True if the blob describes the memory that the endpoint already knows. It may name the
+ * peer's former receive ring: the peer may not know yet that this side sends into the new one. */
 static bool same_memory(const struct copyrpc_ep *ep, const struct blob *b)
 {
 	return b->ring_size == ring_size(ep) && b->nested == ep->ctx->attr.nested &&
@@ -356,7 +357,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep_not_away(ep);
 	if (!ep->ch.status || ep->ch.status == -ENOTCONN)
 		chan_stop(&ep->ch, -ECANCELED);
-	say_goodbye(ep); /* unless it has failed */
+	say_goodbye(ep); /* does nothing if the queue pair has failed */
 	ep->ch.stats.wqes += mlx5dvl_sq_fillers(ep->qp);
 	mlx5dvl_qp_destroy(ep->qp);
 	ep->qp = NULL;

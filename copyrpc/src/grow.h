@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rings that become larger. The functions belong to chan.h. docs/memory.md describes the protocol.
+ * Rings that become larger: a part of the interface of chan.h. docs/memory.md describes the
+ * protocol.
  *
  * The owner of a receive ring offers larger memory (chan_offer()), because its own calls need more
  * credit or larger responses, or because the peer has asked. The peer maps a send ring of the same
@@ -19,8 +20,9 @@
 /* Size of a new endpoint's rings in bytes, if the attributes permit that size. */
 #define RING_START 8192u
 
-/* A stalled call makes a ring RING_FACTOR times as large. Traffic does the same, if it fills the
- * ring RING_LAPS times in less than RING_NS_PER_BYTE for each byte of the ring. */
+/* A call that finds no room makes the send ring, and one that finds no credit the receive ring,
+ * RING_FACTOR times as large. Traffic makes the send ring as much larger if RING_LAPS laps take
+ * less than RING_NS_PER_BYTE nanoseconds for each byte of these laps. */
 #define RING_FACTOR 4
 #define RING_LAPS 4
 #define RING_NS_PER_BYTE 256
@@ -77,8 +79,9 @@ bool chan_accept_due(const struct chan *ch);
 /* Sets the new send ring. Returns 0 or -ENOMEM. */
 int chan_accept_offer(struct chan *ch, uint8_t *memory);
 
-/* True if nothing needs the old receive ring, or the old send ring, any more. The rings must not be
- * freed during a callback. */
+/* chan_left_recv(): true if all requests in the old receive ring are released. chan_left_send():
+ * true if the peer has released all batches in the old send ring; before it is freed, the HCA must
+ * have completed the last of them, too. The rings must not be freed during a callback. */
 bool chan_left_recv(const struct chan *ch);
 bool chan_left_send(const struct chan *ch);
 

@@ -24,7 +24,7 @@ static NOINLINE void take_messages_odd(struct copyrpc_ep *ep, struct copyrpc_ctx
 		ep_fail(ep, -EPROTO);
 }
 
-/* Handles an expected batch. Little code follows a callback here, and no code follows another call,
+/* Handles an expected batch. Except for the callback, each call that is not inlined is a tail call,
  * so that few registers are saved. */
 static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
 {
@@ -48,8 +48,8 @@ static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, 
 		ep_fail(ep, -EPROTO);
 }
 
-/* Handles a batch that is not expected: it has one block, or chan_look_ahead() must first find the
- * room for it. */
+/* Handles a batch that is not expected: a goodbye, a batch of one block, one that breaks the
+ * protocol, or one beyond the position that chan_look_ahead() has computed. */
 static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
 {
 	struct chan *ch = &ep->ch;
@@ -171,7 +171,7 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 /* Fails the endpoints that have not returned in time. */
 static void give_up(struct copyrpc_ctx *ctx)
 {
-	uint64_t now = ctx->clock(); /* read again: an endpoint may have left since ctx_look() */
+	uint64_t now = ctx->clock(); /* away_since may be later than the time in ctx_look() */
 
 	for (struct copyrpc_ep *ep = ctx->eps; ep && ctx->n_away; ep = ep->next)
 		if (ep->ch.away && now - ep->away_since >= ep->reconnect_ms * NSEC_PER_MSEC)
@@ -240,7 +240,7 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 	take_batch_or_more(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))
 		take_sent(ctx);
-	/* This is checked in every poll, because the next poll may be much later. */
+	/* Not only in every n-th poll, because the next poll may be much later. */
 	if (unlikely(ticks_era() != ctx->calm))
 		return poll_rest(ctx);
 	return ctx->to.handled;

@@ -8,7 +8,7 @@
 #include "meet.h"
 
 #define PAUSE_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
-#define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of an attempt */
+#define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of a meeting */
 /* A peer whose HCA does not answer a probe is asked over TCP after this time, and again after a
  * pause. */
 #define ASK_NS (2 * PROBE_NS)

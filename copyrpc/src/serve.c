@@ -16,10 +16,11 @@
 
 /*
  * The number of pulls and pushes that an endpoint makes at a time, so that a short one does not
- * wait for the end of a long one. SHORT_MOVES_AT_A_TIME is the limit if all together have fewer
- * than SHORT_MOVES_MAX bytes, because then both soon end. The limit is exceeded only while all
- * together have fewer bytes than can be posted at a time. A request that must wait gets its memory
- * later: so a few blocks are used again and again, and stay in the cache.
+ * wait for the end of a long one. If all together have fewer than SHORT_MOVES_MAX bytes, the limit
+ * is SHORT_MOVES_AT_A_TIME, because they end soon. A request also gets its turn above the limit if
+ * the current ones have fewer bytes than can be posted at a time. A push never waits. A request
+ * that must wait gets its memory later: so a few blocks are used again and again, and stay in the
+ * cache.
  */
 #define MOVES_AT_A_TIME 3
 #define SHORT_MOVES_AT_A_TIME 2

@@ -7,9 +7,9 @@
 #include "internal.h"
 
 /* The length of a part, and the bytes of an endpoint that are posted at a time: enough that the
- * link does not idle between a completion and the next poll, and little enough that the ends of one
- * large call overlap with the data of another one. While small calls are made, one part is posted
- * at a time. */
+ * link does not idle between a completion and the next poll, and little enough that the messages of
+ * one large call overlap with the data of another one. While small calls are made, one part is
+ * posted at a time. */
 #define TRANSFER_PART (1u << 20)
 #define TRANSFER_POSTED_MAX (2 * TRANSFER_PART)
 
@@ -35,7 +35,8 @@ struct transfer {
  * Starts a transfer of at least one byte; @t belongs to the caller and is used until t->end() is
  * called, once, inside a poll. Returns 0, -ENOMEM or the status of the endpoint.
  *
- * If parts are in progress, others are posted at once, so that the link does not idle. Otherwise
+ * If parts of other transfers of the endpoint are in progress, the first parts of this one are
+ * posted at once, so that the link does not idle. Otherwise
  * the next poll posts them, after the messages that have been collected until then and with the
  * same doorbell: the peer gets a response before the link is busy with the next transfer, not after
  * it.

@@ -60,8 +60,8 @@ static_assert(offsetof(struct wire_meta, ring) == 24, "");
 
 struct wire_header {
 	uint32_t id;
-	uint32_t limit; /* in a request: largest payload of the response, and WIRE_LARGE; a response
-			   repeats the length */
+	uint32_t limit; /* in a request: largest payload of the response, and WIRE_LARGE; in a
+			   response: the same as len */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
@@ -132,22 +132,22 @@ static inline void wire_put_word(void *at, size_t i, uint64_t value)
 
 static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, uint32_t count)
 {
-	static_assert(sizeof(struct wire_meta) == 4 * sizeof(uint64_t), "ring follows the key");
+	static_assert(sizeof(struct wire_meta) == 4 * sizeof(uint64_t), "metadata is four words");
 	wire_put_word(at, 0, consumer);
 	wire_put_word(at, 1, credit);
 	wire_put_word(at, 2, count);
 	wire_put_word(at, 3, 0);
 }
 
-/* Does the same as wire_put_meta() without the consumer position. A batch that is sent again keeps
- * these fields. */
+/* Writes only the credit and the count, to the batch in the ring: from there they are read if the
+ * batch is sent again. */
 static inline void wire_keep_meta(void *at, uint64_t credit, uint32_t count)
 {
 	wire_put_word(at, 1, credit);
 	wire_put_word(at, 2, count);
 }
 
-/* Adds a note to metadata, and flags to its count. */
+/* Writes the key and the ring of a note to metadata, and @count with its flags. */
 static inline void wire_put_note(void *at, uint32_t count, uint32_t key, uint64_t ring)
 {
 	wire_put_word(at, 2, count | (uint64_t)key << 32);

@@ -36,7 +36,7 @@ void control_close(struct control *c);
 /* Runs the next operation if it is due. */
 void control_tend(struct control *c, const struct latrec_clock *clock);
 
-/* Must be called for a completion with error of one of these QPs. */
+/* Must be called for a completion with error of a QP that control_tend() has created. */
 void control_on_error(struct control *c, const struct mlx5dvl_error *error);
 
 /*

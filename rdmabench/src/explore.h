@@ -19,9 +19,9 @@
  * the search finds the conditions of the anomaly (features.c): parameters, and the values that they
  * must have. The anomaly disappears when such a parameter has another value, and stays when all
  * other parameters are drawn at random. Points that fit conditions which were shown to be
- * sufficient are not tried again. If no point without an anomaly is found, the limit that all
- * points violate (struct rules) does not distinguish points, and the search looks for no conditions
- * of that kind of anomaly.
+ * sufficient are not tried again. Each kind of anomaly is the violation of a limit (struct rules).
+ * If all points violate the limit, it does not distinguish points, and the search looks for no
+ * conditions of this kind.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H

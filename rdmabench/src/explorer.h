@@ -5,7 +5,7 @@
 
 #include "explore.h"
 
-#define REDRAW_MAX 1000 /* draws for a point that fits */
+#define REDRAW_MAX 1000 /* draws of a point, at most, until one can be used */
 
 struct explorer {
 	const struct explore_attr *attr;
@@ -17,13 +17,13 @@ struct explorer {
 	uint8_t *sample; /* tries x SPACE_DIMS, for EXPLORE_SAMPLE */
 	struct point healthy; /* a point without an anomaly */
 	bool maybe_healthy, has_healthy; /* healthy in one measurement; decided to be healthy */
-	uint32_t candidates; /* points that were measured again before they counted */
+	uint32_t candidates; /* points whose anomaly was measured again */
 	struct explore_ask next; /* purpose and number of the next measurement that is not a try */
 	/* State of annealing. */
 	uint64_t walk; /* random numbers of annealing */
 	struct point current;
 	double energy, t_start, temperature;
-	double best, low; /* highest energy of this descent; lowest energy of the warm-up */
+	double best, low; /* highest energy since annealing last began; lowest of the warm-up */
 	uint32_t warm, stale;
 	bool walking; /* the present point is one of annealing */
 	double credit; /* tries that annealing may make, for EXPLORE_MIXED */

@@ -21,7 +21,8 @@
 static const char *const dirs[] = {"result", "result/again", "result/mfs_help", "reproduce",
 	"reproduce/again", "reproduce/mfs_help", "target", "stats"};
 
-/* Directories of the measurements that are not tries, and the beginnings of their names. */
+/* Measurements that are not tries: the directories of their results, and the beginnings of the
+ * names that searchlog_name() gives them. */
 static const char *const places[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATURE] = "mfs_help"};
 static const char *const prefixes[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATURE] = "mfs"};
 
@@ -35,7 +36,7 @@ struct searchlog {
 	uint32_t tries; /* tries that were measured or replayed */
 };
 
-/* Writes the path of a name of a search to @path, which is long enough, and returns it. */
+/* Writes the path of @name in the directory of the search to @path, and returns it. */
 static const char *in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
 {
 	snprintf(path, PATH_MAX, "%s/%.300s", log->dir, name);
@@ -72,7 +73,8 @@ static int remove_part(const struct searchlog *log, const char *name)
 	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -errno : 0;
 }
 
-/* Removes only the files that a search creates; all others stay. */
+/* Removes the journal and the directories that a search creates, with all that is in them. Other
+ * entries of the directory stay. */
 static void remove_parts(const struct searchlog *log)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)

@@ -68,7 +68,7 @@ class Server:
 
 
 def kinds():
-    """Every operation on every transport, both ways, with all payloads compared."""
+    """All operations on RC and some on UC and UD, some in both directions, with all payloads compared."""
     every = "w_1_5000,s_2_4096_512,r_1_3000,a_1_8,c_1_8,wi_1_7,si_4_1_2_3_4,s_1_3"
     for args in (["--request", every], ["--request", every, "-b", "-q", 3, "-l", 4],
                  ["-c", "UC", "--request", "w_2_100_3,s_2_4096_512,si_1_5", "-q", 2],
@@ -92,7 +92,7 @@ def kinds():
 
 
 def buffers():
-    """Requests use the buffers of a QP in turn; each QP may use one memory region only."""
+    """Requests use the buffers of a QP in turn. With as many regions as QPs, each QP uses a region of its own."""
     for kind, op in (("RC", "w"), ("RC", "r"), ("UC", "s")):
         o = report("--fork", "-c", kind, "--op", op, "-n", 500, "-s", 5000, "-q", 5, "--buf-num", 7, "--mr-num", 5)
         assert o["sent"]["messages"] == 2500 and o["traffic"]["buf_num"] == 7 and o["errors"] == 0, o
@@ -135,7 +135,7 @@ def ping_pong():
             o = report("-p", server.port, "-n", 8, "--warm-up", 3, *check, *args, "127.0.0.1", what="lat")
             theirs, _ = server.end()
             assert o["traffic"]["ping_pong"] and o["sent"]["messages"] == theirs["sent"]["messages"] == 11, o
-            assert o["latency_ns"]["samples"] == theirs["latency_ns"]["samples"] == 7, o  # between two posts each
+            assert o["latency_ns"]["samples"] == theirs["latency_ns"]["samples"] == 7, o  # times between posts
             assert o["mismatches"] == theirs["mismatches"] == o["errors"] == 0 and not o["events"], o
             received = 11 if "w" not in args else 0  # a WRITE needs no receive
             assert o["received"]["messages"] == theirs["received"]["messages"] == received, o
@@ -153,7 +153,8 @@ def ping_pong():
 
 
 def rdma_cm():
-    """QPs that rdma_cm connects: of each kind, of one client and of two at once, in ping-pong; another device is refused."""
+    """QPs that rdma_cm connects: of each kind, of one client and of two at once, in ping-pong; a device without the
+    address is refused."""
     with topology("name=mlx5_0 link=roce netdev=lo\nname=mlx5_1 link=roce\n") as devices:
         hca = ["--topology", devices]
         for what, args in (("engine", ["-q", 5, "-b", "--check"]), ("lat", ["--op", "s"]), ("bw", ["--op", "r", "-q", 2])):
@@ -282,7 +283,7 @@ def hdr_log():
         run("--fork", "-a", "-n", 20, "-c", "UD", "--op", "s", "-m", 512, "--hdr-log", path, what="lat")
         logged = hdrlog.read(path.read_text())
         assert [x[0] for x in logged] == [f"latency-{2 << i}" for i in range(9)], logged
-        assert all(sum(x[4].values()) == 19 for x in logged), logged  # between two posts each
+        assert all(sum(x[4].values()) == 19 for x in logged), logged  # times between posts
         assert hdrlog.read(run("--fork", "-n", 10, "--hdr-log", "-").stdout)[0][0] == "latency"
     assert "/dev/full: No space" in run("--fork", "-n", 10, "--hdr-log", "/dev/full", status=1).stderr
     assert "--hdr-log" in run("--fork", "-n", 10, "--hdr-log", "/nowhere/x", status=2).stderr
@@ -302,7 +303,7 @@ def moderation():
         assert sent > t["depth"] * t["qp_num"] and o["mismatches"] == 0 and o["errors"] == 0 and t["cq_mod"] == 100, o
         per = min(100, t["depth"] - t["depth"] % t["send_batch"])
         assert o["latency_ns"]["samples"] <= sent / (per // t["send_batch"] * t["send_batch"]) + t["qp_num"], o
-        if args == timed:  # the last batches, which another request completes, have no latency
+        if args == timed:  # the last batches are completed by an extra request, and have no latency
             assert o["latency_ns"]["samples"] * 100 <= sent, o
         if t["iterations"]:
             assert sent == 1000 * t["qp_num"] and o["latency_ns"]["samples"] > 0, o
@@ -340,7 +341,7 @@ def control():
     assert "control" not in report("--fork", "-n", 10)
     out = run("--fork", "-n", 1000, "--control", "mr", "--control-every", 100).stdout
     assert "mr: " in out and "0 failed" in out, out
-    # A verb that fails is an error with a reason.
+    # A request that fails with another error than the expected one is counted, with its error.
     o = report("--fork", "-n", 1000, "-s", 64, "--op", "s", "--control", "rkey", "--control-every", 100, status=1,
                env={"SOFTHCA_FAULTS": "opcode=write count=0 action=error syndrome=remote_op"})
     assert o["control"]["errors"] == o["control"]["count"] > 0 and o["control"]["first_error"] < 0, o
@@ -430,7 +431,7 @@ def burst():
 
 
 def stats():
-    """One file per process and role, in a directory of the run; the older tool's file."""
+    """Two files per process and role, in a directory of the run; also the file of the older tool."""
     with tempfile.TemporaryDirectory() as tmp:
         o = report("--fork", "-b", "-n", 100, "--stats-dir", tmp + "/s", "--run", "r1")
         assert o["run"] == "r1"
@@ -480,7 +481,7 @@ cd "HOSTS/$2" && exec sh -c "$3"
 
 
 def machines():
-    """Three machines (each a host name, a device and a file system of its own): incast, and the merge of their measurements."""
+    """Three machines (each with a host name, device and directory of its own): incast, and the merge of measurements."""
     if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # only root may change the host name
         os.environ["RDMABENCH_NAMESPACE"] = "1"
         if subprocess.run(["unshare", "-Ur", "true"], stderr=subprocess.DEVNULL).returncode:
@@ -573,7 +574,7 @@ def foreign_server():
 
 
 def silent():
-    """A silent or slow stranger delays neither a run of two machines nor the next one."""
+    """Silent or slow strangers do not delay a run with two clients."""
     hello = struct.Struct("<IHHI").pack(0x424d4452, VERSION, 1, 1000)
     for kind in strangers_module.KINDS:
         server = Server("--hosts", 2, "--timeout", 3600)
@@ -649,7 +650,7 @@ def corrupted():
 
 
 def engine_below(pid, runs):
-    """Waits for the child of the process that is an engine."""
+    """Waits until process pid has a child that is an engine, and returns the child. Fails if `runs` ends first."""
     while True:
         assert runs.poll() is None, runs.stderr.read()
         try:
@@ -690,7 +691,7 @@ def larger():
         hca = ["--topology", devices, "--link", "real"]
         sizes, batches = (1024, 8192, 65536), (1, 16, 64)
 
-        def shortest(size, batch):  # of about 2 MiB of messages, because a busy machine delays some
+        def shortest(size, batch):  # of up to 50 batches, because a busy machine delays some
             n = max(1, min(50, (1 << 21) // (size * batch))) * batch
             return report("--fork", "-n", n, "-s", size, "-l", batch, "-t", batch, hca=hca)["latency_ns"]["min"]
 

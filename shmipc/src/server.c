@@ -23,7 +23,8 @@ struct server {
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint8_t *open; /* of all peers, by index * depth + id */
-	/* Times of the last yield, of the last check of one client, and of the last one of all. */
+	/* Times of the last yield, of the last check of one client, and of the last check of all
+	 * clients. */
 	uint64_t yielded, probed, reclaimed;
 	uint32_t probe; /* index of the client that was checked last */
 	bool reclaim; /* a client has requested a check of all clients */
@@ -138,7 +139,8 @@ static void place_end(struct server *s, uint32_t index)
 }
 
 /*
- * Admits the client that set the bit of a place. The client holds the lock, unless it is hostile.
+ * Admits the client that set the bit of a place. The client holds the lock of its place, unless it
+ * is hostile.
  */
 static void peer_admit(struct server *s, uint32_t index)
 {
@@ -318,7 +320,8 @@ void shmipc_priv_server_wake_test(struct shmipc_server *hot)
 
 	hot->n_unfenced_peers = 0;
 	hot->unfenced = 0;
-	/* Orders the laps before the loads of the words: pairs with sleep_prepare_as(). */
+	/* Orders the stores that published replies before the loads of the clients' state words:
+	 * pairs with sleep_prepare_as(). */
 	sleep_fence();
 	for (uint32_t i = 0; i < n; i++) {
 		struct shmipc_peer *peer = hot->unfenced_peers[i];
@@ -606,7 +609,8 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 static void announce_end(struct server *s)
 {
 	shmipc_priv_server_publish(&s->hot);
-	/* Release: pairs with the acquire in server_ended(), after the last reply. */
+	/* Release: a client that sees `closed` also sees the last reply. Pairs with the acquire in
+	 * server_ended(). */
 	__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
 	sleep_fence(); /* pairs with the fence in sleep_prepare() */
 	for (uint32_t i = 0; i < s->hot.n_active; i++)

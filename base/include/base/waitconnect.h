@@ -2,7 +2,7 @@
 /*
  * The functions with which a client of delegrpc or shmipc connects within a time limit, and again
  * after the end of its server. The layer's source file that connects clients includes this file.
- * Before, it defines WAITER_LAYER, which is its name, and
+ * Before, that file defines WAITER_LAYER, the name of the layer, and
  *
  *	struct client		with a struct waiter w, hot, and the struct LAYER(layout) layout
  *	client_of(client)	the struct client of a LAYER(client)
@@ -10,7 +10,7 @@
  *	live_client		the type of its clients, see base/live.h
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
  *				Returns 0, or -errno; then the client has no place
- *	place_leave(c)		frees the client's place in the region; the lock is dropped later
+ *	place_leave(c)		frees the client's place in the region, without its lock
  *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	moves everything but the waiter from the client fresh to c
  *	client_free(c)		frees the client's memory in this process

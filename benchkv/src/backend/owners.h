@@ -25,7 +25,10 @@ int owners_connect(struct node *n, char *why, int size);
 /* Channels between the daemons of a rank; none if there is one daemon. */
 int owners_make_flux(const struct node *n, struct flux **flux_p, char *why, int size);
 
-/* Creates the state of a daemon that takes requests to other ranks, and may own endpoints. */
+/*
+ * Creates the state of a daemon that accepts its clients' requests for other ranks. It may own
+ * endpoints, or pass the requests to the daemon that does.
+ */
 int owners_make_daemon(struct daemon *d);
 
 /* Polls the endpoints that the daemon owns, if any. */

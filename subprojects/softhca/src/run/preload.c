@@ -110,8 +110,10 @@ int preload_softhca(char *err, size_t errlen)
 	if (r)
 		return r;
 	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", path) <
-		0)
+		0) {
+		snprintf(err, errlen, "LD_PRELOAD: %s", strerror(ENOMEM));
 		return -ENOMEM;
+	}
 	setenv("LD_PRELOAD", value, 1);
 	free(value);
 	return 0;

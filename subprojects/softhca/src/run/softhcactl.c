@@ -126,7 +126,7 @@ static int list_one(const char *name, void *arg)
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
 		if (member_attach())
-			_exit(0); /* the fabric has just been removed */
+			_exit(0); /* it cannot be joined: of another version, for example */
 		show_summary(stdout, name);
 		member_detach();
 		_exit(fflush(stdout) ? errno : 0);
@@ -245,7 +245,7 @@ static void cmd_fault_list(char **argv)
 	show_faults(stdout);
 }
 
-/* Removes rule @n, or all rules if @n is 0. Returns true if there was such a rule. */
+/* Removes rule @n, or all rules if @n is 0. Returns true if @n is not 0 and the rule existed. */
 static bool clear_faults(unsigned long n)
 {
 	struct fault_rule *rules = fabric_self.arena->faults;
@@ -334,7 +334,7 @@ static void run(int argc, char **argv)
 		c->run(argv + words);
 		return;
 	}
-	quit(BAD_USAGE, "give a command; see softhcactl --help");
+	quit(BAD_USAGE, "give a command with its arguments; see softhcactl --help");
 }
 
 static void set_fabric(const char *name)
@@ -376,7 +376,7 @@ int main(int argc, char **argv)
 		}
 	}
 	check_environment();
-	settings_forget(); /* softhcactl inspects fabrics with any settings */
+	settings_forget(); /* a fabric need not have the settings of the environment */
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)

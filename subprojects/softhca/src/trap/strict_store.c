@@ -49,8 +49,9 @@ bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
 
 /*
  * Records the first store of a copy. A BlueFlame buffer is write-combining memory, so a copy whose
- * stores overlap, such as memcpy() with 64-byte vectors, reaches the adapter once. A store of more
- * than 8 bytes is part of a copy; a store of 8 bytes is a doorbell.
+ * stores overlap, such as memcpy() with 64-byte vectors, reaches the adapter once. At the
+ * start of a buffer, a store of more than 8 bytes is part of a copy; one of 8 bytes may be only a
+ * doorbell.
  */
 static void note_start(const struct device_store *st)
 {
@@ -129,7 +130,7 @@ void strict_blueflame(const struct device_store *st)
 	last_rung.at = at;
 	qp = qp_by_number(last_rung.qpn);
 	if (!qp && at == 0)
-		return; /* device_store() reports it as a doorbell */
+		return; /* store_sq() reports the doorbell of an unknown QP */
 	if (!qp || !qp->sq_count || last_rung.u != st->u || last_rung.offset != st->offset - at) {
 		strict_violation("a store of %u bytes at 0x%x of a doorbell page, where no "
 				 "BlueFlame copy has begun",

@@ -36,8 +36,8 @@ struct copy {
 	const struct dma_seg *to, *from;
 	size_t nto, nfrom;
 	uint64_t length;
-	uint64_t aligned; /* remote address of the payload, or 0; chaos mode cuts the payload at
-			     words that are aligned there */
+	uint64_t aligned; /* remote address of the payload, or 0; chaos mode cuts the payload only
+			     where it is a multiple of 8 */
 };
 
 /*
@@ -47,9 +47,10 @@ struct copy {
 int copy_released(const struct copy *c, bool *fault_to) __attribute__((cold));
 
 /*
- * Copies all of a payload. Returns what dma_copy() returns. If the mutex was released, it may also
- * return -ECANCELED: the sending QP does not send any more (it may not even exist), or
- * -EAGAIN: the receiving QP does not receive any more. @fault_to is as in dma_copy().
+ * Copies all of a payload. Returns what dma_copy() returns, or what copy_released() does. If the
+ * mutex was released, it may also return -ECANCELED: the sending QP does not send any more (it may
+ * not even exist), or -EAGAIN: the receiving QP does not receive any more. @fault_to is as in
+ * dma_copy().
  */
 static inline int copy_whole(const struct copy *c, bool *fault_to)
 {
