@@ -37,7 +37,8 @@ void hca_check(const char *device, char **argv)
 	if (names[0])
 		refuse("--ib-dev=%s: give one of: %s", device, names);
 	if (device)
-		refuse("--ib-dev=%s: there is no mlx5 device: run under softhca-run", device);
+		refuse("--ib-dev=%s: there is no mlx5 device: give none, or run under softhca-run",
+			device);
 	fputs("copyrpc-bench: no mlx5 device: running under the software HCA\n", stderr);
 	fail(why, underhca_again(argv, SOFTHCA_RUN_BUILT, why, sizeof(why)));
 }
