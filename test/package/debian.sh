@@ -104,7 +104,7 @@ cross() {
 	for deb in "$root"/tree/*_arm64.deb; do
 		dpkg-deb -x "$deb" "$root/x"
 	done
-	file=$(ls "$root"/x/usr/lib/aarch64-linux-gnu/libcopyrpc.so.1.*)
+	file=$(ls "$root"/x/usr/lib/aarch64-linux-gnu/libcopyrpc.so.1)
 	readelf -h "$file" | grep -q AArch64
 	echo "debian: $(ls "$root"/tree/*_arm64.deb | wc -l) packages built for arm64"
 }
