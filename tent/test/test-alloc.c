@@ -28,22 +28,25 @@ static void on_writev(size_t len)
 static pid_t counted; /* the thread; 0: none; accessed by builtins, because all threads read it */
 static unsigned receives, wakes, reads, reads_of_nothing;
 
-static bool is_counted(void)
+/* Only the counted thread writes the counters. */
+static void add(unsigned *counter)
 {
-	return gettid() == __atomic_load_n(&counted, __ATOMIC_RELAXED);
+	if (gettid() == __atomic_load_n(&counted, __ATOMIC_RELAXED))
+		(*counter)++;
 }
 
-REPLACE(receives += is_counted(), ssize_t, recv, (int fd, void *to, size_t len, int flags), fd, to,
-	len, flags)
-REPLACE(wakes += is_counted(), int, poll, (struct pollfd * fds, nfds_t n, int ms), fds, n, ms)
-REPLACE(wakes += is_counted(), int, eventfd_write, (int fd, eventfd_t n), fd, n)
+REPLACE(add(&receives), ssize_t, recv, (int fd, void *to, size_t len, int flags), fd, to, len,
+	flags)
+REPLACE(add(&wakes), int, poll, (struct pollfd * fds, nfds_t n, int ms), fds, n, ms)
+REPLACE(add(&wakes), int, eventfd_write, (int fd, eventfd_t n), fd, n)
 
 int eventfd_read(int fd, eventfd_t *n)
 {
 	bool none = read(fd, n, sizeof(*n)) != sizeof(*n);
 
-	reads += is_counted();
-	reads_of_nothing += is_counted() && none;
+	add(&reads);
+	if (none)
+		add(&reads_of_nothing);
 	return none ? -1 : 0;
 }
 
