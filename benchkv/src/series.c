@@ -134,7 +134,8 @@ void series_write(const struct series *s, FILE *out)
 	const uint64_t n = s->n;
 
 	fwrite(&n, sizeof(n), 1, out);
-	fwrite(s->words, sizeof(*s->words), s->n, out);
+	if (n)
+		fwrite(s->words, sizeof(*s->words), n, out);
 }
 
 int64_t series_unpack(const void *data, size_t len, uint32_t most, struct series *s_p)
