@@ -275,6 +275,17 @@ void rig_open_pair(struct rig *a, const struct rig_attr *attr_a, struct rig *b,
 	rig_connect_pair(a, b);
 }
 
+void rig_open_fan(struct rig *a, struct rig *b, struct rig *from, struct rig *to, uint32_t n)
+{
+	rig_open(a, NULL);
+	rig_open(b, &(struct rig_attr){.srq = true});
+	for (uint32_t i = 0; i < n; i++) {
+		from[i] = rig_with(a, rig_qp(a));
+		to[i] = rig_with(b, rig_qp(b));
+		rig_connect_pair(&from[i], &to[i]);
+	}
+}
+
 void rig_close_pair(struct rig *a, struct rig *b)
 {
 	rig_close(a);

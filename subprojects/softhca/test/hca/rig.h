@@ -89,6 +89,11 @@ void rig_connect_pair(struct rig *a, struct rig *b);
 void rig_open_pair(struct rig *a, const struct rig_attr *attr_a, struct rig *b,
 	const struct rig_attr *attr_b);
 void rig_close_pair(struct rig *a, struct rig *b);
+/*
+ * Opens @a, and @b with an SRQ, and connects @n more QPs of both: from[i] is @a with another QP,
+ * to[i] is @b with its peer. The caller destroys these QPs.
+ */
+void rig_open_fan(struct rig *a, struct rig *b, struct rig *from, struct rig *to, uint32_t n);
 
 /*
  * Exchanges addresses over a socket with another process, which calls this function too, and

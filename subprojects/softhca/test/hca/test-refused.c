@@ -12,17 +12,6 @@
 static struct rig a, b;
 static struct rig from[QPS], to[QPS]; /* a and b with other QPs */
 
-static void open_all(void)
-{
-	rig_open(&a, NULL);
-	rig_open(&b, &(struct rig_attr){.srq = true});
-	for (uint32_t i = 0; i < QPS; i++) {
-		from[i] = rig_with(&a, rig_qp(&a));
-		to[i] = rig_with(&b, rig_qp(&b));
-		rig_connect_pair(&from[i], &to[i]);
-	}
-}
-
 /*
  * Counts the refusals of messages during commands. Without a limit the thread repeats all messages
  * while it holds the mutex, and often takes the mutex again before the waiting command does.
@@ -31,7 +20,7 @@ TEST(do_not_keep_the_mutex)
 {
 	uint64_t before;
 
-	open_all();
+	rig_open_fan(&a, &b, from, to, QPS);
 	for (uint32_t i = 0; i < QPS; i++)
 		rig_post(&from[i], &(struct rig_wr){.op = IBV_WR_SEND, .len = 8});
 	while (rig_counters().rnr_naks < 2 * QPS)

@@ -10,17 +10,6 @@
 static struct rig a, b;
 static struct rig from[QPS], to[QPS]; /* a and b with other QPs */
 
-static void open_all(void)
-{
-	rig_open(&a, NULL);
-	rig_open(&b, &(struct rig_attr){.srq = true});
-	for (uint32_t i = 0; i < QPS; i++) {
-		from[i] = rig_with(&a, rig_qp(&a));
-		to[i] = rig_with(&b, rig_qp(&b));
-		rig_connect_pair(&from[i], &to[i]);
-	}
-}
-
 static void close_all(void)
 {
 	for (uint32_t i = 0; i < QPS; i++)
@@ -43,7 +32,7 @@ static void all_run_out(void)
  */
 TEST(in_turn)
 {
-	open_all();
+	rig_open_fan(&a, &b, from, to, QPS);
 	for (uint32_t round = 0; round < ROUNDS; round++)
 		for (uint32_t i = 0; i < QPS; i++)
 			rig_post(&from[i], &(struct rig_wr){.id = i,
