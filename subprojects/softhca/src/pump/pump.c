@@ -13,6 +13,7 @@
 #include "cm/remote.h"
 #include "fabric/fabric.h"
 #include "fabric/lockfile.h"
+#include "fabric/rest.h"
 #include "hca/timer.h"
 #include "packet/frame.h"
 #include "packet/packet.h"
@@ -31,6 +32,7 @@
 #define PATIENT_TRIES 100 /* attempts to bind a port that a dead process may keep for a moment */
 
 static bool running;
+static bool leaving; /* pump_stop() was called */
 
 /* A packet of a batch. */
 struct arrived {
@@ -47,7 +49,7 @@ struct pump {
 	uint32_t rails[SOCKETS];
 	uint32_t tries[SOCKETS];
 	nfds_t n;
-	bool holds; /* this process holds the lock */
+	bool holds; /* this process holds the lock, and the sockets may be open */
 	struct mmsghdr msgs[BATCH];
 	struct iovec iov[BATCH];
 	union udp_address from[BATCH];
@@ -116,6 +118,14 @@ static bool open_sockets(void)
 			tell(i, -fd);
 	}
 	return all;
+}
+
+static void close_sockets(void)
+{
+	for (nfds_t i = 0; i < pump.n; i++)
+		if (pump.fds[i].fd >= 0)
+			sys_close(pump.fds[i].fd);
+	pump.n = 0;
 }
 
 static void count(uint64_t *counter)
@@ -241,8 +251,8 @@ static int take_over(int cmd)
 
 	if (r)
 		return r;
-	pump.holds = true;
 	list_addresses();
+	__atomic_store_n(&pump.holds, true, __ATOMIC_SEQ_CST); /* see pump_stop() */
 	return 0;
 }
 
@@ -278,8 +288,8 @@ static void *work(void *arg)
 
 	ask_for_short_slices();
 	if (!pump.holds && take_over(F_OFD_SETLKW))
-		return NULL; /* the process is leaving the fabric */
-	while (fabric_self.slot != NO_SLOT) {
+		return NULL; /* the process has left the fabric */
+	while (!__atomic_load_n(&leaving, __ATOMIC_SEQ_CST)) { /* see pump_stop() */
 		open = open || open_sockets();
 		/*
 		 * Packets that have arrived by this time are received before the timers that are
@@ -294,6 +304,8 @@ static void *work(void *arg)
 		if (seen >= next)
 			next = tick(seen);
 	}
+	close_sockets();
+	__atomic_store_n(&pump.holds, false, __ATOMIC_RELEASE); /* see pump_stop() */
 	return NULL;
 }
 
@@ -310,12 +322,24 @@ int pump_start(void)
 	return r;
 }
 
+/*
+ * If the thread takes the lock at the same time, it sees the flag and opens no socket, or this
+ * function sees that the thread holds the lock: both threads store first and load afterwards.
+ */
+void pump_stop(void)
+{
+	__atomic_store_n(&leaving, true, __ATOMIC_SEQ_CST); /* read by work() */
+	if (!__atomic_load_n(&pump.holds, __ATOMIC_SEQ_CST)) /* written by take_over() */
+		return;
+	/* Pairs with the end of work(), within wired_tick()'s longest time. */
+	for (uint32_t n = 0; __atomic_load_n(&pump.holds, __ATOMIC_ACQUIRE); n++)
+		rest(n, REST_SPINS);
+	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, PUMP_BYTE, 1);
+}
+
 void pump_forget(void)
 {
-	for (nfds_t i = 0; i < pump.n; i++)
-		if (pump.fds[i].fd >= 0)
-			sys_close(pump.fds[i].fd);
-	pump.n = 0;
+	close_sockets();
 	pump.holds = running = false;
 	udp_forget();
 }

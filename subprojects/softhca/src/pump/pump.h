@@ -14,6 +14,12 @@
  */
 int pump_start(void);
 
+/*
+ * Closes the sockets and releases the lock when the process is about to leave the fabric. The
+ * process may exist for some time after that, and another member or fabric needs the port.
+ */
+void pump_stop(void);
+
 /* Must be called in a child after fork(), because thread and sockets belong to the parent. */
 void pump_forget(void);
 

@@ -45,5 +45,6 @@ __attribute__((constructor)) static void init(void)
 
 __attribute__((destructor)) static void fini(void)
 {
+	pump_stop();
 	member_detach();
 }

@@ -11,7 +11,7 @@ GROUP is one of these:
     ipv6        PEER and tools over IPv6
     capture     captures of both hosts
     foreign     PEER while another host sends invalid packets
-    killed      processes are killed
+    killed      processes are killed, or end slowly
     messages    lines for requests that cannot be served
     partitions  P_Keys
 """
@@ -146,6 +146,23 @@ def only_retries(program, qps):
     assert said.count("transport retry counter exceeded") == qps == said.count("QP "), said
 
 
+def end_slowly(a, b):
+    """A process that has received for its host leaves the port to others when it exits, even if it exits slowly, as under
+    a sanitizer that looks for leaks."""
+    slow = a.start(PEER, "-n", "20", env={"HOSTS_LINGER": "1"})
+    slow.await_listener(4444)
+    client = b.start(PEER, "-n", "20", a.address)
+    slow.await_line("running")
+    second = started(a, b, "-n", "400", "-t", str(TIMEOUT), port=4445)
+    assert "all is right" in client.end()
+    slow.await_line("lingers")
+    third = started(a, b, "-n", "20", "-t", str(TIMEOUT), port=4446)
+    for program in *second, *third:
+        assert "all is right" in program.end()
+    slow.kill()
+    slow.process.communicate()
+
+
 def run_killed():
     """A process that is killed leaves its peer with errors, and does not affect other processes."""
     seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
@@ -168,6 +185,7 @@ def run_killed():
             first[victim].process.communicate()
             for program in second:
                 assert "all is right" in program.end()
+        end_slowly(a, b)
         left = [name for name in os.listdir("/dev/shm") if a.fabric in name or b.fabric in name]
         assert not left, left
 
