@@ -36,6 +36,8 @@ static const char *const parameters[] = {"backend", "np", "daemons", "net_daemon
 	"preload", "seed", "ring_size", "device", "software_hca", "control", "rate", "warmup_s",
 	"requested", "version", "host"};
 
+#define BOTH_SIDES "A and B" /* the first job of each side */
+
 /* Figures of one row: the values of both sides, the median ratio B/A and its interval. */
 struct row {
 	double median[2], ratio, low, high;
@@ -49,6 +51,7 @@ struct comparison {
 	const char *const *name;
 	double tolerance;
 	size_t pairs;
+	json_t *differences; /* objects: a parameter, the jobs that differ in it, two values */
 	struct row rows[ARRAY_SIZE(figures)];
 };
 
@@ -219,6 +222,57 @@ static int judge_all(struct comparison *c)
 	return 0;
 }
 
+/* ---- differences in the settings ---- */
+
+/* Returns true if two reports have different values of a parameter, or only one of them has it. */
+static bool unequal(const char *name, const json_t *a, const json_t *b)
+{
+	const json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+
+	return x != y && !json_equal(x, y);
+}
+
+/* Appends a difference. A parameter that a report lacks is null. 0 or -1. */
+static int append(json_t *out, const char *of, const char *name, const json_t *a, const json_t *b)
+{
+	return json_array_append_new(out,
+		json_pack("{s:s, s:s, s:[O?, O?]}", "parameter", name, "jobs", of, "values",
+			json_object_get(a, name), json_object_get(b, name)));
+}
+
+/* Appends the parameters in which jobs of one side differ from its first job. 0 or -1. */
+static int append_mixed(json_t *out, const char *of, const json_t *reports)
+{
+	const json_t *first = json_array_get(reports, 0);
+	int err = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
+		for (size_t j = 1; j < json_array_size(reports); j++) {
+			const json_t *r = json_array_get(reports, j);
+
+			if (!unequal(parameters[i], first, r))
+				continue;
+			err |= append(out, of, parameters[i], first, r);
+			break;
+		}
+	return err;
+}
+
+/* Finds the differences between the first jobs of both sides, and among the jobs of each side. */
+static int find_differences(struct comparison *c)
+{
+	const json_t *a = json_array_get(c->reports[0], 0), *b = json_array_get(c->reports[1], 0);
+	int err = 0;
+
+	c->differences = json_array();
+	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
+		if (unequal(parameters[i], a, b))
+			err |= append(c->differences, BOTH_SIDES, parameters[i], a, b);
+	err |= append_mixed(c->differences, "A", c->reports[0]);
+	err |= append_mixed(c->differences, "B", c->reports[1]);
+	return err || !c->differences ? -ENOMEM : 0;
+}
+
 /* ---- the table ---- */
 
 static void print_row(const struct row *r)
@@ -231,42 +285,20 @@ static void print_row(const struct row *r)
 		r->ratio, interval, r->words);
 }
 
-/*
- * If two reports have different values of a parameter, prints @head, its name and both values, and
- * returns true.
- */
-static bool print_unequal(const char *head, const char *name, const json_t *a, const json_t *b)
+static void print_difference(const json_t *d)
 {
-	json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
-	char *said[2];
+	const char *of = json_string_value(json_object_get(d, "jobs"));
+	const json_t *values = json_object_get(d, "values");
 
-	if (x == y || json_equal(x, y))
-		return false;
-	said[0] = json_dumps(x, JSON_ENCODE_ANY);
-	said[1] = json_dumps(y, JSON_ENCODE_ANY);
-	printf("%s%s: %s, %s\n", head, name, said[0] ? said[0] : "none",
-		said[1] ? said[1] : "none");
-	free(said[0]);
-	free(said[1]);
-	return true;
-}
+	if (strcmp(of, BOTH_SIDES) != 0)
+		printf("the jobs of %s differ in ", of);
+	printf("%s: ", json_string_value(json_object_get(d, "parameter")));
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *value = json_array_get(values, i);
+		char *said = json_is_null(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
 
-/* Prints the parameters in which the first jobs differ. */
-static void print_differences(const json_t *a, const json_t *b)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
-		print_unequal("", parameters[i], a, b);
-}
-
-/* Prints the parameters in which jobs of one side differ from its first job, with both values. */
-static void print_mixed(const char *head, const json_t *reports)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
-		bool said = false;
-
-		for (size_t j = 1; !said && j < json_array_size(reports); j++)
-			said = print_unequal(head, parameters[i], json_array_get(reports, 0),
-				json_array_get(reports, j));
+		printf("%s%s", said ? said : "none", i ? "\n" : ", ");
+		free(said);
 	}
 }
 
@@ -283,19 +315,20 @@ static bool of_software(const struct comparison *c)
 
 static void print_table(const struct comparison *c)
 {
-	for (int i = 0; i < 2; i++)
+	json_t *d;
+	size_t i;
+
+	for (i = 0; i < 2; i++)
 		printf("%c  %s: jobs: %zu\n", "AB"[i], c -> name[i],
 			json_array_size(c->reports[i]));
-	print_differences(json_array_get(c->reports[0], 0), json_array_get(c->reports[1], 0));
-	print_mixed("the jobs of A differ in ", c->reports[0]);
-	print_mixed("the jobs of B differ in ", c->reports[1]);
+	json_array_foreach(c->differences, i, d) print_difference(d);
 	if (of_software(c))
 		printf("on the software HCA: the figures describe software, not a network\n");
 	printf("pairs of jobs that took turns: %zu (at least %d are needed)\n", c->pairs,
 		COMPARE_PAIRS);
 	printf("%-25s %12s %12s %7s  %-16s  %s\n", "median", "A", "B", "B/A", "interval, 95 %",
 		"B is");
-	for (size_t i = 0; i < ARRAY_SIZE(figures); i++) {
+	for (i = 0; i < ARRAY_SIZE(figures); i++) {
 		if (c->rows[i].there)
 			print_row(&c->rows[i]);
 	}
@@ -324,8 +357,9 @@ static json_t *json_comparison(const struct comparison *c)
 		if (c->rows[i].there)
 			json_array_append_new(rows, json_row(&c->rows[i], figures[i].more));
 	}
-	return json_pack("{s:o, s:i, s:f, s:b, s:o}", "sides", names, "pairs", (int)c->pairs,
-		"tolerance", c->tolerance, "software_hca", (int)of_software(c), "figures", rows);
+	return json_pack("{s:o, s:i, s:f, s:b, s:O, s:o}", "sides", names, "pairs", (int)c->pairs,
+		"tolerance", c->tolerance, "software_hca", (int)of_software(c), "differences",
+		c->differences, "figures", rows);
 }
 
 static int write_json(const struct comparison *c, const char *file)
@@ -340,20 +374,30 @@ static int write_json(const struct comparison *c, const char *file)
 		err == -ENOMEM ? output_failed("benchkv", file, ENOMEM) : JOB_OK);
 }
 
+static int print(const struct comparison *c, const char *json)
+{
+	bool worse = false;
+
+	if (!json || strcmp(json, "-") != 0)
+		print_table(c);
+	if (json && write_json(c, json))
+		return JOB_ERROR;
+	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
+		worse |= c->rows[i].worse;
+	return output_end("benchkv", worse ? COMPARE_WORSE : JOB_OK);
+}
+
 int compare_print(json_t *const reports[2], const struct options *o)
 {
 	struct comparison c = {.reports = reports, .name = o->sides, .tolerance = o->tolerance};
-	bool worse = false;
+	int status;
 
-	if (judge_all(&c))
-		return output_failed("benchkv", "compare", ENOMEM);
-	if (!o->files[FILE_JSON] || strcmp(o->files[FILE_JSON], "-") != 0)
-		print_table(&c);
-	if (o->files[FILE_JSON] && write_json(&c, o->files[FILE_JSON]))
-		return JOB_ERROR;
-	for (size_t i = 0; i < ARRAY_SIZE(figures); i++)
-		worse |= c.rows[i].worse;
-	return output_end("benchkv", worse ? COMPARE_WORSE : JOB_OK);
+	if (judge_all(&c) || find_differences(&c))
+		status = output_failed("benchkv", "compare", ENOMEM);
+	else
+		status = print(&c, o->files[FILE_JSON]);
+	json_decref(c.differences);
+	return status;
 }
 
 int compare_command(const struct options *o)

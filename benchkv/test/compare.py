@@ -128,6 +128,11 @@ def case_settings():
     check('backend: "meta", "direct"\n' in r.stdout and "queue_depth: 8, none\n" in r.stdout, r)
     check("software HCA" in r.stdout and "host:" not in r.stdout, r)
     check("the jobs of" not in r.stdout, r)
+    j = json.loads(compare([{**x, "queue_depth": 8} for x in a], [{**x, "control": "none"} for x in b[:9]] + b[9:], "--json", "-").stdout)
+    check(j["differences"] == [{"parameter": "queue_depth", "jobs": "A and B", "values": [8, None]},
+                               {"parameter": "control", "jobs": "A and B", "values": [None, "none"]},
+                               {"parameter": "control", "jobs": "B", "values": ["none", None]}], j)
+    check(json.loads(compare(a, b, "--json", "-").stdout)["differences"] == [], "equal settings differ")
     r = compare([{**x, "control": f"auto:{i // 5},8"} for i, x in enumerate(a)], [{**x, "control": "none"} for x in b])
     check('the jobs of A differ in control: "auto:0,8", "auto:1,8"\n' in r.stdout and "the jobs of B" not in r.stdout, r)
     rung = [[{**x, "copyrpc": {"doorbells_per_op": 1}} for x in side] for side in (a, b)]
