@@ -293,11 +293,11 @@ int main(int argc, char **argv)
 	pid_t parent = getpid();
 	int listener[MOST + 1];
 
-	if (argc != 4 && !rt)
-		fail("give PROCESSES SECONDS LATE_MS [rt]", -EINVAL);
-	processes = (uint32_t)atoi(argv[1]);
-	if (!processes || processes > MOST)
-		fail("PROCESSES", -ERANGE);
+	processes = argc > 1 ? (uint32_t)atoi(argv[1]) : 0;
+	if ((argc != 4 && !rt) || !processes || processes > MOST) {
+		fprintf(stderr, "delays: give PROCESSES (1 to %d) SECONDS LATE_MS [rt]\n", MOST);
+		return 2;
+	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
 	if (shared == MAP_FAILED)

@@ -22,7 +22,7 @@ INSIDE = [f"--toggle-collect={f}" for f in ("tent_submit", "tent_wait", "tent_ba
 
 def run(args, extra, tool=()):
     """Runs the client. Returns its process id and output."""
-    cmd = [*tool, *args, "--count", str(COUNT), *extra]
+    cmd = [*map(str, (*tool, *args, "--count", COUNT, *extra))]
     p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = p.communicate(timeout=300)
     if p.returncode:
@@ -60,7 +60,6 @@ for size in o.size:
             for batch in o.batch:
                 args = [o.tentbench, "client", "--fork", f"--{o.kind}", rails, "--size", size, "--threads", threads,
                         "--batch", batch] + (["--alloc"] if o.kind == "shm" else [])
-                args = [str(a) for a in args]
                 instructions, slices = (n / COUNT / threads for n in counted(args))
                 ns = 1000 * json.loads(run(args, ["--json", "-"])[1])["batch_p50_us"]
                 print(f"{size:9} {rails:5} {threads:7} {batch:5} {slices / batch:7.1f} {instructions / slices:19.0f} "
