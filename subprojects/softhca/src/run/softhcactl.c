@@ -218,8 +218,10 @@ static void cmd_fault_add(char **argv)
 
 	for (; *argv && n < sizeof(text); argv++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s ", *argv);
-	if (n >= sizeof(text) || !copy)
+	if (n >= sizeof(text))
 		quit(BAD_USAGE, "fault add: give a shorter rule");
+	if (!copy)
+		quit(1, "fault add: %s", strerror(ENOMEM));
 	rc = fault_parse(text, "fault", copy, err, sizeof(err));
 	if (rc)
 		quit(BAD_USAGE, "%s", err);
