@@ -337,7 +337,7 @@ void cm_deliver(struct cm_id *id, uint64_t now)
 
 void cm_recover(void)
 {
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++)
 		if (arena()->procs[slot].used && arena()->procs[slot].cm_due)
 			timer_ring(slot);
 }

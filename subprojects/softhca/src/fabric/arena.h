@@ -26,7 +26,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 18
+#define ARENA_VERSION 19
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -535,6 +535,7 @@ struct arena {
 	 */
 	uint64_t open_lanes[MAX_PROCS * PROC_LANES / 64];
 	uint64_t open_words;
+	uint32_t procs_high; /* slots from this one on have never been taken, except NO_SLOT */
 	uint32_t lanes_high; /* lanes from this index on have no memory */
 	uint64_t next_fifo;
 	uint32_t next_cm_serial;

@@ -65,7 +65,7 @@ int fabric_give_lanes(uint32_t slot)
  */
 static void bury_dead(void)
 {
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++) {
 		struct proc *p = &arena()->procs[slot];
 
 		if (p->used && p->pid && !fabric_alive(slot))
@@ -414,7 +414,7 @@ void fabric_reap(void)
 
 	assert(fabric_whole());
 	bury_dead();
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
+	for (uint32_t slot = 0; slot < a->procs_high; slot++) {
 		if (!a->procs[slot].used || a->procs[slot].pid)
 			continue;
 		fabric_hooks.reap(slot);

@@ -30,7 +30,7 @@ API int softhca_fabric_info(struct softhca_fabric_info *out)
 		return -ENODEV;
 	if (fabric_enter(&saved))
 		return -EIO;
-	for (uint32_t i = 0; i < MAX_PROCS; i++)
+	for (uint32_t i = 0; i < arena()->procs_high; i++)
 		info.processes += arena()->procs[i].used && fabric_alive(i);
 	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++)
 		info.qps += arena()->qps[i].obj.used;

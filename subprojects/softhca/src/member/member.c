@@ -261,6 +261,9 @@ static int take_slot(void)
 			return r;
 		fabric_self.slot = slot;
 		memset(p, 0, sizeof(*p));
+		if (arena()->procs_high <= slot)
+			__atomic_store_n(&arena()->procs_high, slot + 1,
+				__ATOMIC_RELAXED); /* read without the mutex by choose.c */
 		p->pid = fabric_self.pid;
 		__atomic_store_n(&p->life, life + 1, __ATOMIC_RELAXED); /* see fabric_is_peer() */
 		p->used = 1;

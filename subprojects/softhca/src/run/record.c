@@ -87,7 +87,7 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 
 static bool alone(void)
 {
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++)
 		if (slot != fabric_self.slot && arena()->procs[slot].used)
 			return false;
 	return true;

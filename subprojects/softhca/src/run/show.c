@@ -46,7 +46,7 @@ static unsigned int processes(void)
 {
 	unsigned int n = 0;
 
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++)
 		n += shown(slot);
 	return n;
 }
@@ -170,7 +170,7 @@ static void put_processes(FILE *f)
 	fprintf(f, "%-7s %-15s %3s %3s %3s %5s %4s %4s %5s %10s %10s %14s %6s  %s\n", "process",
 		"command", "ctx", "pd", "ah", "mr", "cq", "srq", "qp", "doorbells", "requests",
 		"bytes", "errors", "mode");
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++)
 		if (shown(slot))
 			put_process(f, slot);
 }

@@ -213,8 +213,9 @@ static uint32_t running_threads(void)
 static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 {
 	uint32_t asked = l->threads ? ASK_MAX : 0;
+	uint32_t high = __atomic_load_n(&arena()->procs_high, __ATOMIC_RELAXED);
 
-	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
+	for (uint32_t slot = 0; slot < high; slot++) {
 		const struct proc *p = &arena()->procs[slot];
 		bool mine = slot == fabric_self.slot;
 		uint64_t n;

@@ -10,6 +10,12 @@
 
 /* The low two bits of an entry are the kind, the others the value. */
 static _Atomic uint64_t fds[MAX_FDS];
+/*
+ * Entries from this index on were never stored, so a search ends there: reading the whole table
+ * would take a page fault for each of its pages. Relaxed: fds_drop() must find only entries that
+ * were stored before the drop, and those are ordered by fds_lock or by the program itself.
+ */
+static _Atomic int high;
 /* Serialises fds_duplicate() and fds_drop(). */
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -21,12 +27,22 @@ static uint64_t load(int fd)
 	return atomic_load_explicit(&fds[fd], memory_order_acquire);
 }
 
+static void raise_high(int n)
+{
+	int old = atomic_load_explicit(&high, memory_order_relaxed);
+
+	while (old < n && !atomic_compare_exchange_weak_explicit(&high, &old, n,
+				  memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 static int store(int fd, uint64_t entry)
 {
 	if (fd >= MAX_FDS)
 		return -EMFILE;
 	/* Pairs with the acquire in load(). */
 	atomic_store_explicit(&fds[fd], entry, memory_order_release);
+	raise_high(fd + 1);
 	return 0;
 }
 
@@ -65,7 +81,7 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 	*entry_p = fds_get(fd);
 	pthread_mutex_lock(&fds_lock);
 	store(fd, FD_OTHER);
-	for (int i = 0; i < MAX_FDS && last; i++)
+	for (int i = 0; i < atomic_load_explicit(&high, memory_order_relaxed) && last; i++)
 		last = load(i) != e;
 	pthread_mutex_unlock(&fds_lock);
 	return last;
@@ -74,7 +90,7 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 void fds_forget(void)
 {
 	pthread_mutex_init(&fds_lock, NULL);
-	for (int i = 0; i < MAX_FDS; i++) {
+	for (int i = 0; i < atomic_load_explicit(&high, memory_order_relaxed); i++) {
 		if (fds_get(i).kind == FD_CM)
 			store(i, FD_CM);
 		else if (load(i) != FD_OTHER)

@@ -23,6 +23,7 @@ struct query {
 #define QUERY_EXECUTABLE 0x4u
 #define QUERY_SHARED 0x8u
 #define QUERY_COVERING_OR_NEXT 0x10u
+#define QUERY_FILE 0x20u /* as a filter, like the first four */
 
 _Static_assert(sizeof(struct query) == 104, "as the kernel has it");
 
@@ -103,10 +104,15 @@ int maps_each_line(uint64_t from, maps_fn *each, void *arg)
 	return r || n >= 0 ? r : (int)n;
 }
 
-/* Finds the first mapping that ends after @from. Returns 0 or -errno; -ENOENT: there is none. */
-static int ask(int fd, uint64_t from, struct mapping *m)
+/*
+ * Finds the first mapping that ends after @from and has all attributes of @filter. Returns 0 or
+ * -errno; -ENOENT: there is none.
+ */
+static int ask(int fd, uint64_t from, uint64_t filter, struct mapping *m)
 {
-	struct query q = {.size = sizeof(q), .flags = QUERY_COVERING_OR_NEXT, .address = from};
+	struct query q = {.size = sizeof(q),
+		.flags = QUERY_COVERING_OR_NEXT | filter,
+		.address = from};
 	int r = (int)SYS(SYS_ioctl, fd, QUERY, &q);
 
 	if (r < 0)
@@ -129,17 +135,27 @@ static int ask(int fd, uint64_t from, struct mapping *m)
  * PROCMAP_QUERY takes a small part of the time of reading a line, most of which the kernel spends
  * on the mapping's name.
  */
-int maps_each(uint64_t from, maps_fn *each, void *arg)
+static int each_with(uint64_t filter, uint64_t from, maps_fn *each, void *arg)
 {
 	int r = 0, asked = 0, fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 	struct mapping m;
 
 	if (fd < 0)
 		return fd;
-	while (!r && !(asked = ask(fd, from, &m))) {
+	while (!r && !(asked = ask(fd, from, filter, &m))) {
 		r = each(&m, arg);
 		from = m.end;
 	}
 	sys_close(fd);
 	return r || asked == -ENOENT ? r : maps_each_line(from, each, arg);
+}
+
+int maps_each(uint64_t from, maps_fn *each, void *arg)
+{
+	return each_with(0, from, each, arg);
+}
+
+int maps_each_shared(maps_fn *each, void *arg)
+{
+	return each_with(QUERY_SHARED | QUERY_WRITABLE | QUERY_FILE, 0, each, arg);
 }

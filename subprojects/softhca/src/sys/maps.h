@@ -24,6 +24,13 @@ typedef int maps_fn(const struct mapping *m, void *arg);
  */
 int maps_each(uint64_t from, maps_fn *each, void *arg);
 
+/*
+ * Does the same as maps_each(0, ...), but need not call @each for mappings that are private,
+ * without a file or not writable. Most mappings of a large program are. The kernel skips them for a
+ * small part of the time of passing one.
+ */
+int maps_each_shared(maps_fn *each, void *arg);
+
 /* Does the same as maps_each() by reading /proc/self/maps, for kernels before 6.11. */
 int maps_each_line(uint64_t from, maps_fn *each, void *arg);
 

@@ -21,6 +21,11 @@ struct bucket {
 struct uctx pages_inherited;
 
 static struct bucket buckets[BUCKETS];
+/*
+ * The buckets that have been used, so that most pages of the table are never read. Under the lock.
+ */
+static uint16_t used[BUCKETS];
+static uint32_t nused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint32_t hash(uint64_t page)
@@ -51,6 +56,8 @@ static int add(uint64_t page, struct uctx *u, uint32_t uar)
 	}
 	if (!free_bucket)
 		return -ENOSPC;
+	if (!atomic_load_explicit(&free_bucket->page, memory_order_relaxed))
+		used[nused++] = (uint16_t)(free_bucket - buckets);
 	memset(free_bucket->halves, 0, UAR_REGISTERS);
 	atomic_store_explicit(&free_bucket->uar, uar, memory_order_relaxed);
 	atomic_store_explicit(&free_bucket->u, u, memory_order_relaxed);
@@ -73,13 +80,16 @@ int pages_add(uint64_t page, struct uctx *u, uint32_t uar)
 static void drop(const struct uctx *u, uint32_t uar)
 {
 	pthread_mutex_lock(&lock);
-	for (uint32_t i = 0; i < BUCKETS; i++)
-		if (atomic_load_explicit(&buckets[i].u, memory_order_relaxed) == u &&
-			(uar == UAR_NUMBERS || uar == atomic_load_explicit(&buckets[i].uar,
-							      memory_order_relaxed))) {
-			atomic_store_explicit(&buckets[i].page, GONE, memory_order_relaxed);
-			atomic_store_explicit(&buckets[i].u, NULL, memory_order_relaxed);
+	for (uint32_t i = 0; i < nused; i++) {
+		struct bucket *b = &buckets[used[i]];
+
+		if (atomic_load_explicit(&b->u, memory_order_relaxed) == u &&
+			(uar == UAR_NUMBERS ||
+				uar == atomic_load_explicit(&b->uar, memory_order_relaxed))) {
+			atomic_store_explicit(&b->page, GONE, memory_order_relaxed);
+			atomic_store_explicit(&b->u, NULL, memory_order_relaxed);
 		}
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -96,12 +106,13 @@ void pages_drop_uar(const struct uctx *u, uint32_t uar)
 void pages_inherit(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	for (uint32_t i = 0; i < BUCKETS; i++) {
-		uint64_t page = atomic_load_explicit(&buckets[i].page, memory_order_relaxed);
+	for (uint32_t i = 0; i < nused; i++) {
+		struct bucket *b = &buckets[used[i]];
+		uint64_t page = atomic_load_explicit(&b->page, memory_order_relaxed);
 
 		if (page <= GONE)
 			continue;
-		atomic_store_explicit(&buckets[i].u, PAGE_INHERITED, memory_order_relaxed);
+		atomic_store_explicit(&b->u, PAGE_INHERITED, memory_order_relaxed);
 		mprotect((void *)(uintptr_t)page, UAR_PAGE, PROT_READ);
 	}
 }

@@ -3,6 +3,8 @@
 #include "sys/maps.h"
 
 #include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../check.h"
 
@@ -92,6 +94,26 @@ TEST(a_page_is_the_first_from_its_address_on)
 			CHECK_EQ(answers.at[0].prot, prot[i]);
 		}
 	}
+}
+
+TEST(shared_mappings_of_files_are_found)
+{
+	int fd = memfd_create("test-maps", MFD_CLOEXEC);
+	uint8_t *at, *found = NULL;
+
+	CHECK(fd >= 0 && !ftruncate(fd, 2 * PAGE));
+	at = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(at != MAP_FAILED && !mprotect(at + PAGE, PAGE, PROT_READ));
+	answers.n = 0;
+	CHECK_EQ(maps_each_shared(add, &answers), 0);
+	for (int i = 0; i < answers.n; i++)
+		if (answers.at[i].start == (uintptr_t)at) {
+			CHECK_EQ(answers.at[i].end, (uintptr_t)at + PAGE);
+			found = at;
+		}
+	CHECK(found);
+	munmap(at, 2 * PAGE);
+	close(fd);
 }
 
 static int third(const struct mapping *m, void *arg)
