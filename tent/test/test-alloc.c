@@ -118,12 +118,15 @@ static void small_requests(void)
 	CHECK_EQ(duo_move(TENT_READ, 0, 64 * KIB, 0), 0);
 }
 
+#define AT_ONCE 4
+
+/* The requests are open at the same time, so each has its own part of the memory. */
 static void large_requests(void)
 {
-	struct tent_batch *b[4];
+	struct tent_batch *b[AT_ONCE];
 
 	for (size_t i = 0; i < ARRAY_SIZE(b); i++)
-		b[i] = duo_start(TENT_WRITE, 0, LEN);
+		b[i] = duo_start(TENT_WRITE, i * LEN, LEN);
 	for (size_t i = 0; i < ARRAY_SIZE(b); i++)
 		CHECK_EQ(duo_end(b[i]), 0);
 }
@@ -134,7 +137,7 @@ static void large_requests(void)
  */
 TEST(system_calls)
 {
-	duo_open(&(struct duo_attr){.len = LEN});
+	duo_open(&(struct duo_attr){.len = AT_ONCE * LEN});
 	CHECK(!copies('a'));
 	count(small_requests);
 	CHECK_EQ(receives + wakes + reads, 0);
