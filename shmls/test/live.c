@@ -163,7 +163,21 @@ struct twins {
 static const struct live_type twins_type = {LIVE_MAGIC, "layer", "twins",
 	.field = {{"less", LIVE_AT(struct twins, a), LIVE_LESS(struct twins, b)}}};
 
-/* Spins for about as long as the reader needs for a record, so that objects end during a read. */
+/*
+ * The longest life of an object: about three times as long as a read takes, so that objects end
+ * during some reads and not during others. A sanitizer makes reads much slower.
+ */
+static uint64_t pace_us = 64;
+
+static void set_pace(void)
+{
+	uint64_t begun = clock_ns(), us;
+
+	objects_of(getpid());
+	us = (clock_ns() - begun) / NSEC_PER_USEC;
+	pace_us = 3 * us > pace_us ? 3 * us : pace_us;
+}
+
 static void spend(uint64_t us)
 {
 	uint64_t until = clock_ns() + us * NSEC_PER_USEC;
@@ -185,10 +199,10 @@ static void churn(void)
 		__atomic_store_n(&t.a, i, __ATOMIC_RELAXED);
 		__atomic_store_n(&t.b, i, __ATOMIC_RELAXED);
 		r = live_add(&twins_type, &t, "");
-		spend(i % 64);
+		spend(i % pace_us);
 		live_remove(r);
 		__atomic_store_n(&t.b, 0, __ATOMIC_RELAXED);
-		spend(i % 16);
+		spend(i % pace_us / 4);
 	}
 }
 
@@ -208,9 +222,12 @@ static pid_t child_of(pid_t pid)
 
 TEST(changes_meanwhile)
 {
-	pid_t parent = spawn(churn), pid = child_of(parent);
 	uint32_t seen = 0;
+	pid_t parent, pid;
 
+	set_pace(); /* the child inherits the pace */
+	parent = spawn(churn);
+	pid = child_of(parent);
 	for (int i = 0; i < 100000 && seen < 1000; i++) {
 		AT_END(live_free) struct live_process p;
 
