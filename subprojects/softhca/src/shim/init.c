@@ -4,6 +4,7 @@
  * program uses a device.
  */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "dma/pool.h"
 #include "dma/view.h"
@@ -43,8 +44,14 @@ __attribute__((constructor)) static void init(void)
 	pthread_atfork(pool_hold, pool_release, in_child);
 }
 
+/*
+ * In a child of the bare system call, for which in_child() was not called, the membership is the
+ * parent's, and no thread of this library runs.
+ */
 __attribute__((destructor)) static void fini(void)
 {
+	if (fabric_self.pid != getpid())
+		return;
 	pump_stop();
 	member_detach();
 }

@@ -244,6 +244,23 @@ static void inherited(void)
 	exit(OK);
 }
 
+/* A child of the bare system call, in which no handler of fork() runs, does not leave for its parent. */
+static void bare_child(void)
+{
+	struct softhca_fabric_info info;
+	pid_t pid;
+
+	open_pair();
+	pid = (pid_t)syscall(SYS_fork);
+	if (!pid)
+		exit(0);
+	CHECK_EQ(test_reap(pid), 0);
+	CHECK_EQ(softhca_fabric_info(&info), 0);
+	CHECK_EQ(info.processes, 1);
+	message(1);
+	exit(OK);
+}
+
 static void join_and_leave(void)
 {
 	open_pair();
@@ -269,6 +286,11 @@ TEST_WITH(ignored_signal, ends, ignored, 128 + SIGSEGV);
 TEST(inherited_device)
 {
 	CHECK_EQ(rig_child(inherited, "opened by its parent"), OK);
+}
+
+TEST(child_of_the_bare_system_call)
+{
+	CHECK_EQ(rig_child(bare_child, NULL), OK);
 }
 
 int main(int argc, char **argv)
