@@ -290,7 +290,11 @@ TEST(inherited_device)
 
 TEST(child_of_the_bare_system_call)
 {
+#ifdef __SANITIZE_THREAD__
+	(void)bare_child; /* the sanitizer knows only children of fork() */
+#else
 	CHECK_EQ(rig_child(bare_child, NULL), OK);
+#endif
 }
 
 int main(int argc, char **argv)
