@@ -26,7 +26,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 19
+#define ARENA_VERSION 20
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -371,7 +371,7 @@ struct owed_ring {
 struct journal_cqe {
 	uint32_t cq;
 	uint32_t index; /* producer index of the CQE */
-	uint8_t bytes[64];
+	uint8_t bytes[64] __attribute__((aligned(8))); /* is read as a struct cqe64 */
 };
 
 /*

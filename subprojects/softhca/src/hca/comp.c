@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "hca/cqe.h"
@@ -17,6 +18,9 @@ struct mini {
 	uint8_t reserved;
 	uint32_t byte_cnt;
 };
+
+_Static_assert(offsetof(struct comp_run, title) % _Alignof(struct cqe64) == 0,
+	"fits() reads `title`");
 
 static struct comp_run *run_of(const struct cq *cq)
 {

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "abi/wire.h"
 #include "fabric/fabric.h"
 #include "fabric/latch.h"
 #include "hca/cq.h"
@@ -49,6 +50,8 @@ void journal_cqe(uint32_t cq, const void *bytes)
 	memcpy(e->bytes, bytes, sizeof(e->bytes));
 	j->ncqes++;
 }
+
+_Static_assert(_Alignof(struct journal_cqe) >= _Alignof(struct cqe64), "cq_notify() reads `bytes`");
 
 /* If the process dies in the last loop, an event may be sent twice, but none is lost. */
 static void apply(const struct journal *j)
