@@ -24,6 +24,11 @@ REPLY_FAULTS = {"drop": [["lost"]], "swap": [["misdelivered"]], "duplicate": [["
                 "spoil": [["wrong_value"], ["invented"]]}
 
 
+def timeout():
+    """Returns the seconds after which a job with a lost reply ends. UCX takes longer to connect."""
+    return 10 if UCX and harness.backend == "ucx" else 4
+
+
 def case_faults():
     """A lost, doubled, swapped or spoilt reply is detected, local and remote. The checks are the same for each
     backend, so backends other than the default have several of these faults in one job."""
@@ -32,7 +37,7 @@ def case_faults():
     else:
         jobs = [(2, ["drop", "swap", "spoil"], 8000), (2, ["duplicate"], 2000)]
     for np, mix, ops in jobs:
-        argv = job(np, "--ops", ops, "--timeout", 10 if UCX and harness.backend == "ucx" else 4, "--daemons", 2,
+        argv = job(np, "--ops", ops, "--timeout", timeout(), "--daemons", 2,
                    "--json", "-", prog=FAULTY)
         r = run(argv, {"BENCHKV_FAULT": ",".join(mix)})
         check(r.status == 1, r)
@@ -98,8 +103,8 @@ def case_unshared():
 def case_changes():
     """Lost or doubled read-modify-writes and spoilt replies are detected; without a fault there is no error."""
     for np in [0, 2] if harness.backend == "delegation" else [2]:
-        argv = job(np, "--ops", 20000, "--rmw", "yes", "--read-ratio", 0.2, "--key-range", 100, "--timeout", 4,
-                   "--json", "-", prog=FAULTY)
+        argv = job(np, "--ops", 20000, "--rmw", "yes", "--read-ratio", 0.2, "--key-range", 100, "--timeout",
+                   timeout(), "--json", "-", prog=FAULTY)
         for fault, kinds in SWAP_FAULTS.items():
             unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
         verified(run(argv), np)
