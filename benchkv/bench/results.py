@@ -50,7 +50,8 @@ the first column shows the noise of the measurement.
 ## Operations per second
 
 In each of {rounds} turns every variant runs once for {seconds} s. Its result is divided by that of `delegation` in the same turn; the table shows the
-median of these ratios (least to largest). {clients} clients per rank, one daemon per rank unless the row says otherwise.
+median of these ratios (least to largest). {clients} clients per rank, one daemon per rank unless the row says otherwise. In the row *2 daemons share*
+both daemons own endpoints.
 
 {rates}
 ## Latency of gets from another rank

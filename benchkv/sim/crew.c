@@ -3,9 +3,9 @@
  * The threads of a job. Each thread simulates a window of time of its ranks, then waits for the
  * other threads.
  *
- * A thread writes the mail of a window, and another thread reads it in the next window, after
- * meet(). Therefore odd and even windows have separate mail, and separate words for the failure of
- * a thread.
+ * A WRITE that a thread posts in a window (struct mail) is read by another thread in the next
+ * window, after meet(). Therefore odd and even windows have separate mail, and separate entries of
+ * `failed`.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -39,11 +39,11 @@ static void sleep_through(struct crew *c, uint32_t round)
 /* A barrier. Writes of a thread before the barrier are visible to all threads after it. */
 static void meet(struct crew *c)
 {
-	/* No thread begins the next round before this thread has arrived in this one. */
+	/* A relaxed load suffices: the round does not change before this thread has arrived. */
 	uint32_t round = atomic_load_explicit(&c->round, memory_order_relaxed);
 	struct wait w = WAIT_INIT;
 
-	/* acq_rel, pairs with this access of other threads: the last one sees all writes. */
+	/* acq_rel: the last thread that arrives sees the writes of all threads before it. */
 	if (atomic_fetch_add_explicit(&c->arrived, 1, memory_order_acq_rel) + 1 ==
 		c->sim->n_parts) {
 		atomic_store_explicit(&c->arrived, 0, memory_order_relaxed);

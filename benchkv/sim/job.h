@@ -21,7 +21,7 @@ struct counts {
 
 /* A call of another rank that has arrived. */
 struct call {
-	uint32_t from, slot, word;
+	uint32_t from, slot, word; /* word: see control_word() */
 };
 
 /* Calls that the next loop serves first. */
@@ -55,9 +55,9 @@ struct daemon {
 };
 
 /*
- * Calls without a response. Each change of their number contributes (end - time of the change) *
- * change to the integral of the number over the time after the warm-up. `sum` contains only the
- * terms -(time of the change) * change.
+ * Calls without a response. A change of their number at time t adds (end - t) * change to the
+ * integral of the number over the time after the warm-up. `sum` contains the parts -t * change, so
+ * the integral is sum + n * end.
  */
 struct inflight {
 	uint32_t n;
@@ -75,7 +75,7 @@ struct rank {
 	/* Indexed by slot. Request i of a client has the slot client * depth + i. */
 	struct request *requests; /* of the calendars */
 	uint64_t *start; /* when the client made the request */
-	uint64_t *called; /* when the daemon took it; NULL: neither control nor trace needs it */
+	uint64_t *called; /* when the daemon took it; NULL: not needed by control or trace */
 	bool *answered; /* the response is on its way to the client's daemon; NULL: delegation */
 	uint64_t *client_free; /* by client: when it can make its next request */
 	/* Replies that a client has seen while it waits for others; NULL: no client waits. */
@@ -104,8 +104,8 @@ struct sim {
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
 	uint64_t end, traced;
-	struct adaptive filtered; /* for the trace of a control that does not observe */
-	uint64_t ahead; /* length of a window: the shortest time of a WRITE to another rank's CQ */
+	struct adaptive filtered; /* for the trace, if the control does not filter the values */
+	uint64_t ahead; /* length of a window: the shortest time from a post to the peer's CQE */
 	struct part *parts;
 	uint32_t n_parts;
 	uint32_t *part_of; /* by rank */
@@ -131,7 +131,7 @@ static inline uint32_t draw_below(uint64_t *random, uint32_t n)
 	return (uint32_t)((draw(random) >> 32) * n >> 32);
 }
 
-/* The client of a slot: slot / depth, exact for the first 2^20 slots. */
+/* The client of a slot: slot / depth, without a division. Exact for the first 2^20 slots. */
 #define SIM_DEPTH_SHIFT 42
 static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
 {
@@ -149,7 +149,7 @@ static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t pe
 	return d == 1 ? rank : rank * d + (rank + peer) % d;
 }
 
-/* The daemon that has the rank's endpoint to a peer, or serves the slot if the peer is the rank. */
+/* The daemon that has the rank's endpoint to a peer. If the peer is the rank: the slot's daemon. */
 static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t slot)
 {
 	const struct sim *s = r->sim;

@@ -215,7 +215,7 @@ ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot
 		give_reply(d, w, slot);
 }
 
-/* @words: the reserved words of the calls, or NULL. */
+/* @words: the values of control_word() that the calls carry, or NULL. */
 static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots,
 	const uint32_t *words, uint32_t n)
 {

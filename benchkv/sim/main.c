@@ -26,7 +26,7 @@ static int read_machine(const struct arg *a, void *machine_p)
 
 static int read_control(const struct arg *a, void *control_p)
 {
-	return control_parse(a->value, control_p) ? arg_bad(a, "one of benchkv(1)'s") : 0;
+	return control_parse(a->value, control_p) ? arg_bad(a, "a control of benchkv(1)") : 0;
 }
 
 static const char *const states[] = {"high", "low", NULL};
@@ -75,7 +75,7 @@ static const struct arg_row rows[] = {
 		.help = "seed of the random choices"},
 	{"threads", 0, "N", ARG_WHOLE, AT(config.threads), .min = 1, .max = 64,
 		.unset = "cores, at most one per 16 ranks",
-		.help = "threads of the simulation; results do not depend on it"},
+		.help = "threads of the simulation, which do not change the results"},
 	{"trace", 0, "FILE", ARG_TEXT, AT(trace), .sets = RUN,
 		.help = "CSV of rank 0, a line every --trace-step"},
 	{"trace-step", 0, "US", US(1e6), .field = AT(config.trace_ns), .def = "10",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Output of benchkv-sim: a job, the comparison with published figures, the map. */
+/* Output of the commands of benchkv-sim: run, table and map. */
 #ifndef BENCHKV_SIM_OUTPUT_H
 #define BENCHKV_SIM_OUTPUT_H
 
@@ -53,7 +53,10 @@ int output_map(const struct sim_options *o, FILE *json);
 /* "meta" or "delegation". */
 const char *backend_name(bool meta);
 
-/* Runs a job and writes its object. For auto without numbers derives K and B from that job. */
+/*
+ * Runs a job and, unless json is NULL, writes a JSON object with its options and results. For auto
+ * without numbers derives K and B from that job.
+ */
 int output_job(const struct sim_config *config, FILE *json, struct sim_result *r_p);
 
 #endif

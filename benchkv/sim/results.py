@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes RESULTS.md: every control at every size, by the simulator.
+"""Writes RESULTS.md: figures of every control at every size, by the simulator.
 
     results.py BENCHKV-SIM [OUT] [--short | --soak] [--jobs N]
 
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-S_NS, RTT_NS, CPU_NS, LOCAL_NS = 570.0, 4860.0, 135.0, 115.0  # of the built-in machine, see `table`
+S_NS, RTT_NS, CPU_NS, LOCAL_NS = 570.0, 4860.0, 135.0, 115.0  # of the machine hdr100, see `benchkv-sim table`
 CLIENTS = 46
 CONTROLS = ["none", "budget:4", "budget:16", "budget:64", "threshold:8,4", "adaptive-budget", "hold:2",
             "hold:10", "adaptive-hold", "little", "auto"]
@@ -110,7 +110,7 @@ def equilibria(jobs, grid):
         rows.append([f"`{c}`", sum(r > 1.2 for r in ratio), "%.2f" % max(ratio), "%d, %d, %d" % at])
         if c == "auto":
             most = max(ratio)
-    head = ["control", f"cells of {len(cells)} with two", "largest ratio", "at daemons, depth, ranks"]
+    head = ["control", f"cells with two equilibria, of {len(cells)}", "largest ratio", "at daemons, depth, ranks"]
     return table(head, rows), most
 
 
@@ -174,7 +174,8 @@ COURSES = {8: [100, 105, 110, 115, 130], 16: [210, 220, 240, 260], 32: [400, 440
 
 
 def course(sim, options, spans):
-    """Responses in the loops of rank 0 that find any: the mean in each span (in ms), and the most before the second span."""
+    """Simulates a job. Returns numbers of responses in the loops of rank 0 that find any: the means in the spans (in ms), and
+    the largest number before the second span."""
     sums, most = [[0, 0] for _ in spans], 0
     with tempfile.NamedTemporaryFile() as f:
         subprocess.run([sim, *options.split(), "--control", "none", "--warmup", "0", "--duration", str(spans[-1][1]),
@@ -210,17 +211,18 @@ RHYTHM = [("the model", {}, {}),
           ("a loop takes 46 requests, one per client", {}, {"intake": 46}),
           ("a client waits for 8 replies", {}, {"client-waits": 8}),
           ("a client waits for all 32 replies", {}, {"client-waits": 32}),
-          ("the same, a wire of 3 us", {"wire_ns": 3000}, {"client-waits": 32}),
-          ("the same, a wire of 15 us", {"wire_ns": 15000}, {"client-waits": 32}),
-          ("the same, the ranks start apart", {}, {"client-waits": 32, "stagger": 100}),
-          ("the same, a loop takes 128 requests", {}, {"client-waits": 32, "intake": 128})]
+          ("all 32 replies, a wire of 3 us", {"wire_ns": 3000}, {"client-waits": 32}),
+          ("all 32 replies, a wire of 15 us", {"wire_ns": 15000}, {"client-waits": 32}),
+          ("all 32 replies, the ranks start apart", {}, {"client-waits": 32, "stagger": 100}),
+          ("all 32 replies, a loop takes 128 requests", {}, {"client-waits": 32, "intake": 128})]
 # Published: M/s, outstanding calls, responses per loop, M loops/s, share of empty loops, share of loops with more than 100 responses.
 RHYTHM_PUBLISHED = {16: ["110.04", "833 (1,390 to 1,420 over time)", "28.0 (107 to 200)", ".23", ".931", ".037"],
                     2: ["15.26", "", "4.6", ".86", "", ""]}
 
 
 def rhythm(jobs, ranks):
-    """The figures of a job from the good state, and its throughput from the collapsed state, under each hypothesis."""
+    """Returns a table: the figures of a job from the good state, and its throughput from the collapsed state, under each
+    hypothesis."""
     rows = [["published", *RHYTHM_PUBLISHED[ranks], ""]]
     with tempfile.TemporaryDirectory() as scratch:
         keys = []
@@ -257,7 +259,7 @@ COLLAPSE = [("the model", "--np 8"),
 
 
 def collapse(jobs):
-    """Responses over time during the collapse, as published and under each hypothesis."""
+    """Returns a table: responses over time during the collapse, as published and under each hypothesis."""
     with concurrent.futures.ThreadPoolExecutor(jobs.at_a_time) as pool:
         found = list(pool.map(lambda row: course(jobs.sim, row[1], COLLAPSE_SPANS), COLLAPSE))
     rows = [["published, 8 ranks", "", "640", "100 to 200", "50 to 100", "37", "1", "1"]]
@@ -299,7 +301,7 @@ highest, over both states and two seeds, from 6 to 12 ms, or, where this ratio i
 | message x 3 | 10 | 2 | 3 | 2 | `none` | 0.998 | 0.997 |
 | wire x 10 | 8 | 2 | 3 | 2 | `none` | 0.998 | 0.997 |
 
-Without the larger window for long wires and without the limit on the calls that a loop serves, the share was .95 or more in only 28 of 40 jobs
+With a K of at most 12 also for long wires, and without the limit on the calls that a loop serves, the share was .95 or more in only 28 of 40 jobs
 (`--cells 40 --seed 1 --ranks 32`). The lowest share was .58, with a wire of 50 us, 29 ranks and 1 daemon.
 
 **Without the limit, daemons that call only each other take turns.** With 2 daemons per rank and 4 ranks, one daemon of each rank has
@@ -317,14 +319,14 @@ ranks and 2 daemons some daemons have 6 of 10 endpoints, and when their limit wa
 (wire 50 us, `--np 11 --qd 60 --clients 36 --daemons 2 --warmup 40`).
 
 **Many K and B.** If `auto:K,B` is among the settings to compare with (`--windows`), the lowest share of 11 random jobs with loops of 46 ns (`loop /
-10`) is .86. It is that of a job with few calls: 5 ranks, depth 44, 2 clients, 3 daemons. Its K is 8, which is 1.5 times the root of 29 calls, and a WRITE
-has 4.8 messages. With K = 5 a WRITE has 6.5 messages, and the share is .99. With loops of 380 ns the share of K = 8 is .97, because requests gather
+10`) is .86. This job has few calls: 5 ranks, depth 44, 2 clients, 3 daemons. Its K is 8, which is 1.5 times the square root of 29 calls per daemon, and
+a WRITE has 4.8 messages. With K = 5 a WRITE has 6.5 messages, and the share is .99. With loops of 380 ns the share of K = 8 is .97, because requests gather
 during the loops. K is not derived from the length of the loop, because `benchkv measure` does not measure it.
 
 ## Equilibria
 
 Each job is simulated from both initial states: all requests at once, and 1 ms in which every message leaves in a WRITE of its own. If the two
-throughputs differ by more than a fifth, the job has two equilibria.
+throughputs differ by more than a fifth, the job has two equilibria. The cells are the jobs of the first section.
 
 {equilibria}
 ## Against direct and UCX
@@ -337,9 +339,9 @@ their targets), and the round trip of a single call. The model is wrong by a fac
 {others}
 ## Disturbances
 
-Depth 32, one daemon. During a disturbance every message leaves in a WRITE of its own. The first figure is the longest disturbance (of 40, 80, ...
-640 us) after which throughput is .8 of that of the good state 3 ms later. The second figure is the time in ms (0, 1 or 4) after a disturbance
-of 1 ms when throughput is .9 of that of the good state (-: not after 4 ms).
+Depth 32, one daemon. During a disturbance every message leaves in a WRITE of its own. The first figure is the longest disturbance of 40, 80, 160,
+320 and 640 us (all: each of them) after which throughput is more than .8 of that of the good state 3 ms later. The second figure is the first of the
+times 0, 1 and 4 ms after a disturbance of 1 ms at which throughput is more than .9 of that of the good state (-: none of them).
 
 {recovery}
 ## Staggered first calls
@@ -356,7 +358,8 @@ responses in those loops of rank 0 that find any ([README.md](README.md#agreemen
 ## Hypotheses on what is not reproduced
 
 The rhythm of the good state: depth 32, `none`, started from the good state, for the last column from the collapsed state. Each
-row changes the machine or the job (`RHYTHM` in [results.py](results.py)). 16 ranks:
+row changes the machine or the job (`RHYTHM` in [results.py](results.py)). The columns *empty loops* and *over 100* are the shares of loops with no
+response and with more than 100. 16 ranks:
 
 {rhythm}
 2 ranks:

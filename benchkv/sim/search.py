@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares auto with the best fixed control of each of many random jobs, by the simulator.
+"""Simulates many random jobs, and compares auto with the best fixed control of each job.
 
     search.py BENCHKV-SIM [--cells N] [--seed S] [--ranks N] [--windows] [--least F] [--equal F] [--jobs N]
 
 A cell is a machine, 2 to --ranks ranks (64), a depth of 1 to 64, 1 to 46 clients and 1 to 4 daemons, drawn by --seed. The
-rivals of auto start from the good state: none, hold, budget and threshold with many numbers, with --windows also
-little and auto:K,B. Successive halving finds the best rival. It is then measured again with other seeds, because the best
+rivals of auto are none, and hold, budget and threshold with many numbers; with --windows also little and auto:K,B. They
+start from the good state. Successive halving finds the best rival. It is then measured again with other seeds, because the best
 of many noisy figures is too high. auto is measured with the same seeds from both initial states; its share is the
 lower of the two throughputs, divided by the rival's. The second figure of a cell is the lowest throughput of auto
 divided by the highest, over both states and all seeds. It is about 1 if auto has one equilibrium. Where this ratio is below .98,

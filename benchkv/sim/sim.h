@@ -14,8 +14,9 @@
  * Time is divided into windows of send_ns + wire_ns + recv_ns. A message that a rank sends in one
  * window reaches another rank in a later window, so within a window the ranks are independent.
  * Threads divide the ranks between them; the result does not depend on the number of threads. The
- * daemons of a rank are simulated in the order in which their steps begin. A client's request to a
- * daemon whose simulated time is already later is taken one loop later.
+ * daemons of a rank are simulated in the order in which their steps begin. If the time of a
+ * client's request is before the time that its daemon has reached, the daemon takes the request one
+ * loop too late.
  */
 #ifndef BENCHKV_SIM_SIM_H
 #define BENCHKV_SIM_SIM_H
@@ -34,7 +35,7 @@ struct sim_config {
 	uint32_t ranks, daemons, clients, depth;
 	uint32_t depth_before; /* depth until step_ns; 0: `depth` from the beginning */
 	uint64_t step_ns;
-	uint32_t client_waits; /* replies that a client has to see before its next requests; 0: 1 */
+	uint32_t client_waits; /* replies that a client must see before its next requests; 0 is 1 */
 	uint32_t intake; /* maximum number of requests of clients that a loop takes; 0: all */
 	bool meta; /* the backend: meta, otherwise delegation */
 	uint32_t threads; /* of the simulation */

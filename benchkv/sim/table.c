@@ -9,7 +9,7 @@
 #include "base/order.h"
 #include "output.h"
 
-#define SEEDS 9 /* seeds per cell; the median and the range show whether a cell has two outcomes */
+#define SEEDS 9 /* seeds per row; the median and the range show whether a job has two outcomes */
 #define RECOVERY_NS (20 * NSEC_PER_MSEC)
 
 static const struct published depth32[] = {
@@ -59,7 +59,7 @@ static const struct published daemons[] = {
 
 const struct published_block published_blocks[PUBLISHED_BLOCKS] = {
 	{"HDR100, Xeon Gold 6530; depth 32, 46 clients, 1 daemon, ring 4 MiB, 10 s, one run;\n"
-	 "flush apart from the poll, phases interleaved, no poll budget but where named",
+	 "flush separate from the poll, phases interleaved, no poll budget except where named",
 		depth32, ARRAY_SIZE(depth32)},
 	{"ConnectX-7, Xeon 8468; depth 1, 46 clients, 1 daemon", depth1, ARRAY_SIZE(depth1)},
 	{"1 and 2 nodes; depth 4, 4 clients, 2 daemons; machine not published", backends,

@@ -23,7 +23,7 @@ struct batch;
 struct event {
 	uint64_t ns;
 	uint32_t next;
-	uint32_t from; /* the rank that sent it; it sends one at a time */
+	uint32_t from; /* the rank that sent it; its events for one receiver differ in ns */
 	uint32_t messages;
 	uint32_t consumed; /* the sender's `received`, see struct endpoint */
 	union {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Endpoints, the messages that they gather, WRITEs under way, and the serial servers of the
- * adapter's contexts.
+ * Endpoints, the messages that they gather, WRITEs under way, and the adapter. Each context of the
+ * adapter has a server for sending and one for receiving, which process one WRITE at a time.
  *
  * The messages of a WRITE are gathered in a batch, which is passed to the receiver with the WRITE.
  * A single message is in the event itself. A posted WRITE is a parcel in the mail to the thread
@@ -26,8 +26,8 @@
 /* ---- batches of messages ---- */
 
 /*
- * A message is the slot of the calling rank, with WIRE_RESPONSE if it is a response. The messages
- * are followed by a word for each of them, if the control sends words with its calls.
+ * A message is the number of the call's slot in the calling rank, with WIRE_RESPONSE if it is a
+ * response. If calls carry words (control_word()), room for one word per message follows the slots.
  */
 struct batch {
 	struct batch *next; /* the next free batch */
@@ -123,7 +123,7 @@ struct parcel {
 	uint32_t to; /* daemon */
 };
 
-/* Parcels in the order in which they were posted. Each mail has one writer and a cache line. */
+/* Parcels in the order in which they were posted. Has one writer, hence a cache line of its own. */
 struct mail {
 	_Alignas(64) struct parcel *parcels;
 	size_t size, n;

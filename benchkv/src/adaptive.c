@@ -15,7 +15,7 @@
 #define HOLD_MIN 32 /* loops without a decision after a change */
 #define COLLAPSED_CQES 1.0
 #define COLLAPSED_EMPTY 0.9
-#define GAIN_MIN 1e-3 /* least gain that is assumed, completions per poll */
+#define GAIN_MIN 1e-3 /* lower limit of db_du, which is a divisor */
 #define U_MAX_LEAST 8
 #define U_MAX_MOST 64
 #define STEP_MOST 8

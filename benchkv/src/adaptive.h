@@ -6,9 +6,9 @@
  * polls up to u more times, until a completion arrives.
  *
  * The controller first identifies the system: it runs ADAPTIVE_WARMUP loops with u = 0, and as many
- * with u = ADAPTIVE_PROBE. The difference determines the sizes of its steps, and the round trip
- * determines the largest u. The controller repeats this every ADAPTIVE_AGAIN loops, and then
- * continues with the u that it had before.
+ * with u = ADAPTIVE_PROBE. The difference in completions per loop determines the sizes of its
+ * steps, and the round trip determines the largest u. The controller repeats this every
+ * ADAPTIVE_AGAIN loops, and then continues with the u that it had before.
  */
 #ifndef BENCHKV_ADAPTIVE_H
 #define BENCHKV_ADAPTIVE_H

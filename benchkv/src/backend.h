@@ -47,7 +47,7 @@ struct backend {
 	 * ranks, connects the clients, and removes the region's name.
 	 */
 	int (*open_daemon)(struct daemon *d, char *why, int size);
-	/* Called after the threads have ended. @in_order: no connection is being established. */
+	/* Called after the threads have ended. @in_order: see node_free(). */
 	void (*free_client)(struct client *c);
 	void (*free)(struct node *n, bool in_order);
 
@@ -58,13 +58,13 @@ struct backend {
 	 * room now; another error: the path has failed.
 	 */
 	int (*call)(struct client *c, uint32_t shard, const struct kv_req *req);
-	/* Passes replies to c->take(), returns their number or -errno. NULL: shmipc has them. */
+	/* Calls c->take() for each reply. Returns their number or -errno. NULL: all come by shmipc. */
 	int (*poll)(struct client *c);
 	uint32_t (*pending)(const struct client *c); /* number of paths with outstanding requests */
-	/* Sleeps until a reply comes, if pending() is 1. NULL: a reply cannot wake the client. */
+	/* Called if pending() is 1: sleeps until a reply comes. NULL: a reply wakes no client. */
 	void (*wait)(struct client *c, uint64_t timeout_ns);
 
-	/* Called in a daemon's thread: serves other ranks' requests, returns their number. */
+	/* In a daemon's thread: serves other ranks' requests, returns their number; never NULL. */
 	uint32_t (*serve)(struct daemon *d);
 
 	/* Adds the statistics of a client's own endpoints. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The board is memory that the clients of a rank share. For each of the first keys, by number, it
- * holds the newest put that a client knows to be in the store, and the put that the newest put has
- * replaced.
+ * The board is memory that the clients of a rank share. For each of the first keys, by number
+ * (workload.h), it holds the newest put that a client knows to be in the store, and the put that
+ * the newest put has replaced.
  *
  * A client calls board_look() before it sends a request. When the reply has arrived, the client
  * calls board_post() with its own put that was acknowledged, or the put that it has read. The post
@@ -20,7 +20,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define BOARD_NONE UINT64_MAX /* no put has this name, because the preloader has no operations */
+#define BOARD_NONE UINT64_MAX /* no put has this name: KV_PRELOADER (msg.h) makes no operations */
 
 struct board_slot {
 	alignas(32) _Atomic uint64_t turn; /* posts so far, times 2; odd: a post is under way */
@@ -51,7 +51,7 @@ static inline struct board_view board_look(struct board *b, uint32_t number)
 
 	/* Acquire: pairs with the last store of board_post(). */
 	v.turn = atomic_load_explicit(&s->turn, memory_order_acquire);
-	/* Both acquire, pairs with their release stores: the turn is read again after them. */
+	/* Acquire: the turn is loaded again after both. Pairs with their release stores. */
 	v.newest = atomic_load_explicit(&s->newest, memory_order_acquire);
 	v.before = atomic_load_explicit(&s->before, memory_order_acquire);
 	/* Relaxed: if the turn is unchanged, no thread has written in between. */
@@ -80,7 +80,7 @@ static inline uint64_t board_post(struct board *b, uint32_t number, const struct
 	if (turn % 2 || !atomic_compare_exchange_strong_explicit(&s->turn, &turn, turn + 1,
 				memory_order_acquire, memory_order_relaxed))
 		return 0;
-	/* Both release: the odd turn is seen before them; pairs with the loads of board_look(). */
+	/* Release: a thread that loads one of these values sees the odd turn. See board_look(). */
 	atomic_store_explicit(&s->before, v->newest, memory_order_release);
 	atomic_store_explicit(&s->newest, name, memory_order_release);
 	/* Release: pairs with the first load of board_look(). */

@@ -9,7 +9,7 @@
 
 /* ---- phase D: calls ---- */
 
-/* Calls or relays. Returns -EAGAIN: no room now; 0: the errand is under way, or has failed. */
+/* Calls or relays an errand. -EAGAIN: no room now; 0: the errand is under way, or has failed. */
 static int try_errand(struct daemon *d, uint32_t index)
 {
 	const struct kv_req *req = &d->errands.all[index].req;
@@ -43,7 +43,7 @@ static void queue_errand(struct errands *e, uint32_t index)
 	q->last = index;
 }
 
-/* True: a daemon of this rank can carry out the request that d has received. */
+/* True: this daemon, or another one of its rank, can call the other rank. */
 static bool has_way(const struct daemon *d, uint32_t rank)
 {
 	return rank < d->node->ranks && rank != d->node->rank &&
@@ -64,7 +64,7 @@ void errand_take(struct daemon *d, const struct asker *who, const struct kv_req 
 		errand_fail(d, index, EHOSTUNREACH);
 		return;
 	}
-	/* It must not overtake errands that wait for the same rank. */
+	/* The errand must not overtake those that wait for the same rank. */
 	if (all->queues[req->rank].first != QUEUE_NONE || try_errand(d, index)) {
 		d->stats.stalled++;
 		queue_errand(all, index);
@@ -77,7 +77,7 @@ static uint32_t take_found(struct daemon *d)
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
-	/* There is an errand for each agreed request in flight. Others wait in the ring. */
+	/* There is an errand for each request of the clients; any further one stays in the ring. */
 	while (!slab_is_full(&d->errands.free) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
 		struct kv_req req = {.type = 0};

@@ -7,7 +7,7 @@
 
 #include "puts.h"
 
-#define AHEAD 8 /* operations; they take about the time of a cache miss */
+#define AHEAD 8 /* operations between a prefetch and the use; about the time of a cache miss */
 
 uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth)
 {
@@ -169,7 +169,7 @@ void check_cancel(struct checker *c, const struct kv_req *req)
 	slab_put(&c->free, req->seq & c->slot_mask);
 }
 
-/* Adds the term of a key that two clients read to c->views. */
+/* If two clients read the key, adds its term to c->views, see check_audit(). */
 static void compare_views(struct checker *c, const struct check_slot *slot, uint64_t value)
 {
 	uint32_t owner = audited(c, slot->op);

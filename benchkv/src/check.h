@@ -47,7 +47,7 @@ struct check_counts {
 	uint64_t verified;
 	uint64_t not_found; /* verified operations that found no value */
 	uint64_t put_off; /* how often a request was delayed: no room, or check_crosses() */
-	/* Compare-and-swaps with a reply, in all; for other ranks. */
+	/* Compare-and-swaps that got a reply: all, and those for other ranks. */
 	uint64_t swaps, remote_swaps;
 	uint64_t conflicts; /* swaps that found another version of the key */
 	/* Errors; an operation counts in at most one of the first seven. */
@@ -111,8 +111,8 @@ void check_restart(struct checker *c, uint32_t run);
 
 /*
  * Resets the counts for the audit after @runs runs. @made: the operations of every client, see
- * history_end(). The caller must then open operations 0 .. n_due - 1. Counts an invented value for
- * each client that has not made an operation which this client has read. 0 or -ENOMEM.
+ * history_end(). The caller must then open operations 0 .. n_due - 1. If this client has read puts
+ * that their client has not made, counts one invented value for that client. 0 or -ENOMEM.
  *
  * A followed key is read twice: by the client that has put it, and by the client before that one.
  * Both add a term of key and value to their views, with opposite signs, so that the sum over all

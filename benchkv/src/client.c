@@ -16,9 +16,9 @@
 #include "values.h"
 #include "ways.h"
 
-#define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep on a path before the clock is read */
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep between two polls */
 
-/* @over_time and @rmw are constants, so that a job without these options does no extra work. */
+/* The callers pass constants as @over_time and @rmw, so that the compiler omits unused code. */
 ALWAYS_INLINE void take(struct client *c, uint64_t token, const struct kv_resp *resp,
 	bool over_time, bool rmw)
 {
@@ -157,7 +157,10 @@ static int send_swaps(struct client *c)
 	return err;
 }
 
-/* Large calls may overtake each other. A swap that fails for this reason is tried again. */
+/*
+ * Requests with large values may overtake each other. True: the request, a get or a put, must not
+ * be sent yet. Swaps need no such check: a swap that fails because of the order is tried again.
+ */
 ALWAYS_INLINE bool may_cross(const struct client *c, const struct kv_req *req)
 {
 	return unlikely(c->node->values) && check_crosses(&c->check, req);
@@ -235,8 +238,8 @@ static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end
 }
 
 /*
- * Makes operations until the last one or the end of the time, then waits for all replies, until
- * none has come for the time-out. 0 or -errno; *next_p: the number of operations made.
+ * Makes operations until the last one or the end of the time and waits for the replies. Also ends
+ * if none has come for the time-out. 0 or -errno; *next_p: the number of operations made.
  */
 ALWAYS_INLINE int turns(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p,
 	bool rmw)

@@ -36,7 +36,7 @@ static const char *const parameters[] = {"backend", "np", "daemons", "net_daemon
 	"preload", "seed", "ring_size", "device", "software_hca", "control", "rate", "warmup_s",
 	"requested", "version", "host"};
 
-#define BOTH_SIDES "A and B" /* the first job of each side */
+#define BOTH_SIDES "A and B" /* value of `jobs`: the first job of each side */
 
 /* Figures of one row: the values of both sides, the median ratio B/A and its interval. */
 struct row {

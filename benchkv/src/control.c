@@ -17,7 +17,7 @@
  */
 #define WINDOW 10
 #define FULL 9
-#define WINDOW_MOST 128 /* of a derived window: an endpoint can record so many WRITEs */
+#define WINDOW_MOST 128 /* largest derived K; an endpoint can record CONTROL_POSTED WRITEs */
 #define AGE_UNIT_NS 20000ull /* a wait of this length has the weight of one call */
 #define SPACING_NS 2000ull /* least mean time between WRITEs beyond the window */
 
@@ -103,7 +103,7 @@ void control_derive(struct control_spec *spec, const struct control_times *times
 	spec->full = clamp(times->write_ns / times->message_ns, 8, CONTROL_NUMBER_MAX);
 }
 
-/* Adds the limit that control_share() has set, if any. */
+/* Writes the limit that control_share() has set to @text, or "" if there is none. */
 static void explain_share(const struct control_spec *spec, const struct control_spec *derived,
 	double under_way, char *text, size_t size)
 {
@@ -192,7 +192,7 @@ void control_limit(struct control *c, double requests, uint32_t daemons, uint32_
 
 	if (c->spec.kind != CONTROL_AUTO || !others)
 		return;
-	/* Limits that follow smaller differences would let daemons take turns again. */
+	/* Ignores smaller differences in endpoints; otherwise daemons would take turns again. */
 	share = many ? (double)own / others : 1. / daemons;
 	c->serves = clamp(2. / 3 * requests * share, 32, UINT32_MAX);
 }
@@ -439,7 +439,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	p->since_ns = 0;
 	if (!load->calls)
 		return;
-	if (p->count == CONTROL_POSTED) { /* all because of spec.full: replaces the last end */
+	if (p->count == CONTROL_POSTED) { /* the ring is full: replaces the last end */
 		ends[(p->head + p->count - 1) % CONTROL_POSTED] = end;
 		return;
 	}

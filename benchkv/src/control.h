@@ -9,7 +9,7 @@
  *	none		one poll per loop, every endpoint is flushed in every loop
  *	budget:N	up to N polls in a row, until N responses have come
  *	threshold:T,N	up to N polls in a row, until one brings T messages or more
- *	adaptive-budget	up to u + 1 polls in a row, until one brings a message; u follows
+ *	adaptive-budget	up to u + 1 polls in a row, until one finds a completion; u follows
  *			the load, see adaptive.h
  *	hold:US		replies to local clients are held back, at most US microseconds, and
  *			sent together, see hold.h
@@ -26,7 +26,7 @@
  *			  limit adds at most one WRITE every 2 us, which is less than a NIC can
  *			  send.
  *			A loop serves a limited number of calls of other ranks, and leaves the
- *			others to the next loop, which serves at least those. The limit is two
+ *			rest to the next loop, which serves at least that rest. The limit is two
  *			thirds of the calls that an average daemon can have under way itself, or
  *			32 if that is more. For a daemon with at least twice the average number of
  *			endpoints it is two thirds of the calls that this daemon can have under
@@ -91,7 +91,7 @@ struct control_times {
 };
 
 /*
- * Derives K and B of auto: K = 1.15 * round trip / write, limited to 2 to 12, or half a round trip /
+ * Derives K and B of auto: K = 1.15 * round trip / write, limited to 2 to 12, or 0.5 * round trip /
  * write if that is more, at most 128; B = write / message, at least 8.
  */
 void control_derive(struct control_spec *spec, const struct control_times *times);
@@ -103,7 +103,7 @@ struct control_origin {
 	double under_way; /* the argument of control_share() */
 };
 
-/* Explains the values of K and B in a line without commas. */
+/* Explains the values of K and B in a line without commas, as a field of a CSV file needs it. */
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size);
 
@@ -263,8 +263,8 @@ static inline void control_count(struct control *c, uint64_t now_ns, uint32_t un
 }
 
 /*
- * control_word() returns the reserved word of the next request to a rank. control_heard() handles
- * the word of a request from that rank.
+ * control_word() returns the word that the next request to a rank must carry. control_heard()
+ * handles the word of a request from that rank.
  */
 static inline uint32_t control_word(struct control *c, uint32_t ep)
 {

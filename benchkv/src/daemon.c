@@ -108,7 +108,7 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	if (!d->flux && !d->sees_ranks)
 		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
 	else
-		clock_nap(d->node->nap_ns); /* no event covers all objects */
+		clock_nap(d->node->nap_ns); /* no single wait covers all sources of messages */
 }
 
 void *daemon_main(void *arg)

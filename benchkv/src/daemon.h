@@ -4,8 +4,8 @@
  * and requests of other ranks. Requests of other ranks arrive at the daemons that have endpoints
  * (see net_daemons in options.h). Such a daemon serves its own shard, and passes requests for other
  * shards to their daemons through flux. Requests of the rank's own clients for other ranks come
- * through a ring (delegation) or through another daemon (meta). If clients have endpoints of their
- * own, such requests do not come to daemons.
+ * through a ring (delegation), or through shmipc and perhaps another daemon (meta). If clients have
+ * endpoints of their own, such requests do not come to daemons.
  */
 #ifndef BENCHKV_DAEMON_H
 #define BENCHKV_DAEMON_H
@@ -55,7 +55,7 @@ struct daemon {
 	struct shmipc_server *ipc;
 	struct delegrpc_server *ring; /* clients' requests for other ranks; NULL: none come here */
 	struct flux_node *flux; /* requests of other ranks for other daemons' shards; NULL: none */
-	struct flux_node *relay; /* requests for other ranks, to their daemons; NULL: none */
+	struct flux_node *relay; /* requests for other ranks, to the endpoint's owner; or NULL */
 	void *port; /* the backend's part of this daemon */
 	bool sees_ranks; /* it handles requests to, or from, other ranks */
 	bool takes_errands; /* clients' requests for other ranks come through shmipc */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The clients of a rank and its main thread meet here before the first run, and before and after
- * each run.
+ * Before each run, and before the audit, the clients of a rank wait here until the main thread
+ * opens the gate. The main thread waits here until all clients have arrived.
  */
 #ifndef BENCHKV_GATE_H
 #define BENCHKV_GATE_H
@@ -13,7 +13,7 @@
 struct gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint32_t run; /* number of runs that the clients may begin */
+	uint32_t run; /* how often the gate was opened: runs below this number may begin */
 	uint32_t arrived; /* number of clients that are ready for the next run */
 	bool leave; /* there is no next run */
 	int error; /* -errno of the first client that cannot go on */
@@ -24,7 +24,7 @@ void gate_fini(struct gate *g);
 
 /*
  * Called by a client with its error or 0: waits until the run with index `run` may begin. Returns
- * false if there is no such run.
+ * false if there is no such run, or after an error.
  */
 bool gate_pass(struct gate *g, uint32_t run, int error);
 

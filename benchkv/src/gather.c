@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 
-#define KEY_RESULT "result" /* published with the number of a run, or LIFELINE_DAEMONS */
-#define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun kills the job after a second */
+#define KEY_RESULT "result" /* published with a run's number; LIFELINE_DAEMONS: j->daemons */
+#define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun sends SIGKILL a second after SIGTERM */
 
 /* Sends a result over the lifeline; if @line is NULL, publishes it for rank 0. */
 static int pass_on(struct job *j, struct lifeline *line, uint32_t run, const struct series *s,

@@ -189,7 +189,7 @@ static enum verdict foreign_value(struct history *h, const struct history_view *
 	return READ_RIGHT;
 }
 
-/* Stores this put as the newest known one of the key, unless a later get has its reply already. */
+/* Stores this put as the newest known one of the key, unless a later get was answered before. */
 static void learn(struct history *h, const struct history_view *v, uint64_t name)
 {
 	struct history_key *k = &h->keys[v->number];

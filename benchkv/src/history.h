@@ -16,15 +16,16 @@
  *			that was read, and then read again;
  *			a put of an earlier run than an own put;
  *			a put that the board shows as replaced before the get, see board.h
- *	invented	a value that no put of this key has: the named client does not exist, or
- *			its regenerated stream has another operation at that index, or the
- *			client does not make that many operations (if their number is known)
+ *	invented	a value that no put of this key has. A value names a client and an
+ *			operation (msg.h): there is no such client, or its regenerated stream has
+ *			another operation at that index, or the client does not make that many
+ *			operations (if their number is known)
  *
  * The first HISTORY_KEYS keys by number, which are the most popular ones, are followed: for each of
  * them the client stores its own last put and the newest value that it has read. It stores nothing
  * about the other keys, but detects invented values of all keys. A table stores the newest put that
- * this client has read for each pair of followed key and other client; a new pair replaces an older
- * one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
+ * this client has read for each pair of followed key and other client; a new pair may replace an
+ * older one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
  *
  * A put that was not acknowledged may be carried out now, later or never. The checks make no use of
  * such a put; see history_doubt().
@@ -138,7 +139,7 @@ enum verdict history_absent(const struct history *h, const struct history_view *
 
 /*
  * Must be called after all runs. @made: the operations of each client; the caller keeps the array.
- * Returns the number of clients that have not made an operation which this client has read.
+ * Returns the number of clients of which this client has read a put that they have not made.
  */
 uint32_t history_end(struct history *h, const struct history_made *made);
 

@@ -21,7 +21,7 @@
 
 struct hold {
 	bool adaptive;
-	double ns; /* the hold time; the initial one if it is adaptive */
+	double ns; /* the hold time; if it is adaptive, hold_arrived() changes it */
 	uint32_t full; /* number of replies that are released immediately: the number of ranks */
 	double rate; /* arrivals per ns, filtered; 0: not known yet */
 	uint64_t last_ns; /* time of the last arrivals */

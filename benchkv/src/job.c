@@ -18,13 +18,13 @@
 #define KEY_CSV "csv"
 #define KEY_MADE "made"
 /*
- * Another rank's death can cause errors in this rank before the lifeline reports the death. Limits
- * the wait for that report.
+ * Another rank's death can cause errors in this rank before the lifeline reports the death. This is
+ * how long a rank with an error waits for such a report.
  */
 #define NEWS_NS (2 * NSEC_PER_SEC)
 #define REPORT_NS (1500 * NSEC_PER_MSEC) /* time for rank 0 to print a partial report */
 #define SLOWEST 4
-#define PATIENCE_NS (NEWS_NS + 2 * NSEC_PER_SEC) /* rank 0 prints the error within this time */
+#define PATIENCE_NS (NEWS_NS + 2 * NSEC_PER_SEC) /* wait until rank 0 has printed the error */
 
 /* Results of a rank besides 0 and -errno. The rank's figures are complete. */
 enum {
@@ -34,8 +34,8 @@ enum {
 
 /*
  * Waits for the other ranks. With --ops all ranks have equal work, and even a slow rank should be
- * done after SLOWEST times our time. On both sides clients may have waited for the time-out of a
- * reply.
+ * done after SLOWEST times our time. In addition, another rank's clients may have waited timeout_ns
+ * for a reply.
  */
 static int fence_after_run(struct job *j, uint32_t run)
 {
@@ -222,9 +222,8 @@ static void write_decisions(const struct node *n, FILE *out)
 }
 
 /*
- * Writes the files, and reports errors to rank 0, before the ranks meet again. A full disk must not
- * cost the results. If the rank ended with an error here, the launcher would end ranks that have
- * not reported yet.
+ * Writes the files, and publishes the errors for rank 0. An error, such as a full disk, must not
+ * end this rank here, because the launcher would then end ranks that have not reported yet.
  */
 static int write_csvs(struct job *j)
 {
@@ -322,7 +321,7 @@ static void conclude_partial(struct job *j)
 
 /* ---- the whole job ---- */
 
-/* If a rank has died, replaces the error that this has caused here by the news of its death. */
+/* If a rank has died, this may have caused the error here: j->why then names the dead rank. */
 static void blame_the_dead(struct job *j)
 {
 	int64_t lost;
@@ -396,7 +395,7 @@ static int run_node(struct job *j)
 		lifeline_leave(j->lifeline);
 		/*
 		 * Aborts before the node is freed, because the end of the software HCA may wait for
-		 * a rank that hangs. No region of this rank has a name any more.
+		 * a rank that hangs. This leaves no shared memory behind: its names are removed.
 		 */
 		abort_job(j);
 	} else {

@@ -180,7 +180,7 @@ int launch_init(struct launch *l)
 
 void launch_fini(const struct launch *l)
 {
-	/* A job that was told to stop does not wait for the other ranks, which may never come. */
+	/* PMIx_Finalize() waits for the other ranks, which may never come if the job must stop. */
 	if (!l->alone && !stop_requested())
 		PMIx_Finalize(NULL, 0);
 }

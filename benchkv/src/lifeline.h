@@ -59,7 +59,7 @@ typedef int lifeline_result_fn(void *arg, uint32_t rank, uint32_t run, const voi
 	size_t len);
 
 /*
- * For rank 0: passes the results of the other ranks to @fn, until each rank has left or died, or
+ * For rank 0: calls @fn for each result of another rank, until each rank has left or died, or
  * @timeout_ns is over. After an error of @fn further results of that rank are ignored.
  */
 void lifeline_gather(struct lifeline *line, uint64_t timeout_ns, lifeline_result_fn *fn, void *arg);

@@ -12,9 +12,9 @@
  * response arrives. No request is timed individually.
  *
  * The WRITEs of a daemon also delay the requests of the ranks to which it sends, because the
- * replies to these use the same adapters. A daemon cannot observe that delay. So the daemons send
- * each other both counters, in the reserved word of their requests, and compute W for both ends:
- * the sum of the integrals divided by the sum of the requests that have ended.
+ * replies to these requests use the same adapters. A daemon cannot observe that delay. So the
+ * daemons send each other both counters, in the field `word` of struct kv_req, and compute W for
+ * both ends: the sum of the integrals divided by the sum of the requests that have ended.
  *
  * Time is divided into epochs, in which batching is either off (all endpoints are flushed in each
  * loop) or on (as with Nagle, calls to a rank wait until the earlier calls to this rank are
@@ -30,7 +30,7 @@
  *	30	0: requests that have ended; 1: the integral, in units of 2^12 requests times ns
  *	29-0	the counter, modulo 2^30
  *
- * A peer's counters are not checked, because they can only select one of the two settings.
+ * A peer's counters are not checked, because wrong ones can only select the worse setting.
  */
 #ifndef BENCHKV_LITTLE_H
 #define BENCHKV_LITTLE_H

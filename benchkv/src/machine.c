@@ -17,9 +17,9 @@
 #define LINES "transfers of cache lines between two cores"
 
 /*
- * The built-in values. Both machines have the same values, because their published figures do not
- * differ enough. The CPU times come from the published jobs at depth 32 without control; the other
- * published jobs are predicted.
+ * The built-in values. The machines hdr100 and cx7 have the same values, because their published
+ * figures do not differ enough. The CPU times come from the published jobs at depth 32 without
+ * control; the simulator predicts the other published jobs.
  */
 #define KEY(field, value, source)                                                                  \
 	((struct machine_key){#field, offsetof(struct machine, field), value, source})

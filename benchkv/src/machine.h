@@ -36,7 +36,7 @@ struct machine {
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply until the client reads it */
 	double reply_jitter_ns; /* additional random time, uniform from 0 */
-	double client_ns; /* from a reply to the next request; one request at a time */
+	double client_ns; /* to make a request; a client makes one at a time */
 };
 
 /* The CPU times of a machine in whole nanoseconds, which the simulator adds up in every loop. */

@@ -47,8 +47,8 @@ static int complain(const char *why)
 }
 
 /*
- * Finds the device. Without a device, a process that a launcher has started executes itself
- * again under the software HCA. A single rank needs no device.
+ * Finds the device. Without a device, a process that a launcher has started, or that measures,
+ * executes itself again under the software HCA. A single rank needs no device.
  */
 static int find_device(const struct options *o, char **argv, char name[HCA_NAME_MAX], char *why,
 	int size)

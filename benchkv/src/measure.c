@@ -18,8 +18,8 @@
 #define BATCH 32
 #define CHUNK 256 /* calls that are timed together; the shortest time of a chunk is used */
 #define COMMAND_NS (150 * NSEC_PER_MSEC)
-#define PATIENCE_NS (50 * NSEC_PER_USEC) /* without a response: then yields the core */
-#define GIVE_UP_NS (5 * NSEC_PER_SEC) /* without a response: the measurement fails */
+#define PATIENCE_NS (50 * NSEC_PER_USEC) /* without a response, then the thread yields the core */
+#define GIVE_UP_NS (5 * NSEC_PER_SEC) /* without a response, then the measurement fails */
 #define WHY_MAX 256
 
 struct pair {
@@ -91,7 +91,7 @@ static void turn(struct pair *p, uint64_t *calls, uint32_t under_way, uint32_t b
 	copyrpc_poll(p->client, on_response, p);
 }
 
-/* Repeats turn() until `goal` responses have arrived. Returns the time of the last turn. */
+/* Repeats turn() until `goal` responses have arrived. Returns when the last turn ended. */
 static uint64_t turn_until(struct pair *p, uint64_t goal, uint64_t *calls, uint32_t under_way,
 	uint32_t batch)
 {

@@ -11,7 +11,7 @@
 
 struct control_times;
 
-/* Measures three times for about @ns each. 0, or -errno with a message in @why. */
+/* Measures each field of *m_p for about @ns. 0, or -errno with a message in @why. */
 int measure(const char *device, uint64_t ns, struct control_times *m_p, char *why, int size);
 
 /*

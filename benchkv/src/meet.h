@@ -35,7 +35,7 @@ struct job {
 	struct result daemons; /* of this rank; later, at rank 0, of all ranks */
 	struct result total; /* for the report: of all runs, and `daemons` */
 	const char *partial; /* why the report is partial; NULL: it is complete */
-	bool *heard; /* rank 0 only: by rank, its results are included in the others */
+	bool *heard; /* rank 0 only: by rank, its results are in `runs`, `daemons` and `ranks` */
 	struct result *ranks; /* rank 0 only: by rank, of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */
@@ -59,7 +59,7 @@ int job_refuse(struct job *j, int err);
 /* Waits for all ranks. 0, or -errno with a message in j->why. */
 int job_fence(struct job *j);
 
-/* Opens the files, derives the control, and compares with the other ranks. 0 or -errno. */
+/* Opens the files, derives the control, and compares the ranks' options. 0 or -errno. */
 int job_meet(struct job *j, const char *device);
 
 /* Fills in j->node for node_start(). 0 or -errno. */

@@ -41,7 +41,7 @@ void network_fini(struct network *net)
 
 /* ---- requests of other ranks ---- */
 
-/* Replies to a request of another rank. This frees the request even if its endpoint has failed. */
+/* Replies to a request of another rank, and frees it even if its endpoint has failed. */
 static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp,
 	uint32_t got_len)
 {
@@ -73,7 +73,7 @@ static void on_worker_answer(void *arg, uint64_t token, const void *payload, uin
 		reply_remote(arg, from, &r->resp, len == sizeof(*r) ? r->got_len : 0);
 		return;
 	}
-	req = values_request(d->node->values, from, &io); /* the worker that had it has left */
+	req = values_request(d->node->values, from, &io); /* the worker has ended */
 	refuse_remote(arg, from, &req, EPIPE);
 }
 
@@ -103,7 +103,7 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	struct forwarded f = {values_request(v, from, &io), from};
 	uint32_t shard = place_shard(&d->node->place, f.req.key);
 
-	/* The client determines the rank that has sent the word of its control. */
+	/* A daemon of the client's rank has set the word. */
 	control_heard(&net->control, f.req.origin / d->node->o->clients, f.req.word);
 	/* The store replies with an error to an invalid request, or to one for another daemon. */
 	if (shard == d->index || !d->flux) {

@@ -29,8 +29,8 @@ struct remote {
 
 /*
  * A request of another rank that is passed to the worker (another daemon of this rank), and the
- * reply. Only with values of more than 8 bytes the worker gets the second field of both; it may use
- * `from` until it replies.
+ * worker's reply. Without values of more than 8 bytes, only the first field of each is sent. The
+ * worker may use `from` until it replies.
  */
 struct forwarded {
 	struct kv_req req;

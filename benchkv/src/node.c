@@ -20,8 +20,9 @@
 #define LARGE_BYTES 128 /* the same for a large call, without the bytes of its value */
 #define VALUE_BYTES 960 /* longest value in the ring; copyrpc transfers longer ones outside of it */
 /*
- * Half of a ring is reserved for the replies that the peer may send, and the end of the ring is
- * lost if a batch does not fit there. With eight times the calls in flight few calls have to wait.
+ * Half of a ring is reserved for replies to calls that the peer may make, and the end of the ring
+ * is unused if a batch does not fit there. With a ring of eight times the bytes of the calls in
+ * flight few calls must wait.
  */
 #define SLACK 8
 /*

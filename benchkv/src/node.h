@@ -17,7 +17,8 @@
  *	copyrpc -> daemon e [-> flux -> daemon d]
  *
  * The main thread makes all objects before it starts the threads that use them. Apart from the
- * messages, the threads communicate only through flags and the gate below.
+ * messages, the threads communicate only through `values`, `board`, `known`, `made`, the gate and
+ * flags.
  */
 #ifndef BENCHKV_NODE_H
 #define BENCHKV_NODE_H
@@ -61,11 +62,7 @@ struct node {
 	struct store *stores; /* by shard */
 	struct values *values; /* NULL: values have 8 bytes */
 	struct flux *flux; /* passes on requests of other ranks; NULL: not needed */
-	/*
-	 * Carries requests to other ranks in meta. These requests have a network of their own,
-	 * because they wait for other ranks, which may wait for requests in `flux`.
-	 */
-	struct flux *relay;
+	struct flux *relay; /* carries requests to other ranks in meta, see backend/meta.c */
 	void *net; /* the backend's part of this rank */
 	struct daemon *daemons;
 	struct client *clients;
@@ -110,8 +107,8 @@ void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME
  * Makes the stores and the endpoints, connects the endpoints to those of the other ranks, makes the
  * servers, connects the clients, and starts the threads. No region has a name when this returns, or
  * while this rank waits for another one. The caller must have set the first four fields of *n,
- * rank, ranks, device and nap_ns. 0, or -errno with a message in @why. In both cases the caller
- * must call node_stop() and node_free().
+ * rank, ranks, ring_size, device and nap_ns. 0, or -errno with a message in @why. In both cases the
+ * caller must call node_stop() and node_free().
  */
 int node_start(struct node *n, char *why, int size);
 

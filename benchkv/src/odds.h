@@ -20,9 +20,9 @@
  *
  *	F(n) = q (a / (a + p) (1 - exp(-(a + p) m)) + exp(-(a + p) m))
  *
- * The parties are the R ranks, because the clients of a rank share a board. But if another put of
- * the key is under way at the same time, neither of the two is posted on a board, and the parties
- * are the N clients. So the probability for a put of a followed key is
+ * The parties are the R ranks, because the clients of a rank share a board (board.h). But if
+ * another put of the key is under way at the same time, neither of the two is posted on a board,
+ * and the parties are the N clients. So the probability for a put of a followed key (history.h) is
  *
  *	v F(R) + (1 - v) F(N),	v = exp(-p s N depth)
  *

@@ -429,7 +429,7 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t 
 	return err;
 }
 
-enum { OF_BACKEND = 0, OF_SIZES = 21 }; /* indices of the numbers that are no field */
+enum { OF_BACKEND = 0, OF_SIZES = 21 }; /* indices of numbers that options_fields() computes */
 
 const struct option_field option_fields[OPTIONS_FIELDS] = {
 	[OF_BACKEND] = {"backend", {0, 0}},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The phases of a daemon's loop. No phase waits, and none polls for another phase's messages. A
- * message that cannot be sent or passed on now is queued.
+ * The phases of a daemon's loop. No phase waits. A message that cannot be sent or passed on now is
+ * queued.
  *
  *	A local		serve requests of this rank's clients for this shard
  *	B channels	poll the delegation ring; take other daemons' answers and the requests that

@@ -30,8 +30,8 @@ struct spread {
 struct spread report_spread(const struct job *j);
 
 /*
- * The size of the job, from which odds.h computes how likely it is that lost puts are found. Not
- * for a partial report.
+ * The size of the job, from which odds.h computes how likely it is that lost puts are found. Has no
+ * meaning for a partial report.
  */
 struct odds report_odds(const struct job *j);
 

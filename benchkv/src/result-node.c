@@ -10,7 +10,7 @@ static void add_client(struct result *r, const struct client *c)
 {
 	const struct options *o = c->node->o;
 	uint64_t all = o->ops ? client_ops(c) : DIGEST_OPS;
-	/* Those that were made: after an early end the digest of all could take minutes. */
+	/* Only the operations that were made: the digest of many others could take minutes. */
 	uint64_t ops = o->ops && c->made->last < all ? c->made->last : all;
 	uint64_t digest = source_digest(&c->node->source, c->stream.client, ops);
 

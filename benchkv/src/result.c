@@ -76,7 +76,7 @@ void result_compare_views(struct result *r)
 		r->unequal = 1;
 		return;
 	}
-	/* If the sums are equal, changes of some keys were lost and as many of others doubled. */
+	/* If `changes` equals `versions`, as many changes were lost as were carried out twice. */
 	r->undone = r->changes > r->versions ? r->changes - r->versions : 0;
 	r->redone = r->versions > r->changes ? r->versions - r->changes : !r->undone;
 }

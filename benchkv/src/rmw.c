@@ -40,7 +40,8 @@ static bool known_add(struct rmw_known *k, uint32_t number, uint64_t name)
 	newest = atomic_load_explicit(&k->names[number], memory_order_relaxed);
 	while (kv_name_version(newest) < kv_name_version(name)) {
 		/*
-		 * Release: pairs with the acquire of known_look(). Relaxed: the loop tries again.
+		 * Release: pairs with the acquire of known_look(). Relaxed after a failure: the
+		 * loop tries again.
 		 */
 		if (atomic_compare_exchange_weak_explicit(&k->names[number], &newest, name,
 			    memory_order_release, memory_order_relaxed))

@@ -15,13 +15,13 @@
  *			a second value of one version
  *
  * The clients of a rank share a table of the newest known value of each of the first keys, by
- * number.
+ * number (workload.h).
  *
  * In the audit each client reads a part of the first RMW_AUDITED keys, by number, so that each of
  * these keys is read once. The sum of their versions must be the number of changes that all clients
  * have made of these keys. If the sum is less, the store has lost changes; if it is more, the store
  * has carried out some changes twice. A lost change could hide one that was carried out twice. So
- * the clients also compute the difference with a weight for each key, a hash, in their views.
+ * the clients also compute the same difference weighted with a hash of each key (check->views).
  */
 #ifndef BENCHKV_RMW_H
 #define BENCHKV_RMW_H

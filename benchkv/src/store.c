@@ -38,7 +38,7 @@ void store_fini(struct store *s)
 /* Returns the entry of the key, or the empty entry where the key would be stored. */
 static struct store_entry *store_find(const struct store *s, uint64_t key)
 {
-	/* Differs from the hash that chose the shard, because all keys here share bits of that. */
+	/* Not the hash of place_shard(): the keys of a shard have bits of that hash in common. */
 	uint64_t at = mix64(key ^ 0x5851f42d4c957f2dull) & s->mask;
 
 	while (s->table[at].key && s->table[at].key != key + 1)
@@ -127,7 +127,7 @@ int store_preload(struct store *s, uint64_t key_range)
 	return 0;
 }
 
-/* Serves other requests. A function of its own, so that gets and puts need no third comparison. */
+/* Serves requests other than gets and puts, which then need no comparison with KV_SWAP. */
 static NOINLINE struct kv_resp serve_other(struct store *s, const struct kv_req *req)
 {
 	uint64_t stored;

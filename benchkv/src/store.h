@@ -45,7 +45,7 @@ int store_swap(struct store *s, uint64_t key, uint64_t value, uint64_t *stored_p
 /* 0 or -ENOENT. */
 int store_get(const struct store *s, uint64_t key, uint64_t *value_p);
 
-/* Puts every key below @key_range that belongs to this shard, as the preloader. 0 or -ENOMEM. */
+/* Puts the preloaded value (msg.h) of every key of this shard below @key_range. 0 or -ENOMEM. */
 int store_preload(struct store *s, uint64_t key_range);
 
 /*

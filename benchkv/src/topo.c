@@ -79,7 +79,7 @@ uint64_t topo_cores_id(const struct topo *t)
 	char boot[BOOT_LEN], *cores = NULL;
 	uint64_t id = 0;
 
-	/* The host name is no identity: with containers or simulated nodes there are several. */
+	/* The host name may differ between containers or simulated nodes of one machine. */
 	boot_id(boot);
 	id = hash_text(id, boot);
 	if (hwloc_bitmap_asprintf(&cores, t->allowed) >= 0)
@@ -158,8 +158,8 @@ void topo_explain(const struct topo *t, char *text, size_t size)
 
 	if (!t->planned) {
 		snprintf(text, size,
-			"there are %u for %u threads of each rank, ranks with these cores: %u; threads "
-			"that poll would wait for each other's time slices",
+			"%u are too few for %u threads of each rank, ranks with these cores: %u; "
+			"polling threads on one unit would wait for each other's time slices",
 			topo_units(t), t->threads, t->sharers);
 		return;
 	}

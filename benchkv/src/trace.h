@@ -33,7 +33,7 @@ struct trace_sample {
 	uint64_t phase_ns[TRACE_PHASES]; /* when each phase began */
 	uint32_t outstanding; /* requests of own clients to other ranks that are under way */
 	uint32_t waiting; /* outstanding requests that wait for room or credit */
-	uint32_t held; /* requests of other ranks for which a worker had no room */
+	uint32_t held; /* requests of other ranks for which another daemon had no room */
 	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget; the next three are its filtered observations */
 	float e, rtt_us, rho; /* share of empty loops, round trip, loop time / round trip */

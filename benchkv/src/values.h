@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Values of more than 8 bytes (--value-size). Between threads of a rank the requests and replies
- * are those of msg.h. The further bytes are in a slot of the client, which all threads of the rank
- * can access: the client writes the bytes of a put there, and the daemon those of a get. Between
- * ranks, copyrpc carries a large call: its request, sent directly from the slot, is the request of
- * msg.h with the further bytes; its response, written directly into the slot, is the reply with the
- * further bytes. The shelf of a shard stores the further bytes of its values.
+ * are those of msg.h. The bytes after the first 8, called the further bytes, are in a slot of the
+ * client, which all threads of the rank can access: the client writes the bytes of a put there, and
+ * the daemon those of a get. Between ranks, copyrpc carries a large call: its request, sent
+ * directly from the slot, is the request of msg.h with the further bytes; its response, written
+ * directly into the slot, is the reply with the further bytes. The shelf of a shard stores the
+ * further bytes of its values.
  *
- * The functions from values_serve() on also handle jobs whose values have 8 bytes: @v is NULL.
+ * In jobs whose values have 8 bytes, @v is NULL. Only values_serve(), values_serve_local(),
+ * values_call(), values_take(), values_request() and values_reply() may then be called.
  */
 #ifndef BENCHKV_VALUES_H
 #define BENCHKV_VALUES_H
@@ -30,7 +32,7 @@ struct value_slot {
 struct values {
 	const struct sizes *sizes;
 	uint32_t rest; /* maximum number of bytes after a request or reply */
-	uint32_t first, clients; /* this rank's first client, by number in the job; their number */
+	uint32_t first, clients; /* number in the job of the rank's first client; its clients */
 	uint32_t slot_mask; /* number of slots of a client - 1 */
 	size_t slot_size;
 	uint8_t *slots; /* of all clients of the rank */

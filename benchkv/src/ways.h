@@ -20,7 +20,7 @@ int ways_send(struct client *c, const struct op *op, const struct kv_req *req);
 /* Calls c->take() for each reply that has arrived. Returns their number or -errno. */
 int ways_take(struct client *c);
 
-/* Callback of shmipc: passes a reply to c->take(); arg is the client. */
+/* Callback of shmipc and delegrpc: passes a reply to c->take(); arg is the client. */
 void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len);
 
 /* The number of paths on which the client waits for replies. */

@@ -18,8 +18,8 @@ int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pendin
 
 /*
  * Makes @per_rank endpoints for each other rank, and connects the first half of them with the
- * second half of the other rank's endpoints, and the second half with the first; a single one is
- * connected with a single one. All ranks of the job must call it.
+ * second half of the other rank's endpoints, and the second half with the first. If @per_rank is 1,
+ * connects the single endpoints of both ranks. All ranks of the job must call it.
  */
 int wires_connect(struct node *n, wires_make_fn *make, uint32_t per_rank, char *why, int size);
 

@@ -6,8 +6,8 @@
 
 /*
  * Rejection-inversion (W. Hoermann, G. Derflinger, 1996): a random value of the integral of
- * x^-theta is inverted in closed form, and the result is rounded to the nearest integer. It is
- * accepted if the value lies under the step that represents this integer.
+ * x^-theta is inverted in closed form, and the result is rounded to the nearest integer. This
+ * integer is accepted if the value lies under the step that represents it.
  */
 static double zipf_weight(const struct zipf *z, double x)
 {

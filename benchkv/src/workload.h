@@ -9,7 +9,8 @@
  *
  *	uniform		each number with the same probability
  *	zipf		the k-th number with a probability proportional to k^-theta
- *	hotspot		the first numbers, the hot set, together with the given probability
+ *	hotspot		a number of the hot set, which are the first numbers, with the given
+ *			probability, otherwise one of the others
  *	latest		the k-th put of each client has number k, and a get has the number of the
  *			client's z-th last put, where z has a zipf distribution. The puts are at
  *			even distances in the stream, according to their share
@@ -73,7 +74,7 @@ struct source {
 	uint64_t seed; /* common to all clients, hashed */
 	uint64_t gets; /* number of gets in 2^63 operations */
 	uint64_t factor; /* scatters popularity over the key range */
-	uint64_t hot, hot_ops; /* number of hot keys; of their operations in 2^63 operations */
+	uint64_t hot, hot_ops; /* number of hot keys; how many of 2^63 operations are for them */
 	struct zipf zipf;
 };
 

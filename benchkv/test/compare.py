@@ -54,8 +54,8 @@ def rows(r):
 
 
 def rank(n):
-    """The largest k for which the interval from the k-th to the (n + 1 - k)-th value contains the true median with a
-    probability of 95 %."""
+    """Returns the largest k for which the interval from the k-th to the (n + 1 - k)-th value contains the true median
+    with a probability of at least 95 %."""
     k, ways, below = 0, 1, 0  # number of ways for exactly k, and for fewer than k, of n values to be below the median
     while 40 * (below + ways) <= 2**n:
         below += ways
@@ -198,7 +198,7 @@ def case_run_pair():
 
 def stop(command, sig, again=False):
     """Signals a run-pair while its first command runs, and checks that both end. The command opens a FIFO and writes a line
-    to it; when the FIFO has no writer any more, all processes of the command have ended. again: the signal is sent twice."""
+    to it; when the FIFO has no writer any more, all processes of the command have ended. again: repeats the signal."""
     os.mkfifo("fifo")
     proc = subprocess.Popen([BENCHKV, "run-pair", "--save", "stopped", f"exec 3>fifo; {command}; true", "true"],
                             stdin=open(write("input", ["line\n"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,

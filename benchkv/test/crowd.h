@@ -28,7 +28,7 @@ struct crowd_shape {
 	struct workload load;
 	uint32_t ranks, clients, depth, runs;
 	uint64_t ops; /* of each client in a run */
-	uint32_t keys; /* number of followed keys; 0: all */
+	uint32_t keys; /* number of keys that the clients follow (history.h); 0: all */
 };
 
 struct crowd_request {

@@ -193,7 +193,7 @@ def case_events():
     # An open loop: daemons sleep between the requests, and each request must wake the daemons on its path.
     few = ["--daemons", 2, "--clients", 1, "--queue-depth", 1, "--rate", 40, "--duration", 2]
     # 80 requests are due. On a busy machine most of them may come at once, and a request that comes just when a sleep
-    # reaches its time-out counts as overslept. So it is enough if one run of eight has neither.
+    # reaches its time-out counts as overslept. So one good run of eight is enough.
     for _ in range(8):
         d = good(2, *few, "--wait", "event")["daemon"]
         if d["sleeps"] > 20 and not d["overslept"]:

@@ -18,17 +18,17 @@
  *	lag		gets of all clients except the last writer return the value that the last
  *			put has replaced
  *
- * of the store with read-modify-writes:
+ * Faults of the store with read-modify-writes:
  *
  *	swap-blind	every swap is carried out, whatever the version of the key is
  *	swap-lose	this swap is acknowledged but not carried out
  *	swap-twice	this swap is carried out, and then one to the next version
  *	swap-deny	this swap is carried out, but the reply is that of a failed swap
  *
- * Faults of replies: drop, swap (two of them), duplicate, spoil (a bit of the value). A fault of a
- * client's own endpoints: misdirect (this request is sent to the wrong daemon). A fault of the
- * start: version (the rank has another version). Faults of clients and of the audit are in
- * unshared.c.
+ * Faults of replies: drop, swap (two replies), duplicate, spoil (one bit of the value is changed).
+ * A fault of a client's own endpoints: misdirect (this request is sent to the wrong daemon). A
+ * fault of the start: version (the rank has another version). Faults of clients and of the audit
+ * are in unshared.c.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static bool faulty(const char *kind)
 	return found;
 }
 
-/* Returns true if it is the turn of this fault of replies. The named ones take turns. */
+/* Returns true if it is the turn of this fault of replies. Those in BENCHKV_FAULT take turns. */
 static bool has_turn(const char *kind, uint32_t turn)
 {
 	static const char *const kinds[] = {"drop", "swap", "duplicate", "spoil"};
@@ -177,7 +177,7 @@ static struct kv_resp serve_private(struct store *s, const struct kv_req *req, s
 						 kv_reply(req, KV_GET_OK, value);
 }
 
-/* With `lag`: writes the value before the newest put, unless that is the client's own put. */
+/* With `lag`: writes the value before the newest put, unless the client itself made that put. */
 static bool lags(const struct store *s, const struct kv_req *get, const struct memory *m,
 	uint64_t *value_p)
 {

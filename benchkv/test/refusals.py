@@ -136,7 +136,7 @@ def case_runner():
 
 def case_launcher():
     """mpirun is killed: the ranks detect it, and end. One rank prints that to a file, the other one to
-    the pipe that mpirun has read."""
+    a pipe whose reader was mpirun."""
     tmp = os.environ["TMPDIR"]
     shell = (f'[ $PMIX_RANK = 1 ] || exec 2>{tmp}/err; "$0" "$@"; echo $? >{tmp}/part.$PMIX_RANK; '
              f'mv {tmp}/part.$PMIX_RANK {tmp}/status.$PMIX_RANK')

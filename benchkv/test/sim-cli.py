@@ -103,7 +103,7 @@ with tempfile.TemporaryDirectory() as scratch:
     slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
     assert slow["mops"] < one["mops"] / 2
     # K and B of auto: 1.15 round trips, or half a round trip, divided by the time of a WRITE, and the time of a WRITE
-    # divided by that of a message; with 46 or more calls under way.
+    # divided by that of a message, if 46 or more calls are under way.
     for text, control in ((('{"send_ns": 5000, "recv_ns": 5000}'), "auto:5,74"),
                           ('{"send_ns": 1200, "recv_ns": 100}', "auto:5,18"),
                           ('{"wire_ns": 3000}', "auto:12,8"),
@@ -155,7 +155,7 @@ for args, name in ((SHORT, "standard output"), ([*SHORT, "--json", "-"], "standa
         full = subprocess.run([SIM, *args], stdout=out, stderr=subprocess.PIPE, text=True)
     reasons = "No space left on device", "not all could be written"  # the second one if an earlier flush has failed
     assert full.returncode == 1 and full.stderr in [f"benchkv-sim: {name}: {why}\n" for why in reasons], full
-sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low") # its loops are long
+sim("--np", "2", "--qd", "1", "--control", "budget:500", "--init", "low")  # long loops must not break it
 short = json.loads(sim("--control", "none", "--init", "low", "--disturb", "0", "--json", "-").stdout)
 long = json.loads(sim("--control", "none", "--init", "low", "--disturb", "500", "--json", "-").stdout)
 assert short["mops"] > 3 * long["mops"], (short, long)

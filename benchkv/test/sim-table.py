@@ -27,7 +27,7 @@ BACKENDS = {(ranks, "2", backend, "none", "high"): ((mops, None, None, None), "p
 DAEMONS = {("8", n, "delegation", control, "high"): ((None, None, None, None), "....")
            for control in ("none", "auto") for n in "24"}
 CONDITIONS = ("HDR100, Xeon Gold 6530; depth 32, 46 clients, 1 daemon, ring 4 MiB, 10 s, one run;\n"
-              "flush apart from the poll, phases interleaved, no poll budget but where named",
+              "flush separate from the poll, phases interleaved, no poll budget except where named",
               "ConnectX-7, Xeon 8468; depth 1, 46 clients, 1 daemon",
               "1 and 2 nodes; depth 4, 4 clients, 2 daemons; machine not published",
               "several daemons, not published; depth 1, 46 clients (8 ranks: direct 15.42, UCX 14.41)")

@@ -35,7 +35,7 @@ SlurmctldPidFile={dir}/slurmctld.pid
 SlurmdPidFile={dir}/slurmd.%n.pid
 SlurmctldLogFile={dir}/slurmctld.log
 SlurmdLogFile={dir}/slurmd.%n.log
-# A directory for each node: two of them on one machine would fight for one.
+# A directory for each node, because two nodes on this machine cannot share one.
 TmpFS={dir}/tmp.%n
 # The nodes may claim more cores than the machine has.
 SlurmdParameters=config_overrides
@@ -59,7 +59,7 @@ def missing():
 
 
 class Node:
-    """A node of the default kind: only a name and a port of this machine."""
+    """A node of the default kind, on this machine."""
 
     def __init__(self, number):
         self.name, self.address, self.prefix = f"n{number}", "127.0.0.1", []

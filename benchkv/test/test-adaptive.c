@@ -54,12 +54,12 @@ TEST(identifies)
 		double b0, b1, r0;
 		uint32_t up, down, u_max;
 	} cases[] = {
-		{1, 9, 6, 2, 4, 15}, /* gain (9 - 1) / 8 = 1; up 2 / gain; u_max 2.5 * r0 */
+		{1, 9, 6, 2, 4, 15}, /* gain (9 - 1) / 8 = 1; step_up 2 / gain; u_max 2.5 * r0 */
 		{1, 1, 6, 8, 16, 15}, /* no gain: the largest step */
 		{2, 1, 6, 8, 16, 15}, /* a loss, too */
-		{0, 100, 1, 1, 2, 8}, /* gain 12.5: 0.16, at least 1; 2.5 at least 8 */
-		{0, 4, 40, 4, 8, 64}, /* gain 0.5; 100 at most 64 */
-		{0, 6.4, 3.4, 3, 6, 9}, /* 2.5 rounds up to 3; 8.5 to 9 */
+		{0, 100, 1, 1, 2, 8}, /* gain 12.5; step_up .16 but >= 1; u_max 2.5 but >= 8 */
+		{0, 4, 40, 4, 8, 64}, /* gain 0.5; u_max 100, at most 64 */
+		{0, 6.4, 3.4, 3, 6, 9}, /* step_up 2.5, rounded to 3; u_max 8.5, rounded to 9 */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

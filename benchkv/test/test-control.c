@@ -71,8 +71,8 @@ TEST(derives_from_the_machine)
 }
 
 /*
- * For a round trip of up to 24 WRITEs the window is at most 12; for a longer one half of the
- * WRITEs.
+ * If a round trip takes as long as 24 WRITEs or fewer, the window is at most 12; if it takes
+ * longer, the window is half the number of WRITEs.
  */
 TEST(fills_a_long_path)
 {
@@ -270,10 +270,13 @@ TEST(auto_never_holds_replies)
 	CHECK_EQ(step(full, 1), 1);
 	CHECK_EQ(step(mix, 4), 3);
 	CHECK_EQ(mix[3].ep, 1); /* the only one that waits */
-	CHECK_EQ(c.unconsumed, 3); /* replies alone do not count */
+	CHECK_EQ(c.unconsumed, 3); /* a WRITE with replies only does not count */
 }
 
-/* However many WRITEs the `full` limit posts beyond the window, consumed WRITEs stop counting. */
+/*
+ * An endpoint with `full` calls posts WRITEs beyond the window, here more than CONTROL_POSTED. When
+ * they are consumed, they no longer count.
+ */
 TEST(auto_survives_overflow)
 {
 	struct control_load one[] = {{0, 1, 0}};
@@ -402,7 +405,7 @@ TEST(little_switches_batching)
 	CHECK_EQ(step(one, 1), 1);
 }
 
-/* The control hears two reports of rank 1, each in two words. */
+/* Passes two reports of rank 1, each in two words, to the control. */
 static void hear_twice(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -412,7 +415,7 @@ static void hear_twice(void)
 }
 
 /*
- * Only a control that counts (little) sends counters in the reserved word of requests, and reads
+ * Only a control that counts (little) sends counters in the field `word` of requests, and reads
  * them.
  */
 TEST(only_little_has_a_word)

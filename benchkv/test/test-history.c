@@ -252,7 +252,7 @@ TEST(knows_what_was_made)
 	CHECK_EQ(read_at(s.get2, value_of(3, 0, s.b)), READ_RIGHT);
 }
 
-/* A key that is not followed: only a value that cannot be a put of this key is wrong. */
+/* For a key beyond n_keys, only a value that no put of this key can have is wrong. */
 TEST(other_keys)
 {
 	struct history_made made[WRITERS] = {{OPS, OPS, 0}, {OPS, OPS, 0}, {OPS, OPS, 0}};
@@ -312,9 +312,9 @@ TEST(board_of_others)
 	early = look_at(s.get);
 	put_of(&two, s.a);
 	put_of(&two, s.a2);
-	/* The put is known only after the get was made: not wrong, */
+	/* The client made this get before the put was posted: the preloaded value is right. */
 	CHECK_EQ(history_found(&h, &early, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
-	/* and before the get was made: wrong. */
+	/* It makes this get after the put was posted: the preloaded value is wrong. */
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_FORGOTTEN);
 	CHECK_EQ(read_at(s.get, value_of(2, 0, s.a)), READ_STALE);
 	CHECK_EQ(read_at(s.get2, value_of(2, 0, s.a2)), READ_RIGHT);
@@ -354,7 +354,7 @@ TEST(board_of_own)
 	CHECK_EQ(read_at(s.get, value_of(SELF, 0, s.put)), READ_STALE);
 }
 
-/* Values that others have read count as well. */
+/* A value that another client has read also shows that older values are replaced. */
 TEST(board_of_reads)
 {
 	struct history_view v;

@@ -28,7 +28,7 @@ static uint32_t epoch(uint32_t under_way, uint32_t per_loop)
 	return n;
 }
 
-/* Ends the requests that were under way at a switch. */
+/* Ends the requests that were under way when batching was switched on or off. */
 static void settle(void)
 {
 	if (l.settling)
@@ -83,7 +83,7 @@ TEST(tries_both_then_keeps_the_better_one)
 	/* With the same setting the next epoch begins at once; its latency has the weight 1/2. */
 	CHECK_EQ(epoch(12, 2), 200);
 	CHECK(l.latency_ns[1] == (2000 + (4 + 199 * 12) * 1000.0 / 400) / 2 && l.batching);
-	/* Its latency becomes worse than that of the other setting. */
+	/* The latency with batching becomes worse than that without it. */
 	CHECK_EQ(epoch(40, 2), 200);
 	CHECK(l.latency_ns[1] > 8000 && !l.batching && !l.trying);
 }

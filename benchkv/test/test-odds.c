@@ -126,7 +126,7 @@ TEST(a_rate_of_lost_puts)
 	}
 }
 
-/* In the same jobs with a store that loses nothing no error is found. */
+/* In the same jobs no error is found if the store loses nothing. */
 TEST(nothing_lost)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
@@ -157,7 +157,7 @@ TEST(no_puts)
 	CHECK(odds_rate(&odds, 1e-3) == 0);
 }
 
-/* Cases with a closed solution: the average of an exponential function over t. */
+/* Cases with a closed solution. */
 TEST(closed_forms)
 {
 	const struct workload puts = LOAD(1000, 0, 0), half = LOAD(1000, 0.5, 0);
@@ -167,7 +167,7 @@ TEST(closed_forms)
 	/* One client with only puts: the loss of the last put of a key is found. */
 	CHECK(fabs(odds_one(&o) - none) < 1e-3);
 	CHECK(fabs(odds_rate(&o, 1e-4) - (1 - pow(1 - 1e-4 * none, 3000))) < 1e-3);
-	/* The same if the key is not followed; */
+	/* The same if the key is not followed (odds.h); */
 	o.keys = 0;
 	CHECK(fabs(odds_one(&o) - none) < 1e-3);
 	/* if the audit covers half of the run, only losses in that half are found; */

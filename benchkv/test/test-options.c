@@ -220,13 +220,13 @@ TEST(ring_holds_what_is_in_flight)
 		uint32_t size;
 	} cases[] = {
 		{"delegation --clients 1 --queue-depth 1", 4096},
-		{"delegation --clients 46 --queue-depth 256", 1u << 23}, /* x 8 x 64: 5.75 MiB */
+		{"delegation --clients 46 --queue-depth 256", 1u << 23}, /* 46 x 256 x 8 x 64 */
 		{"delegation --clients 1024 --queue-depth 4096", 1u << 30},
 		{"delegation --ring-size 16384", 16384},
 		{"delegation --clients 4 --queue-depth 8 --value-size 9-100",
 			1u << 16}, /* 256 x 228 */
 		{"delegation --clients 4 --queue-depth 8 --value-size 65536",
-			1u << 19}, /* x 1088 */
+			1u << 19}, /* 256 x 1088 */
 		{"direct --clients 46 --queue-depth 256", 1u << 17}, /* an endpoint of one client */
 	};
 

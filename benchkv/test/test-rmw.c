@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Read-modify-writes: those of a correct store must be verified, and each fault detected. */
+/*
+ * Read-modify-writes (changes): those of a correct store must be verified, and each fault detected.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -302,7 +304,7 @@ TEST(replies_to_gets)
 	get_with(KV_GET_OK, value_of(0, 2), NULL);
 	get_with(KV_GET_OK, value_of(1, 3), NULL);
 	get_with(KV_GET_OK, value_of(0, 1), &counts->stale);
-	get_with(KV_GET_OK, value_of(1, 2), &counts->invented); /* another value is known */
+	get_with(KV_GET_OK, value_of(1, 2), &counts->invented); /* version 2 is client 0's */
 	get_with(KV_GET_OK, value_of(CLIENTS, 3), &counts->invented);
 	get_with(KV_GET_OK, value_of(1, CLIENTS * OPS), NULL);
 	get_with(KV_GET_OK, value_of(1, CLIENTS * OPS + 1), &counts->invented);
@@ -316,7 +318,10 @@ TEST(replies_to_gets)
 	end();
 }
 
-/* The same with the swap to version 3. NULL: a failed swap must be tried again. */
+/*
+ * Gives this reply to the swap to version 3. @counter must increase; NULL: the reply is right, and
+ * a failed swap must be tried again.
+ */
 static void swap_with(enum kv_type type, uint64_t value, const uint64_t *counter)
 {
 	struct kv_req req;

@@ -71,7 +71,7 @@ static bool near(double a, double b, double share)
 
 /* ---- queues ---- */
 
-/* Takes the slots of the next visible bucket. Returns their number. */
+/* Takes the slots of the next bucket that is due. Returns their number. */
 static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLOTS])
 {
 	uint32_t last = calendar_take(c, now), n = 0;
@@ -433,7 +433,7 @@ TEST(meta_passes_calls_between_daemons)
 
 	meta.meta = true;
 	CHECK(same_job(&meta, &r));
-	c.clients = meta.clients = 1; /* it uses daemon 0; the endpoint is daemon 1's */
+	c.clients = meta.clients = 1; /* the client uses daemon 0; the endpoint is daemon 1's */
 	c.daemons = meta.daemons = 2;
 	c.duration_ns = meta.duration_ns = 100 * NSEC_PER_MSEC;
 	more = 2 * 2e9 * (1 / run(&meta).ops_per_s - 1 / run(&c).ops_per_s);
@@ -470,7 +470,7 @@ TEST(two_equilibria_without_control)
 
 /*
  * The requests that --qd-step adds are made at the same time. Many of them bring a collapsed job to
- * the good state, as the first requests of a job do; after a few the job stays collapsed.
+ * the good state (many messages per WRITE); after a few the job stays collapsed.
  */
 TEST(depth_steps)
 {
@@ -536,7 +536,7 @@ TEST(clients_that_wait_end_the_collapse)
 	CHECK(near(run_collapsed(&c).ops_per_s, 57e6, 0.1));
 }
 
-/* With such clients and a longer wire 16 ranks have the published rhythm (sim/README.md). */
+/* With such clients and a wire_ns of 15 us, 16 ranks have the published rhythm (sim/README.md). */
 TEST(clients_that_wait_have_the_published_rhythm)
 {
 	struct sim_config c = job(16, 32, "none");
@@ -596,7 +596,7 @@ static void as_published(const struct published *p)
 /* All published jobs except that of the next test, which has two outcomes. */
 TEST(published_throughput)
 {
-	for (size_t b = 0; b < 2; b++) { /* the others are not published, or not of this machine */
+	for (size_t b = 0; b < 2; b++) { /* the other blocks: unknown machine, or not published */
 		const struct published_block *block = &published_blocks[b];
 
 		for (size_t i = 0; i < block->n; i++) {
@@ -629,7 +629,7 @@ TEST(budget_at_eight_ranks_has_two_outcomes)
 	CHECK_EQ(recovered + stayed, 8);
 }
 
-/* A closed loop: requests in flight = rate x time from one reply to the next. */
+/* Little's law: requests in flight / throughput is the mean time of a request. */
 TEST(obeys_little)
 {
 	static const char *const controls[] = {"none", "budget:4", "threshold:8,4", "auto"};
@@ -658,8 +658,9 @@ TEST(several_daemons_share_the_endpoints)
 }
 
 /*
- * Two daemons that call only each other have all requests of their ranks. When control_limit()
- * gave them the limit of an average daemon, each waited while the other worked, with some seeds.
+ * In a job of two ranks, one daemon of each rank sends all requests to the other rank. When
+ * control_limit() gave it the limit of an average daemon, the two daemons took turns with some
+ * seeds: each waited while the other one worked.
  */
 TEST(daemons_with_all_endpoints_do_not_take_turns)
 {

@@ -190,7 +190,7 @@ TEST(values_come_back)
 	}
 }
 
-/* A swap that succeeds replaces the further bytes; a swap that fails does not. */
+/* A swap that succeeds replaces the bytes after the first 8; a swap that fails does not. */
 TEST(values_of_changes)
 {
 	begin("100-200", false);
@@ -204,7 +204,7 @@ TEST(values_of_changes)
 	end();
 }
 
-/* A store with wrong bytes: those of an older value, too few, or one that is changed. */
+/* The check finds a changed byte in the store, too few bytes, and the bytes of an older value. */
 TEST(wrong_bytes_are_found)
 {
 	struct kv_req get = request(KV_GET, 7, 0, 1), put = request(KV_PUT, 7, 1, 2);
@@ -221,7 +221,7 @@ TEST(wrong_bytes_are_found)
 	bytes[55] ^= 0x80;
 	CHECK_EQ(values_serve(n.values, &store, &put, &io).type, KV_PUT_OK);
 	CHECK_EQ(ask(&get).type, KV_GET_OK);
-	io.put_len--; /* the last byte is still in the client's slot */
+	io.put_len--; /* the client's slot still has the right last byte, of the get before */
 	CHECK_EQ(values_serve(n.values, &store, &put, &io).type, KV_PUT_OK);
 	CHECK_EQ(ask(&get).type, 0);
 	CHECK_EQ(store_put(&store, 7, kv_value(7, kv_name(1, 9))), 0);

@@ -88,7 +88,7 @@ TEST(placement_changes_no_key)
 	}
 }
 
-/* Other clients regenerate a client's operations, even distant ones and in any order. */
+/* source_op() computes single operations of the stream, even distant ones and in any order. */
 TEST(operations_by_themselves)
 {
 	static const uint64_t starts[] = {0, 1ull << 16, (1ull << 32) - 100, (1ull << 38) - 300};

@@ -9,7 +9,7 @@
  *	client-run	the same, but not in the audit
  *	skip-half	the audit leaves out half of the keys
  *	skip-one	the audit leaves out one key
- *	skip-all	the audit reads nothing of the next client
+ *	skip-all	the audit reads no key
  */
 #include <stdlib.h>
 #include <string.h>

@@ -23,7 +23,7 @@ def case_alone():
     start_s, used_s = time.time(), children_cpu_s()
     j = good(0, "--daemons", 2, "--clients", 2, "--ops", 200000, "--runs", 2, default_keys=True)
     used_s = children_cpu_s() - used_s
-    # The other CPU time is that of the start, the audit and the end.
+    # cpu_s does not include the start, the audit and the end.
     check(used_s / 4 < j["cpu_s"] <= used_s, f"{used_s} s: {j}")
     j = good(0, "--daemons", 2, "--clients", 2, "--duration", 0.25)
     check(0.225 < j["duration_s"] and j["requested"] == {"duration_s": 0.25}, j)
@@ -44,8 +44,8 @@ def case_alone():
 
 
 def issue_command(np):
-    """Default options except for the size and the time: a quarter of a second has thousands of operations. In the
-    long form, three seconds with the default backend."""
+    """Runs a job with default options, except for the size and the time. A quarter of a second suffices for thousands
+    of operations. With SOAK, the default backend runs for three seconds."""
     seconds = 3 if SOAK and harness.backend == "delegation" else 0.25
     j = good(np, "--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", seconds, default_keys=True)
     check(j["duration_s"] >= seconds, j)
@@ -99,7 +99,7 @@ def case_backends():
 
 
 def case_fifth():
-    """A further backend is one file and its line in the list: the program then has its name, its help, and runs it."""
+    """A further backend is one file and its line in the list. The program prints its name and help, and runs it."""
     said = run([FIFTH, "--help"]).out
     check("\n  owner                client, shmipc, daemon, copyrpc\n" in said, said)
     said = run([FIFTH, "owner", "--help"]).out
@@ -157,7 +157,7 @@ def case_variants():
 
 
 def case_values():
-    """Values of more than 8 bytes, in messages or moved by READ and WRITE, also with changes and through other daemons."""
+    """Values of more than 8 bytes, in messages or moved by READ and WRITE, also with several daemons and with --rmw."""
     jobs = [(1 / 2, "8:5,1000-65536:5", "--daemons", 2, "--key-range", 300, "--workload", "ycsb-a"),
             (1 / 6, "8:5,1000:1", "--key-range", 2000, "--workload", "ycsb-d", "--preload", "no"),
             (1 / 2, "64-3000", "--key-range", 200, "--workload", "ycsb-f", "--daemons", 2)]
@@ -258,8 +258,8 @@ def case_deep():
 
 
 def case_stream():
-    """Operations do not repeat: with many keys, nearly all puts have keys of their own. The probability to find a loss is
-    that of the formula, also for a small key range in which all keys are followed."""
+    """Operations do not repeat: with many keys, nearly all puts have keys of their own. The reported probabilities to
+    find a loss agree with each other, also for a small key range."""
     j = good(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY)
     check(j["audit"]["put"] >= 0.999 * j["ops"], j["audit"])
     check(j["detection"]["one_lost_put"] > 0.99, j["detection"])

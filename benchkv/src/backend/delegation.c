@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client writes its request into a ring of shared memory (delegrpc) of the daemon that owns the
- * endpoint of the rank.
+ * A client writes a request for another rank into a ring of shared memory (delegrpc) of the daemon
+ * that owns the endpoint for that rank.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "values.h"
 #include "wires.h"
 
-/* A client's part. */
+/* The state of a client: c->way. */
 struct direct {
 	struct client *client;
 	struct copyrpc_ctx *ctx;
@@ -60,6 +60,7 @@ static void free_client(struct client *c)
  * Half of the number of endpoints of a rank for another rank. Both ranks order them in this way:
  * the endpoints of our clients, one for each daemon of the other rank, client by client; then the
  * endpoints of our daemons, one for each client of the other rank, in the order of these clients.
+ * wires_connect() connects the first half of one rank with the second half of the other rank.
  */
 static uint32_t links(const struct node *n)
 {

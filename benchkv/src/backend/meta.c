@@ -9,8 +9,9 @@
 #include "owners.h"
 
 /*
- * Requests to other ranks have a second network of flux channels. They wait for replies of other
- * ranks, which may themselves wait for requests that the first network carries.
+ * Requests for other ranks have flux channels of their own (n->relay). If they used the channels of
+ * the requests from other ranks (n->flux), they could take up all the room there while they wait
+ * for replies. Two ranks could then wait for each other for ever.
  */
 static int make(struct node *n, char *why, int size)
 {

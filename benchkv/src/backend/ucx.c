@@ -21,7 +21,7 @@
 
 #define KEY_WORKER "worker" /* published with the number of a daemon */
 
-enum { REQUEST, REPLY, GREETING };
+enum { REQUEST, REPLY, GREETING }; /* GREETING: a client's first message to a daemon */
 
 /* A reply that UCX has not sent yet. */
 struct outgoing {
@@ -69,8 +69,8 @@ static int to_errno(ucs_status_t status)
 /* ---- set-up ---- */
 
 /*
- * Settings for UCX that the user has not chosen: RC by UCX's mlx5 code, and buffers of the size of
- * our messages. By default the pools of a worker have 76 MiB. UCX touches them with the worker's
+ * Settings for UCX, unless the user has set UCX_TLS: RC by UCX's mlx5 code, and buffers of the size
+ * of our messages. By default the pools of a worker have 76 MiB. UCX touches them with the worker's
  * lock held while it establishes connections; on a machine with slow page faults that takes longer
  * than the time-out. UD carries only the messages that establish connections.
  */
@@ -149,8 +149,8 @@ static void close_client(struct ucx_client *u)
 }
 
 /*
- * Closes all workers. UCX crashes if a connection is being established at that time; then nothing
- * is closed, and the end of the process frees everything.
+ * Closes all workers. UCX crashes if a connection is being established at that time. So if the job
+ * has not ended @in_order, nothing is closed, and the end of the process frees everything.
  */
 static void close_all(struct node *n, bool in_order)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A test for libFuzzer. If the first byte is even, the rest of the input is a machine file,
- * otherwise it describes the encoded result of another rank: `n8 at16 bytes...` are XORed into the
- * fixed part of the result of an empty run, n bytes from offset `at` on; after them come the
- * histograms, to which this program adds the check sums. If a result is accepted, its encoding must
- * be the same bytes. If a machine is accepted, its numbers must be in range and possible to
- * simulate.
+ * otherwise it describes the encoded result of another rank: a byte n, two bytes `at`, and n bytes
+ * that are XORed into the fixed part of the result of an empty run, from offset `at` on. After them
+ * come the histograms, to which this program adds the check sums. If a result is accepted, its
+ * encoding must be the same bytes. If a machine is accepted, its numbers must be in range and
+ * possible to simulate.
  */
 #include <errno.h>
 #include <math.h>
@@ -117,7 +117,7 @@ static bool same(const struct result *a, const struct result *b)
 	return equal;
 }
 
-/* Checks that different views, without other errors, are an error of exactly one kind. */
+/* Checks that `views` other than 0, without other errors, are an error of exactly one kind. */
 static void compare_views(struct result *r)
 {
 	struct result plain = {.views = r->views | 1,

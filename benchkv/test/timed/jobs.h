@@ -24,7 +24,7 @@ struct job {
 	uint32_t ranks, depth;
 	uint32_t sq_depth; /* of copyrpc's send queues; 0: the default */
 	uint32_t serves; /* most calls that a loop of auto serves; 0: as in a real job */
-	bool longer; /* the short form of the test leaves this job out */
+	bool longer; /* only `benchkv-test-timed tables` runs this job */
 	uint32_t n;
 	const char *controls[JOBS_RUNS];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gives the loop of a daemon its phases (ld --wrap) in another order. An order is written with the
- * letters of phases.h: ABCDEFG is the order in benchkv.
+ * Runs the phases of a daemon's loop in another order (ld --wrap replaces phases[]). An order is
+ * written with the letters of phases.h: ABCDEFG is the order in benchkv.
  */
 #include "orders.h"
 
@@ -65,7 +65,7 @@ static const struct job columns[] = {
 static const struct {
 	const char *letters, *about;
 } orders[] = {
-	{SHIPPED, "which ships"},
+	{SHIPPED, "the order of `phases.c`"},
 	{"CDEFABG", "the network first, as published"},
 	{"ABDECFG", "calls before the network"},
 	{"ABDEFCG", "the network last"},

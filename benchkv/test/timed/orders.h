@@ -3,7 +3,7 @@
 #ifndef BENCHKV_TIMED_ORDERS_H
 #define BENCHKV_TIMED_ORDERS_H
 
-/* orders.c also tests that a loop sends calls only if it gathers them before the flush. */
+/* orders.c also tests that WRITEs have fewer messages if a loop flushes before it gathers calls. */
 
 /* Prints the throughput of each order in each job. Returns the exit status. */
 int orders_print(void);

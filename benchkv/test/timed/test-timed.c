@@ -3,7 +3,7 @@
  * Runs benchkv's daemons in virtual time, and compares their messages per WRITE under each control
  * with the simulator. README.md explains which parts are real and which are modelled.
  *
- *	benchkv-test-timed [NAME]	the tests, or those with such a name
+ *	benchkv-test-timed [NAME]	runs the tests, or those whose names contain NAME
  *	benchkv-test-timed tables	prints the tables of README.md
  *	benchkv-test-timed orders	prints the throughput with other orders of the phases
  */
