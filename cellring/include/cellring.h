@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cellring: a ring of messages between one producer and one consumer, in memory that both map. Each
- * of them is a thread, or a process. Messages are published in bursts. Only the producer writes the
- * ring, and there are no shared indexes. flux and shmipc are built on cellring, which is
- * header-only.
+ * cellring: a ring of messages between one producer and one consumer, in memory that both map.
+ * Producer and consumer are threads or processes. Messages are published in bursts. Only the
+ * producer writes the ring, and there are no shared indexes. flux and shmipc are built on cellring,
+ * which is header-only.
  *
  *	struct cellring_plan plan = cellring_plan_for(payload_bytes, in_flight, messages);
  *	struct cellring_cursor out, in;                 // the producer's and the consumer's, private
@@ -36,18 +36,19 @@
  * compared for equality only, and a few bits are enough.
  *
  * Space is the user's responsibility: a producer may write a cell only after the messages in the
- * cell have been consumed. A message is in flight until the producer has taken its answer. The rule
- * is kept if at most n messages are in flight, each message is consumed before it is answered, and
- * there are more than n cells. The order of the answers does not matter, and neither side reads the
- * other side's position.
+ * cell have been consumed. The user answers each message, for example in a second ring. A message
+ * is in flight until the producer has taken its answer. The rule is kept if at most n messages are
+ * in flight, each message is consumed before it is answered, and there are more than n cells. The
+ * order of the answers does not matter, and neither side reads the other side's position.
  *
  * Bursts. struct cellring_burst collects messages in private memory, and then copies them to their
  * cell together. The store buffer of a core is small. A store to a line that another core holds
- * waits in it, and so do all later stores, also those to private memory. If all stores of a burst
- * follow each other, the transfers of its lines overlap. The consumer polls only the first head.
- * The line of that head is written after the other lines, and the head last, so the consumer does
- * not take away a line that is half written. Two bursts never share a cache line. Otherwise a line
- * that the consumer has just read would have to be transferred again for the next burst.
+ * waits in the store buffer, and so do all later stores, also those to private memory. If all
+ * stores of a burst follow each other, the transfers of its lines overlap. The consumer polls only
+ * the first head. The line of that head is written after the other lines, and the head last, so the
+ * consumer does not take away a line that is half written. Two bursts never share a cache line.
+ * Otherwise a line that the consumer has just read would have to be transferred again for the next
+ * burst.
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
  * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
@@ -97,7 +98,7 @@ extern "C" {
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
 #define CELLRING_FEW 8u /* with fewer messages in flight, each is a burst of its own */
 #define CELLRING_STAGED 128u /* maximum bytes of a message in a burst of several */
-#define CELLRING_LONG 192 /* a burst of this many bytes, or of eight messages, is prefetched */
+#define CELLRING_LONG 192 /* a burst of at least this many bytes, or of 8 messages, is prefetched */
 #define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* maximum prefetched bytes of a cell */
 
 #define CELLRING_ID_BITS 24
@@ -143,7 +144,7 @@ struct cellring_cursor {
 };
 
 /*
- * Collects messages to one ring, to publish them together.
+ * Collects messages for one ring, to publish them together.
  *
  *	closed		`to` is NULL. cellring_burst_open() opens it.
  *	empty		open for the ring `to`; next == stage.
@@ -172,8 +173,8 @@ struct cellring_burst {
 /* ---- plans ---- */
 
 /*
- * Returns the size of a burst for @in_flight messages: 1 for fewer than CELLRING_FEW, otherwise a
- * quarter of them, at most CELLRING_BURST.
+ * Returns the number of messages in a burst, if at most @in_flight messages are in flight: 1 for
+ * fewer than CELLRING_FEW, otherwise a quarter of them, at most CELLRING_BURST.
  */
 static inline uint32_t cellring_limit(uint32_t in_flight)
 {
@@ -183,10 +184,10 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
- * Returns the size of a burst of calls. in_flight: see cellring_limit(). in_a_row: the number of
- * calls that the user of a layer such as flux makes without a poll in between. The user takes none
- * of their answers before the next poll, and this poll publishes the calls in any case. So up to
- * eight of them are published together, unless in_flight is below CELLRING_FEW.
+ * Returns the number of messages in a burst of calls. in_flight: see cellring_limit(). in_a_row:
+ * the number of calls that the user of a layer such as flux makes without a poll in between. The
+ * user takes none of their answers before the next poll, and this poll publishes the calls in any
+ * case. So up to eight of them are published together, unless in_flight is below CELLRING_FEW.
  */
 static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
 {
@@ -363,10 +364,10 @@ CELLRING_INLINE void cellring_lap_next(struct cellring_cursor *c)
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	/*
-	 * If the caller passes c->next, this prevents the compiler from loading c->next and its
-	 * neighbour with one wide load. c->next was stored alone, so the store buffer could not
-	 * forward it to a wide load. That load would wait until the store, and all stores before
-	 * it, have left the store buffer.
+	 * If the caller passes c->next, the statement below prevents the compiler from loading
+	 * c->next and its neighbour with one wide load. c->next was stored alone, so the store
+	 * buffer could not forward it to a wide load. That load would wait until the store, and all
+	 * stores before it, have left the store buffer.
 	 */
 	__asm__("" : "+r"(next));
 	c->slot = c->ready = next;
@@ -413,15 +414,14 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 }
 
 /*
- * Accepts the burst with this head; all messages of the previous burst must have been consumed.
- * Returns the number of its messages; or 0, with nothing changed, if the head's number of messages
- * is 0 or more than a cell can hold. The function prefetches
+ * Accepts the burst with the first head @head; all messages of the previous burst must have been
+ * consumed. Returns the number of its messages; or 0, with nothing changed, if the head's number of
+ * messages is 0 or more than a cell can hold. The function prefetches
  *	- the first line of the next burst, which may have arrived, too
- *	- the other lines of a long burst, or of one of eight messages; those of another one are
- *	  accessed soon anyway
- *	- after a burst of eight, the other lines of the next burst, which has often arrived, too;
- *	  a consumer that takes all requests before it answers one would otherwise wait for these
- *	  lines
+ *	- the other lines of this burst, if it has CELLRING_LONG or more bytes, or eight messages
+ *	- the other lines of the next burst, if this burst has eight messages: the next one has
+ *	  often arrived, too, and a consumer that takes all requests before it answers one would
+ *	  otherwise wait for these lines
  * Of a burst longer than CELLRING_FETCHED, only the first CELLRING_FETCHED bytes are prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
@@ -471,11 +471,10 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 }
 
 /*
- * Copies a payload to a buffer of @capacity bytes. The caller has checked @len, the length of the
- * payload, and passes in @room the number of bytes that the slot has for it. If @capacity is a
- * small constant and at most @room, the function copies @capacity bytes, inline: the bytes after
- * @len do no harm, and the cache has them already. Otherwise it copies @len bytes, at most
- * @capacity.
+ * Copies a payload to a buffer of @capacity bytes. @len is the length of the payload, which the
+ * caller has checked; @room is the largest payload of the slot. If @capacity is a small constant
+ * and at most @room, the function copies @capacity bytes, inline: the bytes after @len do no harm,
+ * and the cache has them already. Otherwise it copies @len bytes, at most @capacity.
  */
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
 	uint32_t room)
@@ -530,8 +529,9 @@ CELLRING_INLINE void cellring_written(struct cellring_cursor *c)
 
 /*
  * Writes one message into its cell as a burst of its own, and publishes it. len is at most the
- * plan's payload, id is less than 2^24. The cursor moves before the copy: the compiler must assume
- * that the copy may overwrite the cursor, and would load the cursor's members again after it.
+ * plan's payload, id is less than 2^24. The cursor moves before the copy, because the compiler must
+ * assume that the copy overwrites the cursor, and would load the cursor's members again after the
+ * copy.
  */
 CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const void *data,
 	uint32_t len)

@@ -5,8 +5,8 @@
  * order.
  *
  * The model's consumer answers a message just before it reads the payload. A response is consumed
- * in the same way: its callback may make the next call and still read the payload afterwards. The
- * spare cell is needed for this case.
+ * in the same way: its callback may make the next call and still read the payload afterwards. For
+ * this case the ring has a spare cell: one more than DEPTH.
  *
  * The model shows two properties. When the consumer accepts the head of the first message of a
  * burst, the burst is complete, and it is the expected burst. A cell is not written before the

@@ -83,7 +83,7 @@ static uint32_t take(struct side *s, uint32_t n, uint32_t max)
 	return got;
 }
 
-/* Sends messages numbered from n, in a burst or one by one, within one lap of the ring. */
+/* Sends @count messages numbered from n, in bursts or one by one. */
 static void send_some(struct side *s, uint32_t n, uint32_t count)
 {
 	if (count > 1 && test_rand(&s->seed) % 4)

@@ -38,16 +38,16 @@ struct spent {
 	uint64_t wall, cpu, queued; /* queued: in the scheduler's run queue */
 };
 
-/* Times of the server, or of the client. Only its own process writes them. */
+/* Times of the server, or of the client, in shared memory. Only that process writes them. */
 struct side {
 	struct spent in_polls, longest; /* longest: the poll with the most CPU time */
 	uint64_t queued; /* also outside of polls */
 };
 
 static struct shared {
-	uint16_t port[MOST + 1]; /* of the processes; the next one is the server's */
+	uint16_t port[MOST + 1]; /* of the processes; port[processes] is the server's */
 	atomic_bool stop; /* relaxed: it orders no other data */
-	atomic_uint rounds; /* relaxed, too */
+	atomic_uint rounds; /* times that a process has connected to all others; relaxed, too */
 	struct side server;
 } * shared;
 

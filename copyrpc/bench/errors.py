@@ -56,8 +56,8 @@ def server_says(pattern, client):
 
 
 def serves_beside(kind):
-    """A client is served while a stranger is connected. `kind`: one of strangers.KINDS, or the version of a client
-    that the server refuses with a message."""
+    """A client is served while a stranger, a connection with wrong or missing bytes, is connected. `kind`: one of
+    strangers.KINDS, or the version of a client that the server refuses with a message."""
     port = free_port()
     server = subprocess.Popen([*hca, bench, "--port", str(port)], stderr=subprocess.PIPE, text=True)
     connect(port, server).close()

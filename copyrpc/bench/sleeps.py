@@ -19,7 +19,7 @@ if r.returncode:
 row = json.loads(r.stdout)
 sleeps = row["server_sleeps_per_call"]
 print(f"{row['calls']} calls, {sleeps} sleeps a call, {row['server_cpu_percent']} % of a core")
-# One for the request; on a busy machine others for the completion of the reply and for credits. A timer of one
-# millisecond in the server would give ten.
+# The server wakes up for the request; on a busy machine also for the completion of the reply and
+# for credits. With a timer of one millisecond it would wake up ten times per call.
 if not row["calls"] or not 0 < sleeps < 8:
     sys.exit("not about one")

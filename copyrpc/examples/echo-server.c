@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * echo-server [PORT]: answers each request with the request's own bytes, until the client has left.
- * Among the requests of one poll, the shorter ones are answered first. Prints the port on which it
- * listens.
+ * copyrpc-echo-server [PORT]: answers each request with the request's own bytes, until the client
+ * has left. Among the requests of one poll, the shorter ones are answered first. Prints the port on
+ * which it listens.
  */
 #include <sched.h>
 

@@ -32,8 +32,8 @@ static void say(const char *what)
 	fflush(stdout);
 }
 
-/* Both sides set reconnect_ms, so that connections return. The time-outs of the transport are short
- * here: the adapter reports an unplugged cable after half a second. */
+/* Both sides set reconnect_ms, so that a lost connection is made again. The time-outs of the
+ * transport are short here: the adapter reports an unplugged cable after about 0.3 s. */
 static struct copyrpc_ctx *open_steady(void)
 {
 	static const struct copyrpc_path quick = {.timeout = 14, .retry_cnt = 3};

@@ -3,10 +3,11 @@
  * copyrpc - many small RPCs in few RDMA WRITEs
  *
  * A call or a reply is copied into a ring. A flush takes all messages that an endpoint has
- * collected since the last flush, and sends them as a single RDMA WRITE with immediate to the same
- * position in the peer's ring. So the number of work requests, doorbells and completions depends on
- * the number of flushes, not on the number of messages. Each batch begins with 32 bytes of flow
- * control data. A reply always has room, because its space was granted before the request was sent.
+ * collected since the last flush, and sends them as one batch: a single RDMA WRITE with immediate
+ * to the same position in the peer's ring. So the number of work requests, doorbells and
+ * completions depends on the number of flushes, not on the number of messages. Each batch begins
+ * with 32 bytes of flow control data. A reply always has room, because its space was granted before
+ * the request was sent.
  *
  *	struct copyrpc_ctx_attr attr = { .max_endpoints = 8 };
  *	copyrpc_ctx_create(&attr, &ctx);
@@ -35,15 +36,15 @@
  * library does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
- * background thread. No function of this header waits. Unless something fails, system calls are
- * made only by functions that create, connect, destroy, register or deregister, by a flush that
- * makes a ring larger, by copyrpc_ctx_no_receive(), by a poll every 0.1 s, and a few times per
- * millisecond by polls while the context listens, or connects over TCP (copyrpc_tcp.h).
- * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. A flush that
- * makes a ring larger maps and registers memory, which takes up to some hundred microseconds. Polls
- * read the clock through the vDSO, at intervals from ten microseconds to some milliseconds.
+ * background thread. No function of this header waits. Unless something fails, only these make
+ * system calls: functions that create, connect, destroy, register or deregister; a flush that makes
+ * a ring larger; copyrpc_ctx_no_receive(); one poll every 0.1 s; and, while the context listens or
+ * connects over TCP (copyrpc_tcp.h), a few polls per millisecond. copyrpc_req_detach(), and the
+ * first raw operation of an endpoint, allocate memory. A flush that makes a ring larger maps and
+ * registers memory, which takes up to some hundred microseconds. Polls read the clock through the
+ * vDSO, at intervals from ten microseconds to some milliseconds.
  *
- * An endpoint that is destroyed, alone or with its context, or has failed, says goodbye to its
+ * An endpoint that has failed, or is destroyed (alone or with its context), says goodbye to its
  * peer. The peer's endpoint first receives everything that was sent before the goodbye, and then
  * fails with -ECONNRESET in its next poll, even if it has no calls pending. No function waits for
  * the goodbye. If the goodbye is lost, or the process was killed, the peer detects the end as
@@ -52,14 +53,15 @@
  * The death of a peer is detected only while something is pending. If nothing arrives while calls
  * are unanswered, or while the peer has not consumed all messages (replies, for example), the
  * library probes the peer: it READs the peer's memory within 0.2 s after the last arrival. If the
- * program polls less often than every 0.1 s, the second poll after 0.1 s probes. A probe that gets
- * no answer for probe_ms, 5 s by default, ends all pending calls with -ETIMEDOUT. The HCA repeats
- * messages meanwhile, so a link that is down for less than probe_ms only delays the calls. If the
- * time-outs in struct copyrpc_path are shorter than probe_ms (by default, with COPYRPC_ANSWER_NS,
- * they are longer), the HCA gives up earlier, and the calls end with -ECONNRESET. If one of the two
- * HCAs stops completing requests, the other side's calls end with -ECONNRESET. A peer whose process
- * is stopped (by a debugger, for example) while it has receives left is not detected, because its
- * HCA answers: use a time limit for calls (copyrpc_call_timed()).
+ * program polls less often than every 0.1 s, the second poll after the last arrival sends the
+ * probe. A probe that gets no answer for probe_ms, 5 s by default, ends all pending calls with
+ * -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less than probe_ms
+ * only delays the calls. If the time-outs in struct copyrpc_path are shorter than probe_ms (by
+ * default, with COPYRPC_ANSWER_NS, they are longer), the HCA gives up earlier, and the calls end
+ * with -ECONNRESET. If the HCA of one side completes no more requests, the endpoint of that side
+ * fails, and then the calls of the other side end with -ECONNRESET. A peer whose process is stopped
+ * (by a debugger, for example) while it has receives left is not detected, because its HCA answers:
+ * use a time limit for calls (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
@@ -148,10 +150,10 @@ struct copyrpc_req;
 /* Bits of `set`, for fields in which 0 is a valid value: if the bit is set, 0 means 0; otherwise 0
  * means the default. */
 enum {
-	COPYRPC_SET_GID_INDEX = 1, /* this and the next two: struct copyrpc_ctx_attr */
+	COPYRPC_SET_GID_INDEX = 1, /* this and the next two: for struct copyrpc_ctx_attr */
 	COPYRPC_SET_PKEY_INDEX = 2,
 	COPYRPC_SET_VECTOR = 4,
-	COPYRPC_SET_TIMEOUT = 1, /* this and the next three: struct copyrpc_path */
+	COPYRPC_SET_TIMEOUT = 1, /* this and the next three: for struct copyrpc_path */
 	COPYRPC_SET_RETRY_CNT = 2,
 	COPYRPC_SET_RNR_RETRY = 4,
 	COPYRPC_SET_MIN_RNR_TIMER = 8,
@@ -191,7 +193,7 @@ struct copyrpc_ctx_attr {
 			       max_endpoints * sq_depth, at least 1024 and at most 32,767 */
 	uint32_t cq_depth; /* of the receive CQ, at least srq_depth; 0: the larger of 4096 and
 			      srq_depth */
-	uint32_t max_endpoints; /* that exist at the same time; determines the CQ sizes; 0: 64 */
+	uint32_t max_endpoints; /* at the same time, 0: 64; determines the sizes of the CQs */
 	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256, but for more
 			      than 512 endpoints less: 2^17 divided by their number, at least 64 */
 	uint32_t ring_size; /* default for the endpoints, bytes: the size up to which their rings
@@ -223,9 +225,9 @@ struct copyrpc_ctx_attr {
  * and must destroy it with copyrpc_ctx_destroy().
  *
  * -ENODEV: no such device, or it is not an mlx5 device. -ENETDOWN: no port that may be used is
- * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
- * no partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of the
- * path, that is set, or a bit of `set`. -EINVAL: no such port, GID or P_Key index, cq_depth <
+ * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is not a full member
+ * of any partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of
+ * the path, that is set, or a bit of `set`. -EINVAL: no such port, GID or P_Key index, cq_depth <
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
  * that the device does not have, event_count > 1 without a period, or a depth, or a period of
  * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
@@ -332,8 +334,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * endpoint then comes back as copyrpc_tcp.h describes, except that the two programs exchange the
  * messages:
  *
- *	// at DOWN with -EAGAIN, and for each "send mine" below; if not 0: again after a poll
- *	if (!copyrpc_ep_again_info(ep, mine))
+ *	// at DOWN with -EAGAIN, and for each "send mine" below
+ *	if (!copyrpc_ep_again_info(ep, mine))            // not 0: try again after a poll
  *		...                                      // send the bytes to the peer
  *	// when bytes of the peer have arrived
  *	rc = copyrpc_ep_again(ep, theirs, COPYRPC_AGAIN_SIZE);
@@ -353,11 +355,11 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
- * attempt of this side, or is not connected yet by this attempt. -ENOENT: a message for another
- * endpoint, for example of a process before it was restarted. -EINVAL: not such a message. -EPROTO:
- * the ring positions in the message are impossible; the endpoint has failed. Another error of
- * copyrpc_ep_connect(): the attempt has failed, for example because the port has no address; begin
- * the next one as after DOWN.
+ * attempt of this side, or is not connected yet by this attempt. -ENOENT: a message from or for
+ * another endpoint, for example one of a process that was restarted. -EINVAL: not such a message.
+ * -EPROTO: the ring positions in the message are impossible; the endpoint has failed. Another error
+ * of copyrpc_ep_connect(): the attempt has failed, for example because the port has no address;
+ * begin the next attempt as after DOWN.
  *
  * Both functions: -EOPNOTSUPP: one of the two sides lacks reconnect_ms or by_hand. Otherwise the
  * endpoint is not connected yet or has failed, and its status is returned.
@@ -624,7 +626,7 @@ struct copyrpc_mr {
 };
 
 enum {
-	COPYRPC_REMOTE_READ = 1, /* the peer may read it; this side always may */
+	COPYRPC_REMOTE_READ = 1, /* the peer may read the memory; this side always may */
 	COPYRPC_REMOTE_WRITE = 2,
 };
 
@@ -690,8 +692,8 @@ struct copyrpc_stats {
 	uint64_t port_downs; /* reports that the port went down: contexts only */
 	uint64_t
 		returns; /* times that an endpoint was connected again after a loss (reconnect_ms) */
-	uint64_t resent; /* batches that were sent again after a return; `bytes` and `wqes` include
-			    them */
+	uint64_t resent; /* batches that were sent again over a new connection; `bytes` and `wqes`
+			    include them */
 	uint64_t grown; /* times that the send ring became larger */
 	uint64_t moved; /* bytes of READs and WRITEs between memory of both sides: raw operations,
 			   large calls and bulks (copyrpc_bulk.h) */

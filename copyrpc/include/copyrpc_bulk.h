@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bulk data of copyrpc: memory that requests and responses describe instead of containing, and
- * calls with messages of up to COPYRPC_LARGE_MAX bytes. These functions are part of libcopyrpc. The
- * HCA moves the data by RDMA READ and WRITE, without a copy.
+ * Bulk data of copyrpc: pulls and pushes of memory that a request or response describes, and calls
+ * with messages of up to COPYRPC_LARGE_MAX bytes. These functions are part of libcopyrpc. The HCA
+ * moves the data by RDMA READ and WRITE, without a copy.
  *
  * Descriptors: one side registers memory and sends a descriptor in a request or a response. The
  * other side pulls from the memory or pushes into it.
@@ -142,8 +142,8 @@ int copyrpc_bulk_push(struct copyrpc_ep *ep, struct copyrpc_bulk *from, uint64_t
 struct copyrpc_large_attr {
 	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to memory_max */
 	uint32_t message_max; /* the largest request and response, at most COPYRPC_LARGE_MAX */
-	uint64_t memory_max; /* bytes of all large requests that the context holds; 0: four of the
-				largest */
+	uint64_t memory_max; /* bytes of all large requests that the context holds; 0: four requests
+				of message_max bytes */
 };
 
 /*

@@ -52,10 +52,10 @@
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
- * A program that has opened the TCP connection itself may use it after the result. The TCP
- * connection may be lost when one side has received the result, and the other side has not. If the
- * endpoint can come back (see below), the endpoint is not lost: the sides connect again, and each
- * program then gets its event, or the endpoint.
+ * A program that has opened the TCP connection itself may continue to use it after the results. The
+ * TCP connection may be lost when only one side has received the other's result. If the endpoint
+ * can come back (see below), the endpoint is not lost: the sides connect again, and each program
+ * then gets COPYRPC_UP, or the endpoint from copyrpc_accept() or copyrpc_connect().
  *
  * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
  * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another
@@ -66,7 +66,7 @@
  * progress end with the status of the loss, because they cannot be repeated (they may have been
  * executed); further ones return -EAGAIN.
  *
- * Only the side that has dialed can connect. In its polls it opens another TCP connection to the
+ * Only the side that has dialed connects again: in its polls it opens another TCP connection to the
  * same address. The listening side must also poll, and must still listen at that address with
  * copyrpc_listen(). The side that has dialed probes the peer every 0.1 s even without calls. If a
  * probe has got no answer for 0.2 s, this side asks over TCP, once a second, whether the peer has
@@ -124,7 +124,7 @@ struct copyrpc_listen_attr {
 
 /*
  * Lets others connect through a listening socket, until copyrpc_unlisten() or the end of the
- * context: polls take the connections and create and connect an endpoint for each, and
+ * context: polls accept the connections and create and connect an endpoint for each, and
  * copyrpc_event_recv() returns COPYRPC_UP with @token. The socket still belongs to the caller, who
  * must call copyrpc_unlisten() before closing it. With reconnect_ms no other context may listen at
  * the same address: the other context would refuse the endpoints of this context that come back,
@@ -148,7 +148,7 @@ int copyrpc_unlisten(struct copyrpc_ctx *ctx, int listener);
 struct copyrpc_dial_attr {
 	size_t size; /* of this struct; 0: the fields up to and including single */
 	const struct copyrpc_ep_attr *ep; /* of the endpoint; may be NULL; copied */
-	bool single; /* at most one connection of this kind with the same context */
+	bool single; /* at most one `single` connection between the two contexts */
 };
 
 /*
@@ -214,8 +214,8 @@ struct copyrpc_event {
  * request of an endpoint may arrive shortly before its UP. An endpoint that the program destroys
  * has no further events. Endpoints of copyrpc_listen() and copyrpc_dial() have events. Endpoints
  * with the attribute `by_hand` have the events DOWN and BACK, with their event_token. All other
- * endpoints have none. If an endpoint has several losses and returns before the program takes the
- * events, they are reported as one.
+ * endpoints have none. An event DOWN or BACK that the program has not taken is reported only once,
+ * even if the endpoint loses its connection and returns several times meanwhile.
  */
 int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
 
@@ -253,7 +253,7 @@ int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port);
  * copyrpc. -EPROTONOSUPPORT: the other side has another version. -ECONNREFUSED: the other side
  * could not connect its endpoint. Otherwise an error of copyrpc_listen(), copyrpc_ep_create() or
  * copyrpc_ep_connect(). After each error the listener can be used again, and no endpoint remains
- * (an endpoint that was connected already counts in max_endpoints until the next poll).
+ * (if it was connected, it counts in max_endpoints until the next poll).
  */
 int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, int listener,
 	int timeout_ms, struct copyrpc_ep **ep_p);

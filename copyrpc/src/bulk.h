@@ -8,8 +8,8 @@
 
 /*
  * A registration. The memory of a bulk must stay mapped, so transfers and calls may share its
- * registration. When the bulk is freed, only those that use the registration already may go on to
- * use it, because other memory may be mapped at that address later.
+ * registration. When the bulk is freed, no further transfer or call may use the registration,
+ * because other memory may be mapped at that address later.
  */
 struct reg {
 	struct copyrpc_ctx *ctx;

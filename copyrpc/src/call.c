@@ -7,8 +7,8 @@
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
 {
-	/* The endpoint is dirty even if chan_call() refuses the call, because flow control may have
-	 * to react to the refusal. */
+	/* The next flush must visit the endpoint even if chan_call() refuses the call: it may have
+	 * to READ the peer's position, or ask for a larger ring. */
 	ep_dirty(ep);
 	return chan_call(&ep->ch, data, len, resp_max, token, false);
 }
@@ -78,8 +78,8 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 	return ep_of(req->ch);
 }
 
-/* Handles the unusual cases of a reply. The request may be the last held one of a destroyed
- * endpoint. */
+/* Handles the unusual cases of a reply. If the endpoint is destroyed and this is its last held
+ * request, ep_end() lets a poll free the endpoint. */
 static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct copyrpc_ep *ep = ep_of(req->ch);

@@ -61,10 +61,8 @@ void chan_fini(struct chan *ch)
 
 /* ------------------------------------------------------------------- sending */
 
-/*
- * Checks in the order in which the manual lists the errors. An error changes no message, only the
- * statistics and `stalled`.
- */
+/* If this function returns an error, it has placed no message, but it may have requested a larger
+ * ring. */
 COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, bool nested)
 {

@@ -5,15 +5,16 @@
  * channels in memory; ep.c adds a queue pair.
  *
  * Sending: chan_call() and chan_reply() place messages in batches. chan_waits() returns true if
- * there is a batch. When the transport is certain to post the oldest batch, chan_seal() fills in
- * the metadata and removes the batch. Receiving: for each completion the transport calls
- * chan_expects() with the immediate, chan_accept() and chan_handle() (receive.h). Positions are in
- * blocks and only grow; position x is at block x % c of the ring.
+ * there is a batch. When the transport (flush.c, or a test) is certain to post the oldest batch,
+ * chan_seal() fills in the metadata and removes the batch. Receiving: for each completion the
+ * transport calls chan_expects() with the immediate, chan_accept() and chan_handle() (receive.h).
+ * Positions are in blocks of WIRE_BLOCK bytes and only grow; in a ring of c blocks, position x is
+ * at block x % c.
  *
  * A batch is first open: messages are added to it. At most one batch is open; it is in `open`,
  * which is valid while cr.edge is not 0. If the next message does not fit before the ring's end,
- * the batch is closed and moved to `closed`. When it is given to the transport, it is sealed.
- * chan_call() and chan_reply() open and close batches, chan_seal() seals the oldest.
+ * the batch is closed and moved to `closed`. chan_call() and chan_reply() open and close batches,
+ * chan_seal() seals the oldest.
  */
 #ifndef COPYRPC_CHAN_H
 #define COPYRPC_CHAN_H
@@ -53,8 +54,8 @@ struct copyrpc_req {
 struct req_queue {
 	struct copyrpc_req *head;
 	struct copyrpc_req **tail_p;
-	/* Takes a large request and may put it on the queue later; or drops it and returns -EPROTO.
-	 * If the pointer is NULL, a large request breaks the protocol. */
+	/* Called for a large request. Keeps it, and may put it on the queue later; or drops it and
+	 * returns -EPROTO. If the pointer is NULL, a large request breaks the protocol. */
 	int (*large)(struct copyrpc_req *req);
 	/* Releases the memory of a large request, and sets `data` and `served` to NULL. */
 	void (*release)(struct copyrpc_req *req);
@@ -126,7 +127,7 @@ struct req_block {
 	struct copyrpc_req reqs[];
 };
 
-/* Memory for a ring. The owner of the ring has sent its address, key and size to the peer. */
+/* Memory for a ring. The owner of the ring sends its address, key and size to the peer. */
 struct ring_offer {
 	uint64_t addr;
 	uint32_t key;
@@ -166,9 +167,9 @@ struct chan {
 			bool away : 1; /* set by the transport: nothing can be sent */
 			bool again : 1; /* batches must be sent again before others are sent */
 			bool growing : 1; /* a flush must do work for larger rings */
-			bool unwatched; /* this and the next three are set by the transport: the
-					   endpoint is not in the list of endpoints whose calls are
-					   watched */
+			bool unwatched; /* the endpoint is not in the list of endpoints whose peers
+					   are watched. The transport sets this field and the next
+					   three */
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
 			bool read_timed; /* the time of the next READ is set */
@@ -186,9 +187,9 @@ struct chan {
 	/* Positions up to which messages fit without further checks. chan_advance() moves them on.
 	 * They are 0 while the status is not 0. */
 	uint64_t end; /* for replies: the ring's end after cr.p, or after the open batch */
-	uint64_t call_end; /* for calls: at most `end`; a batch that ends at or before it can grant
+	uint64_t call_end; /* for calls: at most `end`; a batch that ends here, or before, can grant
 			      all credit */
-	struct batch open; /* valid if cr.edge; it ends at cr.p */
+	struct batch open; /* valid if cr.edge is not 0; ends at cr.p */
 	/*
 	 * Batches that were closed at the ring's end and not yet sent. The unsent blocks contain
 	 * the ring's end at most once, so there are at most two such batches: the one before the
@@ -251,8 +252,8 @@ void chan_stop(struct chan *ch, int status);
 int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint64_t deadline);
 
-/* Makes a large call with this payload (struct wire_large). When it ends, hook->end is called. The
- * results are those of copyrpc_call(). */
+/* Makes a large call with this payload (struct wire_large). When it ends, hook->end is called.
+ * Returns the same as copyrpc_call(). */
 int chan_call_large(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	struct call_hook *hook);
 
@@ -307,7 +308,8 @@ static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 	return ring + (size_t)(pos & ch->mask) * WIRE_BLOCK;
 }
 
-/* Returns the consumer position, in blocks. The peer may overwrite everything before it. */
+/* Returns the consumer position, in blocks. The peer may overwrite everything before this
+ * position. */
 static inline uint64_t chan_consumer(const struct chan *ch)
 {
 	return ch->live.next->pos;

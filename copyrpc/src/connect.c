@@ -37,7 +37,7 @@ int copyrpc_tcp_port(int fd)
 	return tcp_port(fd);
 }
 
-/* Makes the socket blocking and passes it to the program. */
+/* Makes the socket blocking and stores it in *fd_p; closes it after an error. */
 static int make_blocking(int fd, int *fd_p)
 {
 	int flags = fcntl(fd, F_GETFL);

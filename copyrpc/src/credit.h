@@ -47,10 +47,9 @@
  *
  * The two rings of an endpoint may differ in size: C, R and in_flight belong to the ring that this
  * side writes, and K, S and the size of a response to the ring that the peer writes (kmax is the
- * RMAX of the peer's side). A ring
- * becomes larger at a position where no batch is open (grow.h). Blocks that are still in the former
- * ring are then counted against the new one, so the computed room is smaller than the real room.
- * The peer gets the additional credit by grants.
+ * RMAX of the peer's side). A ring becomes larger at a position where no batch is open (grow.h).
+ * Blocks that are still in the former ring are then counted against the new one, so the computed
+ * room is smaller than the real room. The peer gets the additional credit by grants.
  */
 #ifndef COPYRPC_CREDIT_H
 #define COPYRPC_CREDIT_H
@@ -71,8 +70,8 @@ struct credit {
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
 
-/* For a ring of @c blocks: the largest message without nested calls, and with them; RMAX; and T,
- * the least grant of a batch without messages. */
+/* The next four functions return, for a ring of @c blocks: the largest message without nested
+ * calls, and with them; RMAX; and T, the least grant of a batch without messages. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;
@@ -209,7 +208,7 @@ static inline uint32_t credit_grantable(const struct credit *cr, uint64_t p)
 
 	if (credit_grants_all(cr, p))
 		return cr->owed;
-	/* The room is less than twice the owed credit. */
+	/* A grant of g blocks takes 2 g blocks of room; there is not enough room to grant all. */
 	return cr->c > taken ? (cr->c - taken) / 2 : 0;
 }
 
@@ -233,8 +232,8 @@ static inline uint32_t credit_grant_all(struct credit *cr)
 	return g;
 }
 
-/* Must be called after a reply with the allowance @a has been placed, not earlier: a grant in
- * between would use the same room twice. */
+/* Must be called after a reply with the allowance @a has been placed. If it was called before, a
+ * grant could take the room that the reply needs. */
 static inline void credit_replied(struct credit *cr, uint32_t a)
 {
 	cr->owed += a;

@@ -15,7 +15,8 @@
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
 
-/* Default depth of the send queues in blocks: of all together, and the most and least of one. */
+/* Default depth of the send queues in blocks: SQ_ALL for all together; SQ_MOST and SQ_LEAST are the
+ * limits for one. */
 #define SQ_ALL (1u << 17)
 #define SQ_MOST 256
 #define SQ_LEAST 64
@@ -75,8 +76,8 @@ static uint32_t default_sq(const struct copyrpc_ctx_attr *a)
 
 /*
  * The default depth of the receive queue: enough receives for all batches that the peers can have
- * in flight, if their send queues are like ours and a batch takes two blocks. A batch that finds no
- * receive is repeated after a time-out.
+ * in flight, if their send queues are as deep as this side's and a batch takes two blocks. A batch
+ * that finds no receive is repeated after a time-out.
  */
 static uint32_t default_srq(const struct copyrpc_ctx_attr *a)
 {

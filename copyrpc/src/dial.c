@@ -160,8 +160,8 @@ static int begin(struct lobby *y, struct dial *d)
 }
 
 /* Handles a failed meeting. The dial tries again if the peer has closed the connection (for example
- * because too many strangers connected), has no room, or is connected with this context already. It
- * also tries again if the peer may have connected the endpoint. If the peer has lost that endpoint
+ * because of max_guests), has no room, or is connected with this context already. It also tries
+ * again if the peer may have connected the endpoint. If the peer has lost that endpoint
  * (-ECONNREFUSED), the dial creates a new one. */
 static void failed(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
@@ -217,8 +217,8 @@ static bool is_met(const struct lobby *y, const struct dial *d)
 }
 
 /* Returns true if the next attempt can begin. If the endpoint was kept, its queue pair must be
- * drained first. A blocking call handles no completions, so it drops the endpoint if some are
- * pending. */
+ * drained first. A function that waits (`called`) handles no completions. If some are pending, the
+ * queue pair cannot become drained, so the endpoint is dropped. */
 static bool may_attempt(struct lobby *y, struct dial *d)
 {
 	if (d->m.again)

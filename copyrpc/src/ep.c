@@ -50,7 +50,7 @@ static uint64_t number_of(uint64_t word, uint32_t ring_rkey)
 	return word ^ (uint64_t)ring_rkey << 32;
 }
 
-/* Takes the first rings, and the words. */
+/* Takes memory for the first rings and for struct words. */
 static int take_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	int rc = memory_take(ep->ctx, MEMORY_RECV, ring, &ep->recv);
@@ -229,12 +229,13 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return -EISCONN;
 	if (b.ring_size != ring_size(ep) || b.nested != ep->ctx->attr.nested)
 		return -EMSGSIZE;
-	/* Both ends start with rings of equal size, so the value must be our own. */
+	/* Both ends start with rings of equal size, so the peer's credit must equal this side's. */
 	if (b.credit != first_credit(ep))
 		return -EINVAL;
 	ep->ctx->set_ups++;
 	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
-	/* If it still has -ENOTCONN, the queue pair refused the peer's data and is unchanged. */
+	/* If the queue pair's status is still -ENOTCONN, it refused the peer's data and is
+	 * unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
 	set_peer(ep, &b);
@@ -250,7 +251,7 @@ static bool leads_to(const struct route *r, const struct blob *b)
 	return b->ring_addr == r->peer && b->ring_rkey == r->rkey;
 }
 
-/* True if the blob describes the memory that the endpoint already knows. It may name the
+/* True if the blob describes the memory that the endpoint already knows. The blob may name the
  * peer's former receive ring: the peer may not know yet that this side sends into the new one. */
 static bool same_memory(const struct copyrpc_ep *ep, const struct blob *b)
 {

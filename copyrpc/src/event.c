@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-/* `what` is a CQ, the context's side, or NULL for the device's own events. */
+/* `what` is a CQ, the context's `side`, or NULL for the device's own events. */
 static int watch(int epoll, int fd, void *what)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
@@ -47,7 +47,7 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx)
 }
 
 /* Arms a CQ, which stays armed until its event is read. The device sends the event for the first
- * completion after the consumer index in the arm word. */
+ * completion after the consumer index that mlx5dvl_cq_arm() writes. */
 static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
 {
 	if (ctx->armed & which)

@@ -293,9 +293,9 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 	return 1;
 }
 
-/* Flushes an endpoint for which is_usual() is false. That may be wrong, because the known room in
- * the rings may be less than the real room, so the room is updated first. No batch is open while
- * the status is not 0. */
+/* Flushes an endpoint for which is_usual() is false. The reason may be that less room is known in
+ * the ring or the send queue than there is, so the known room is updated first. No batch is open
+ * while the status is not 0. */
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
 {
 	if (ep->ch.cr.edge) {

@@ -19,7 +19,7 @@ void chan_want(struct chan *ch, uint32_t send, uint32_t recv)
 	chan_set_growing(ch);
 }
 
-/* Returns the blocks of the smallest ring for a message. */
+/* Returns the size of the smallest ring in which a message may have @len bytes, in blocks. */
 static uint32_t ring_for(const struct chan *ch, uint32_t len)
 {
 	return (uint32_t)pow2_ceil((uint64_t)wire_blocks(len) * (ch->nested ? 16 : 8));

@@ -21,8 +21,8 @@
 #define RING_START 8192u
 
 /* A call that finds no room makes the send ring, and one that finds no credit the receive ring,
- * RING_FACTOR times as large. Traffic makes the send ring as much larger if RING_LAPS laps take
- * less than RING_NS_PER_BYTE nanoseconds for each byte of these laps. */
+ * RING_FACTOR times as large. Traffic makes the send ring larger by the same factor, if RING_LAPS
+ * laps take less than RING_NS_PER_BYTE nanoseconds for each byte of these laps. */
 #define RING_FACTOR 4
 #define RING_LAPS 4
 #define RING_NS_PER_BYTE 256
@@ -72,11 +72,12 @@ bool chan_offer_due(const struct chan *ch);
  * multiple of WIRE_RING_ALIGN. Returns 0 or -ENOMEM. */
 int chan_offer(struct chan *ch, uint8_t *memory, uint32_t key);
 
-/* True if the peer has offered memory of grow.offered.blocks blocks, and this side can set a send
- * ring of the same size. */
+/* True if the peer has offered memory of grow.offered.blocks blocks, and chan_accept_offer() may be
+ * called. */
 bool chan_accept_due(const struct chan *ch);
 
-/* Sets the new send ring. Returns 0 or -ENOMEM. */
+/* Stores @memory, of the same size as the offered memory, as the next send ring. Returns 0 or
+ * -ENOMEM. */
 int chan_accept_offer(struct chan *ch, uint8_t *memory);
 
 /* chan_left_recv(): true if all requests in the old receive ring are released. chan_left_send():

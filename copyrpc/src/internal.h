@@ -16,8 +16,8 @@
 #define READ_WAIT_NS (5 * NSEC_PER_USEC)
 #define READ_WAIT_MAX_NS NSEC_PER_MSEC
 
-/* The tokens of such a READ, and of the last batch in an old ring; the token of a raw operation is
- * the index of its entry. */
+/* TOKEN_WORD is the token of such a READ, TOKEN_MOVE that of the last batch in an old ring. The
+ * token of a raw operation is the index of its entry. */
 #define TOKEN_WORD UINT64_MAX
 #define TOKEN_MOVE (UINT64_MAX - 1)
 
@@ -41,7 +41,7 @@ struct raw_owner {
 
 struct raw_op {
 	struct raw_op *next; /* in the list of completed ones */
-	bool posted; /* not completed */
+	bool posted; /* and not completed yet */
 	int status;
 	struct copyrpc_ep *ep;
 	uint64_t token;
@@ -152,7 +152,8 @@ struct copyrpc_ep {
 	struct transfer *transfers;
 	uint64_t bytes_wanted, bytes_posted; /* of transfers that have not ended */
 	uint64_t large; /* messages of large calls among the received ones */
-	uint64_t small_seen; /* other messages that were received before the last part was posted */
+	uint64_t small_seen; /* other messages that were received before the last part of a transfer
+				(transfer.c) was posted */
 	uint32_t beside; /* number of parts that are still posted one at a time because of these
 			    messages */
 	QUEUE_OF(struct served) due; /* large requests that wait until other transfers end */
@@ -168,9 +169,9 @@ struct copyrpc_ep {
 	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
 	uint64_t single; /* number of the peer's context, if it is the single connection with it */
 	/* Pointers to this endpoint that copyrpc_ep_destroy() sets to NULL; NULL: none. */
-	struct copyrpc_ep **held; /* of the meeting, until the program has the endpoint */
-	struct copyrpc_ep **parked; /* of a guest whose connection was lost in the meeting, until
-				       the peer returns */
+	struct copyrpc_ep **held; /* of the meeting (meet.h), until the program has the endpoint */
+	struct copyrpc_ep **parked; /* of a guest (listen.c) whose connection was lost in the
+				       meeting, until the peer returns */
 	uint64_t came; /* number of the connection that was accepted for it; 0: none */
 	bool is_up; /* a meeting has connected both sides */
 	struct news up, down, back; /* kind 0: the endpoint has no events */
@@ -185,7 +186,8 @@ struct copyrpc_ep {
 	struct copyrpc_ep **redial; /* on the side that has dialed: the pointer to this endpoint in
 				       struct redial */
 	bool stopped, drained; /* state of a queue pair that is not replaced yet */
-	uint32_t handled_at; /* mlx5dvl_cq_count() of the receive CQ when it was drained */
+	uint32_t handled_at; /* mlx5dvl_cq_count() of the receive CQ when the queue pair was
+				drained */
 	uint64_t drain_by, away_since; /* when the queue pair counts as drained; when `away` was
 					  set */
 	int away_why; /* while `away`: the endpoint's status if it does not return; else 0 */
@@ -196,8 +198,8 @@ struct copyrpc_ep {
 	struct mlx5dvl_qp_info own, peer; /* own: of the port when the queue pair was created */
 	struct mlx5dvl_error error; /* the completion that failed the endpoint; syndrome 0: none */
 	struct piece send, recv, word; /* the memory in use */
-	struct piece next_send, next_recv; /* for a move */
-	struct piece old_send, old_recv; /* before the last move */
+	struct piece next_send, next_recv; /* for the next move to larger rings (grow.h) */
+	struct piece old_send, old_recv; /* in use before the last move */
 	bool moving; /* the HCA may still read old_send */
 	uint64_t grow_at; /* time before which no larger memory is allocated; 0: no allocation has
 			     failed */
@@ -246,7 +248,7 @@ struct copyrpc_ctx {
 	uint32_t set_ups; /* queue pairs created and connected so far, modulo 2^32 */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_path path; /* of endpoints without a path of their own */
-	struct copyrpc_stats gone; /* sums of the freed endpoints */
+	struct copyrpc_stats gone; /* sums of the counters of freed endpoints */
 	uint64_t refills, port_downs;
 	bool port_down; /* as the device has reported; nothing is connected while it is true */
 	uint32_t n_away; /* endpoints that are being connected again */
@@ -359,7 +361,7 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 		to[i] += from[i];
 }
 
-/* Fails the endpoint, or, if it may return, makes it `away` (renew.c). */
+/* Fails the endpoint, or, if it may be connected again, sets ch.away (renew.c). */
 void ep_fail(struct copyrpc_ep *ep, int status);
 /* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
 void ep_break(struct copyrpc_ep *ep, int status);

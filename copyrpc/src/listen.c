@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Listeners: connections that others have opened, until their endpoints are connected. */
+/* Listeners, and the connections that they have accepted, until the endpoints are connected. */
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,8 +13,8 @@
 #define GUESTS 64 /* default of max_guests */
 #define PATIENCE_MS 5000 /* default of patience_ms */
 #define TAKE 4 /* the most connections that a step takes from a listener */
-/* copyrpc_accept(): the longest times that a connection in progress delays the next one, and the
- * context's traffic. */
+/* copyrpc_accept(): a connection delays the next one for at most YOUNG_NS, or GRACE_NS if it has
+ * sent a greeting. It delays the context's traffic for at most GRACE_NS. */
 #define YOUNG_NS (100 * NSEC_PER_MSEC)
 #define GRACE_NS (500 * NSEC_PER_MSEC)
 #define LOOK_NS (10 * NSEC_PER_MSEC) /* interval between two checks for traffic */
@@ -120,9 +120,9 @@ static void guest_report(struct lobby *y, struct guest *g, int err)
 	g->err = err;
 	if (g->at->called) {
 		if (!err)
-			g->m.ep->held = &g->m.ep; /* a request of the endpoint can arrive earlier,
-						     and the program can then destroy the
-						     endpoint */
+			g->m.ep->held = &g->m.ep; /* a request can arrive before copyrpc_accept()
+						     returns the endpoint, and the program can then
+						     destroy it */
 		append(&g->at->ended, g);
 		return;
 	}
@@ -145,7 +145,7 @@ static void guest_end(struct lobby *y, struct guest *g, int err)
 		guest_report(y, g, err);
 		return;
 	}
-	lobby_leave(y, &g->w); /* the program has the endpoint, or another guest waits for it */
+	lobby_leave(y, &g->w); /* the program or a parked guest has the endpoint already */
 	free(g);
 }
 
@@ -218,8 +218,8 @@ static int take_fd(struct lobby *y, struct listening *l, uint64_t now, int *fd_p
 	return -EAGAIN;
 }
 
-/* Accepts a connection; if there is one too many, the oldest is closed. Returns 0, -EAGAIN if there
- * is none, or an error of the socket. */
+/* Accepts a connection. If there are more than l->most, drops the oldest. Returns 0, -EAGAIN if
+ * there is none, or an error of the socket. */
 static int take(struct lobby *y, struct listening *l, uint64_t now)
 {
 	struct guest *g;

@@ -35,11 +35,11 @@ struct lobby {
 	struct ctx_side side;
 	struct copyrpc_ctx *ctx;
 	int epoll;
-	uint64_t came; /* connections that were accepted */
+	uint64_t came; /* number of connections that were accepted */
 	struct watch *watches;
 	uint32_t set_ups; /* ctx->set_ups when this part of the step (lobby_may_take()) began */
-	uint32_t left; /* work that the running step may still do */
-	struct watch *postponed; /* the first watch for which no work was left */
+	uint32_t left; /* events or actions that this part of the step may still handle */
+	struct watch *postponed; /* the first watch for which lobby_may_act() returned false */
 };
 
 /* Attributes of the endpoints that will be created, with copies of the data to which they point. */
@@ -64,7 +64,7 @@ void lobby_close(struct lobby *y, struct watch *w);
 void lobby_step(struct copyrpc_ctx *ctx);
 /* Returns true if this part of the step (its events or its actions) may continue. Creating or
  * connecting a queue pair takes commands of the device, so a part ends after the first event or
- * action that has done it. */
+ * action that has created or connected one. */
 static inline bool lobby_may_take(const struct lobby *y)
 {
 	return y->left && y->ctx->set_ups == y->set_ups;

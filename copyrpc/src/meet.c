@@ -138,7 +138,7 @@ static int hear_result(struct meeting *m)
 		return 0;
 	case EISCONN:
 		return m->single ? -EISCONN : -ECONNREFUSED;
-	case EALREADY: /* a newer attempt */
+	case EALREADY: /* the peer has seen a newer attempt */
 	case EMFILE: /* no room now */
 		return -ECONNRESET;
 	default:
@@ -162,10 +162,10 @@ static bool decides(const struct meeting *m, const struct copyrpc_ctx *ctx)
 	return m->single && ctx->node > meet_node(m);
 }
 
-/* True if this side must refuse the connection, because there is another one. If the other one is
- * up, it is probed, because the peer may have destroyed its side before it dialed again. If the
- * other one is parked (listen.c), it fails after probe_ms, because a peer that still had it would
- * have returned by then. */
+/* True if this side must refuse the connection, because there is another one. If the other
+ * connection is up, it is probed, because the peer may have destroyed its endpoint before it dialed
+ * again. If the other connection is parked (listen.c), it fails after probe_ms, because a peer that
+ * still had its endpoint would have returned by then. */
 static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *other = decides(m, ctx) ? other_single(m, ctx) : NULL;
@@ -185,9 +185,9 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 }
 
 /*
- * Ends the endpoints of the peer's earlier attempts for which this side does not know whether the
- * peer has completed them. The peer has not, because it dials anew. Returns -EALREADY if this
- * attempt is itself an earlier one: its greeting may be read later than that of the next attempt.
+ * Ends the endpoints of earlier attempts of the same dial that are not up: the peer has not
+ * completed these attempts, because it dials anew. Returns -EALREADY if there is an endpoint of a
+ * later attempt, whose greeting was read before this one.
  */
 static int end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
 {
@@ -427,7 +427,7 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 {
 	int err;
 
-	if (m->ep && !m->again) /* this side has not asked for it */
+	if (m->ep && !m->again) /* this side did not send FLAG_AGAIN */
 		return -EPROTO;
 	if (is_refusal(m)) {
 		m->greeted = true;
@@ -448,8 +448,8 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 }
 
 /* Fails the former endpoint with the same owner number or, if the peer decides about single
- * connections, the former single endpoint. The peer has destroyed its side, but this side may have
- * nothing to send and would not detect that. The numbers are random, so a peer cannot guess
+ * connections, the former single endpoint. The peer has destroyed its endpoint, but this side may
+ * have nothing to send and would not detect that. The numbers are random, so a peer cannot guess
  * another's number. */
 static void end_former(const struct meeting *m)
 {

@@ -53,8 +53,8 @@ struct meeting {
 	bool greeted; /* the peer's greeting is valid */
 	bool single; /* the dialing side wants at most one connection between the two contexts */
 	bool again; /* an endpoint is being connected again */
-	bool waits; /* the meeting waits until its queue pair is drained, its first meeting has
-		       ended, or the port is up; the socket has no event for that */
+	bool waits; /* the meeting waits until the endpoint's queue pair is drained or its first
+		       meeting has ended, or the port is up; the socket has no event for that */
 	int err; /* own error; the meeting ends when it was sent to the peer */
 };
 
@@ -68,9 +68,9 @@ int meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
 
 /*
  * Asks whether the peer still has the endpoint, which is connected and stays so. The meeting ends
- * with -ECONNREFUSED if the peer does not have it, and with another error if it does, because the
- * greeting has attempt 0, which is never newer. ep->held is not set: the caller must not step the
- * meeting after the endpoint was destroyed.
+ * with -ECONNREFUSED if the peer does not have it, and with another error if it does, because
+ * struct place has attempt 0, which is never newer. ep->held is not set: the caller must not step
+ * the meeting after the endpoint was destroyed.
  */
 void meet_begin_asking(struct meeting *m, struct copyrpc_ep *ep);
 
@@ -101,7 +101,7 @@ void meet_discard(struct copyrpc_ep *ep);
 /* Ends a meeting that has failed: discards its endpoint, or lets it wait for the next attempt. */
 void meet_drop(struct meeting *m);
 
-/* Sets the number of the context. Returns 0 or -errno. */
+/* Draws the random number of the context, if it has none yet. Returns 0 or -errno. */
 int ctx_set_node(struct copyrpc_ctx *ctx);
 
 #endif

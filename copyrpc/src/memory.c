@@ -23,7 +23,7 @@ struct chunk {
 	size_t len; /* mapped */
 	bool in_file; /* at `offset` of the context's file */
 	off_t offset;
-	struct mlx5dvl_mr mr; /* not of receive rings */
+	struct mlx5dvl_mr mr; /* of the whole chunk; unused for receive rings */
 	struct slab pieces;
 };
 
@@ -76,8 +76,9 @@ static void close_file(struct memory_file *f)
 
 /*
  * Receive rings are in a file: an adapter in software (softhca(7)) maps them into the processes of
- * the peers, which then write to them without a system call. Other adapters behave as with private
- * memory. Chunks of huge pages are private memory, because files seldom have huge pages.
+ * the peers, which then write to them without a system call. For other adapters it makes no
+ * difference whether memory is in a file. Chunks of huge pages are private memory, because files
+ * seldom have huge pages.
  */
 static void map_in_file(struct memory_file *f, struct chunk *c)
 {

@@ -240,7 +240,7 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 	take_batch_or_more(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))
 		take_sent(ctx);
-	/* Not only in every n-th poll, because the next poll may be much later. */
+	/* Every poll reads the era, not only every n-th one: the next poll may be much later. */
 	if (unlikely(ticks_era() != ctx->calm))
 		return poll_rest(ctx);
 	return ctx->to.handled;

@@ -69,8 +69,8 @@ static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint32_t *id_p)
 	return *id_p == SLAB_NONE ? -EAGAIN : 0;
 }
 
-/* No part of a long payload is copied into the request. The payload may be in device memory, and
- * the HCA reads that faster if it starts at the beginning of the buffer. */
+/* No part of a long payload is copied into the request. The payload may be in device memory, which
+ * the HCA reads faster from the beginning of the buffer than from a later byte on. */
 static unsigned write_flags(uint32_t len)
 {
 	return len > MLX5DVL_INLINE_MAX ? MLX5DVL_SIGNALED | MLX5DVL_BY_REF : MLX5DVL_SIGNALED;

@@ -74,7 +74,7 @@ static void next_address(struct lobby *y, struct redial *r, uint64_t now)
 	attempt(y, r, now);
 }
 
-/* Called when the TCP connection is open: tells the peer the new queue pair and the position, or
+/* Called when the TCP connection is open: sends the new queue pair and the position to the peer, or
  * only asks whether the peer has the endpoint. */
 static int begin(struct redial *r, uint64_t now)
 {
@@ -208,7 +208,7 @@ int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port)
 	y = container_of(ep->ctx->side, struct lobby, side);
 	freeaddrinfo(r->addresses);
 	r->addresses = r->at = addresses;
-	if (r->state != MEETING) /* else the address is used if the meeting fails */
+	if (r->state != MEETING) /* else the new addresses are used if the meeting fails */
 		pause_redial(y, r, ep->ctx->clock());
 	return 0;
 }

@@ -143,7 +143,7 @@ void ep_note_drained(struct copyrpc_ep *ep)
 }
 
 /* The CQ also holds completions of other endpoints, and may never be empty. So it also suffices
- * that as many completions as the CQ can hold were handled. */
+ * that as many completions as the CQ can hold were handled since the queue pair was drained. */
 bool ep_is_drained(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;

@@ -16,11 +16,11 @@
 
 /*
  * The number of pulls and pushes that an endpoint makes at a time, so that a short one does not
- * wait for the end of a long one. If all together have fewer than SHORT_MOVES_MAX bytes, the limit
- * is SHORT_MOVES_AT_A_TIME, because they end soon. A request also gets its turn above the limit if
- * the current ones have fewer bytes than can be posted at a time. A push never waits. A request
- * that must wait gets its memory later: so a few blocks are used again and again, and stay in the
- * cache.
+ * wait for the end of a long one. If all together have fewer than SHORT_MOVES_MAX bytes,
+ * SHORT_MOVES_AT_A_TIME suffice, because they end soon. A request also gets its turn above the
+ * limit if the current ones have fewer than TRANSFER_POSTED_MAX bytes. A push never waits. A
+ * request that must wait gets its memory later: so a few blocks are used again and again, and stay
+ * in the cache.
  */
 #define MOVES_AT_A_TIME 3
 #define SHORT_MOVES_AT_A_TIME 2
@@ -32,7 +32,7 @@ struct served {
 	struct served *next; /* in the list of waiting requests */
 	struct block *block; /* NULL: the request waits */
 	struct wire_large w; /* in the byte order of the host */
-	uint32_t limit; /* of the response on the wire */
+	uint32_t limit; /* largest payload of the response message */
 	uint32_t copied; /* bytes of the request that came in the message: all or none */
 	uint8_t bytes[];
 };

@@ -160,7 +160,7 @@ static void proceed_all(struct transfer *t)
 	}
 }
 
-/* The list is taken as a whole, because transfers may be queued again. */
+/* Empties the list before the loop, because the loop may put transfers on the list again. */
 void ctx_transfers(struct copyrpc_ctx *ctx)
 {
 	struct transfer *t = ctx->work.head;

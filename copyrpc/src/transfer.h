@@ -14,7 +14,7 @@
 #define TRANSFER_POSTED_MAX (2 * TRANSFER_PART)
 
 struct transfer {
-	/* Set by the caller. The addresses and the length advance with the completions. */
+	/* Set by the caller. With each completed part the addresses advance and `len` decreases. */
 	struct copyrpc_ep *ep;
 	bool is_read;
 	uint8_t *laddr;
@@ -26,7 +26,7 @@ struct transfer {
 	struct transfer *next, **link_p; /* in the list of the endpoint */
 	struct transfer *work_next; /* in the list of those that the next poll handles */
 	bool queued;
-	uint64_t posted; /* bytes from laddr on */
+	uint64_t posted; /* bytes from laddr on that are posted */
 	uint32_t parts; /* posted and not completed */
 	bool lost; /* a part has failed */
 };
@@ -36,10 +36,9 @@ struct transfer {
  * called, once, inside a poll. Returns 0, -ENOMEM or the status of the endpoint.
  *
  * If parts of other transfers of the endpoint are in progress, the first parts of this one are
- * posted at once, so that the link does not idle. Otherwise
- * the next poll posts them, after the messages that have been collected until then and with the
- * same doorbell: the peer gets a response before the link is busy with the next transfer, not after
- * it.
+ * posted at once, so that the link does not idle. Otherwise the next poll posts them, after the
+ * messages that have been collected until then and with the same doorbell: the peer gets a response
+ * before the link is busy with the next transfer, not after it.
  */
 int transfer_start(struct transfer *t);
 

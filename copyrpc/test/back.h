@@ -29,7 +29,8 @@ struct node {
 	struct copyrpc_ep *ep;
 	struct node *peer;
 	int side, listener;
-	uint32_t made, done, most, lazy;
+	uint32_t made, done, most, lazy; /* calls: made, ended, to be made; lazy: number of turns in
+					    which completions are not handled */
 	uint32_t downs, backs, ends; /* numbers of events; `ends`: DOWN of an endpoint that does not
 					return */
 	int status; /* of the calls that have failed */
@@ -208,7 +209,7 @@ static inline void serve(struct node *n)
 static inline void turn(struct node *n)
 {
 	now += NSEC_PER_MSEC;
-	/* For some turns, handles only connections, and no completions. */
+	/* A lazy node handles only connections, and no completions. */
 	if (!n->lazy && pick(100) == 0)
 		n->lazy = pick(60);
 	if (n->lazy) {
@@ -273,7 +274,7 @@ static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
 	.reconnect_ms = 1000000000,
 	.probe_ms = 100000,
 	.path = &quick};
-/* Stops the queue pair of one side without a completion there. */
+/* Stops the queue pair of one side. If no request is posted there, this side gets no completion. */
 static inline void lose(struct node n[2], int side)
 {
 	mlx5dvl_qp_to_error(n[side].ep->qp);
@@ -290,8 +291,8 @@ static inline void cut_tcp(const struct copyrpc_ctx *ctx, int listener)
 }
 
 /*
- * Side 0 makes a call, and side 1 does not handle it: at the return the completion of its batch is
- * in the receive CQ of side 1. Needs slow_path. Returns false if the connection was lost before.
+ * Side 0 makes a call, and side 1 does not handle it. Returns true when the completion of the call's
+ * batch is in the receive CQ of side 1, false if the connection was lost before. Needs slow_path.
  */
 static inline bool call_unhandled(struct node n[2])
 {
@@ -314,7 +315,7 @@ static inline bool call_unhandled(struct node n[2])
 	return true;
 }
 
-/* Polls both until the condition holds. */
+/* Lets both nodes poll until the condition holds. */
 #define UNTIL(condition)                                                                           \
 	while (!(condition))                                                                       \
 	turn_both(n)

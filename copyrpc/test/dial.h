@@ -56,7 +56,7 @@ static inline void close_nodes(struct node (*n)[2])
 
 #define NODES AT_END(close_nodes) struct node /* closed at the end of their block */
 
-/* Polls once, a millisecond later, and takes all events and requests. */
+/* Moves the clock by a millisecond, polls once, and takes all events and requests. */
 static inline void turn(struct node *n)
 {
 	const uint32_t most = n->ctx->n_eps + (n->ctx->armed ? 2 : 1);

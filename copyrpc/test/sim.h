@@ -89,7 +89,8 @@ static inline void sim_scrap(struct side *s, const void *ring)
 	memset(s->rings[i].at, 0xaa, s->rings[i].len);
 }
 
-/* The rings may grow to @most blocks. */
+/* Connects two sides, whose send positions begin at @at_a and @at_b. Their rings have @blocks
+ * blocks and may grow to @most. */
 static inline void sim_open_growing(struct side *a, struct side *b, uint32_t blocks, uint32_t most,
 	uint64_t at_a, uint64_t at_b, uint64_t max_calls)
 {
@@ -193,7 +194,7 @@ static inline void sim_post(struct side *s)
 	CHECK(credit_holds(&ch->cr));
 }
 
-/* Posts as many batches as possible, as the transport does, but at most @slots requests. */
+/* Posts as many batches as possible, like flush.c, but at most @slots requests. */
 static inline void sim_flush(struct side *s, int slots)
 {
 	struct chan *ch = &s->ch;

@@ -87,7 +87,8 @@ struct slot {
 };
 
 struct node {
-	uint32_t id, steps, sleepy;
+	uint32_t id, steps, sleepy; /* steps: turns left in which the node still makes calls;
+				       sleepy: it sleeps in this many of 16 turns */
 	uint64_t seed;
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_mr mr, local_mr;

@@ -241,7 +241,7 @@ TEST(defaults)
 
 	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
-	CHECK_EQ(ctx->srq->depth, 8192); /* 64 endpoints, half of 256 */
+	CHECK_EQ(ctx->srq->depth, 8192); /* 64 endpoints, 256 / 2 receives for each */
 	CHECK_EQ(ctx->recv_cq->depth, 8192);
 	CHECK_EQ(ctx->send_cq->depth, 64 * 256);
 	CHECK_EQ(ep->qp->depth, 256);
@@ -317,7 +317,7 @@ TEST(objects)
 		CHECK_EQ(n[0], 1);
 		CHECK_EQ(n[1], 1);
 		CHECK_EQ(n[2], 0);
-		CHECK_EQ(n[3], 2 * (i + 1) + 1); /* rings, and the words of all */
+		CHECK_EQ(n[3], 2 * (i + 1) + 1); /* two rings each, and the words of all */
 		CHECK_EQ(n[4], 2);
 		CHECK_EQ(n[5], 1);
 		CHECK_EQ(n[6], i + 1);

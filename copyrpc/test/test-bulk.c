@@ -260,7 +260,8 @@ TEST(one_doorbell_with_the_messages)
 	CHECK_EQ(after.wqes - before.wqes, 3);
 }
 
-/* The program need not poll before it sleeps. */
+/* copyrpc_ctx_arm() returns 1 if a transfer has not begun, so that the program polls before it
+ * sleeps. */
 TEST(a_transfer_that_has_not_begun)
 {
 	RIG r = rig_open(NULL);

@@ -176,7 +176,7 @@ TEST(storm)
 			CHECK(n[i].ended[k] && n[!i].executed[k]);
 }
 
-/* The message is a number of fields, see byhand.c. */
+/* Adds @by to the little-endian number at byte @at of the message, see byhand.c. */
 static void change(struct mail *m, size_t at, int by)
 {
 	uint64_t v;
@@ -221,7 +221,7 @@ TEST(messages_are_checked)
 	CHECK(n[0].backs);
 }
 
-/* Contradictions, each of which fails the endpoint. */
+/* Messages with a wrong position, ring or key, each of which fails the endpoint. */
 TEST(positions_are_checked)
 {
 	static const struct {
@@ -300,7 +300,7 @@ TEST(old_messages)
 	CHECK(n[0].downs && n[1].downs);
 }
 
-/* One side does not have the attribute: both endpoints fail at once. */
+/* One side does not have the attribute `by_hand`: both endpoints fail at once. */
 static void one_side(int side)
 {
 	static const struct copyrpc_ep_attr no = {.size = sizeof(no)};
@@ -324,7 +324,7 @@ static void one_side(int side)
 TEST_WITH(only_first_side, one_side, 1);
 TEST_WITH(only_second_side, one_side, 0);
 
-/* The peer does not come: the endpoint fails when the time is over. */
+/* The peer sends no message: the endpoint fails after reconnect_ms. */
 TEST(too_late)
 {
 	NODES n[2];

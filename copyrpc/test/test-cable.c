@@ -29,7 +29,8 @@ static void pulled(int side, uint32_t count)
 	n[1].most += count;
 	UNTIL(n[0].downs);
 	turns(n, 20000);
-	CHECK(n[0].downs == 1 && n[1].downs <= 1); /* an idle listening side does not know yet */
+	/* An idle listening side may not have noticed the loss. */
+	CHECK(n[0].downs == 1 && n[1].downs <= 1);
 	CHECK_EQ(n[0].backs + n[1].backs, 0);
 	CHECK(side || described(n[0].ep, "last attempt: Network is down"));
 	plug(side, true);
@@ -72,7 +73,7 @@ TEST(no_busy_loop)
 	UNTIL(n[0].backs && n[1].backs);
 }
 
-/* A dial waits, too. */
+/* A dial waits until the ports of both sides are active, too. */
 static void first(int side)
 {
 	NODES n[2];

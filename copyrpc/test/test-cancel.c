@@ -45,7 +45,7 @@ static void serve(struct pair *p, struct copyrpc_req *req)
 	copyrpc_poll(p->ctx[1], NULL, NULL);
 }
 
-/* Returns the request if the server holds it. */
+/* Brings the latest call to this stage. Returns the request if the server holds it. */
 static struct copyrpc_req *proceed(struct pair *p, enum stage stage)
 {
 	struct copyrpc_req *req = NULL;

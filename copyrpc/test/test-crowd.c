@@ -109,8 +109,9 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return __real_getsockopt(fd, level, name, value, len);
 }
 
-/* Strangers come and send a byte each between any two polls. Each call of a client is answered by
- * the server's next poll, and no poll makes more than a fixed number of system calls. */
+/* Between any two polls another stranger, a connection that never completes a greeting, comes, and
+ * each stranger sends a byte. Each call of a client is answered by the server's next poll, and no
+ * poll makes more than a fixed number of system calls. */
 TEST(calls_go_on)
 {
 	static const uint8_t greeting[128] = "CPRPCTCP\2\0\200"; /* is never complete */
@@ -250,9 +251,9 @@ int __wrap_mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_inf
 
 #define MANY 40
 
-/* Many dials begin at once; later all their endpoints lose their connections at once, and meet
- * while the port of the listening side is down. No poll creates, replaces or connects more than a
- * few queue pairs. */
+/* Many dials begin at once. Later all their endpoints lose their connections at once; they are
+ * connected again, which takes longer because the port of the listening side is down for a while.
+ * No poll creates, replaces or connects more than a few queue pairs. */
 TEST(many_connect_at_once)
 {
 	uint32_t most_calls = 0, most = 0, down = 1000;

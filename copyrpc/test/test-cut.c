@@ -145,7 +145,7 @@ static void arm_cut(int side, uint32_t at, int learns)
 	proxy.armed = true;
 }
 
-/* Polls both until the condition holds. It must hold soon. */
+/* Lets both nodes poll until the condition holds. It must hold soon. */
 #define SOON(condition)                                                                            \
 	for (int left = 20000; !(condition); left--) {                                             \
 		CHECK(left);                                                                       \
@@ -194,7 +194,7 @@ TEST_WITH(dialer_says, cut_first, 0, 1);
 TEST_WITH(listener_says, cut_first, 1, 0);
 TEST_WITH(listener_says_and_learns, cut_first, 1, 1);
 
-/* A cut does not disturb an endpoint that returns either. */
+/* A cut while an endpoint is being connected again does not end the endpoint either. */
 static void cut_later(int side, int learns)
 {
 	NODES n[2];
@@ -288,8 +288,8 @@ TEST(too_many)
 	close_proxy();
 }
 
-/* Returns false if the listener's time was over first, because the kernel's TCP was slow on a busy
- * machine. */
+/* Returns false if the connection was lost before the request arrived. On a busy machine TCP may be
+ * so slow that the listening side handles the cut first. */
 static bool request_comes(void)
 {
 	NODES n[2];
@@ -474,7 +474,8 @@ static int call_waiting(struct copyrpc_ctx *ctx, struct copyrpc_ep *ep)
 	return status;
 }
 
-/* Without reconnect_ms, one side may have an endpoint whose peer does not exist. */
+/* Without reconnect_ms, one side may have an endpoint whose peer does not exist. Then the call
+ * fails, and this side connects again. */
 static void connect_waiting(struct copyrpc_ctx *ctx, bool returns)
 {
 	uint16_t port = (uint16_t)copyrpc_tcp_port(proxy.listener);

@@ -27,8 +27,8 @@ TEST(up_and_down)
 	while (!n[1].downs)
 		turn_both(n);
 	CHECK(n[1].last.ep == n[1].up.ep && n[1].last.token == 1);
-	CHECK(n[1].last.status < 0); /* of a reset, or of a probe, because the test's clock runs
-					faster */
+	CHECK(n[1].last.status < 0); /* of a goodbye, or of a probe: the test's clock runs faster
+					than the HCA's */
 	CHECK_EQ(n[0].downs, 0);
 }
 
@@ -44,7 +44,7 @@ TEST(waiting_and_listening)
 	CHECK_EQ(copyrpc_accept(n[0].ctx, NULL, n[0].listener, 0, &ep), -EBUSY);
 	CHECK_EQ(copyrpc_listen(n[0].ctx, NULL, n[0].listener, 0), -EBUSY);
 	CHECK_EQ(copyrpc_unlisten(n[0].ctx, n[1].listener), -ENOENT);
-	/* Nobody answers, because the thread waits here. */
+	/* Nobody answers: n[1] is polled by this thread, which waits in copyrpc_connect(). */
 	CHECK_EQ(copyrpc_connect(n[0].ctx, NULL, "127.0.0.1", n[1].port, 100, &ep), -ETIMEDOUT);
 	n[0].ctx->clock = stopped_clock;
 	while (!n[0].ups || !n[1].ups)
@@ -209,7 +209,8 @@ static void answer_raw(struct node *n, int listener, const uint8_t *bytes, size_
 	}
 }
 
-/* Writes a server's greeting and result. The greeting is copied from a dial to this thread. */
+/* Stores a valid greeting and result in @bytes. The greeting is that of a dial whose connection
+ * this thread accepts. */
 static void take_greeting(struct node n[2], uint8_t bytes[144])
 {
 	int listener, fd;
@@ -449,7 +450,7 @@ TEST(strangers_hold_sockets)
 	CHECK_EQ(n[1].ups, 1);
 }
 
-/* Takes all descriptors up to a limit, which may then be raised again. */
+/* All descriptors below a lowered limit are in use, until give_descriptors() is called. */
 struct shortage {
 	struct rlimit limit;
 	int fd[256], n;

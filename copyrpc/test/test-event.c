@@ -10,7 +10,7 @@
 /* Opens a pair and consumes completions from each CQ, so that consumer indices are not 0. */
 static struct pair open_used(const struct copyrpc_ctx_attr *attr, struct heard *h)
 {
-	struct pair p = open_timed(attr); /* no probe on a slow machine */
+	struct pair p = open_timed(attr); /* the clock stands still, so there is no probe */
 	struct copyrpc_req *req;
 
 	for (int i = 0; i < 2; i++) {
@@ -229,15 +229,16 @@ TEST(sleep_is_bounded_by_what_is_due)
 /* -------------------------------------------------------------------- hammer */
 
 /*
- * Two threads with a context each call and serve each other in bursts of random length, and sleep
- * whenever copyrpc_ctx_arm() returns 0. If a wake-up is lost, both sleep for ever, because each
- * waits for the other.
+ * Two threads, each with its own context, call and serve each other in bursts of random length, and
+ * sleep whenever copyrpc_ctx_arm() returns 0. If a wake-up is lost, both sleep for ever, because
+ * each waits for the other.
  */
 struct side {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	uint64_t seed, sleeps;
-	uint32_t sent, answered, served, rounds; /* the calls of each side */
+	uint32_t sent, answered, served,
+		rounds; /* calls; rounds: the number that each side makes */
 	bool by_clock; /* rings are so small that flow control also needs timed actions */
 	pthread_t thread;
 };

@@ -137,7 +137,8 @@ TEST(an_endpoint_that_could_return)
 	}
 }
 
-/* The goodbye has arrived, but this side has noticed the loss of the connection before. */
+/* The goodbye has arrived, but this side notices the loss of the connection before it handles the
+ * goodbye. */
 TEST(an_endpoint_that_is_away)
 {
 	NODES n[2];
@@ -201,7 +202,8 @@ static void open_at(struct node *n, uint16_t port)
 }
 
 /* A process that was killed has no queue pair any more, and says no goodbye. No call is pending.
- * The HCA would give up after seconds, the probe after probe_ms. */
+ * The HCA would give up after seconds, the probe after probe_ms. This side must detect the end
+ * earlier: it asks over TCP. */
 TEST(a_peer_that_was_killed)
 {
 	uint64_t start = now;

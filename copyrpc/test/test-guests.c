@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Connections that a listener has taken, and their endpoints before the program gets them. */
+/* Connections that a listener has accepted, and their endpoints before the program gets them. */
 #include "puppet.h"
 #include "copyrpc_tcp.h"
 

@@ -27,7 +27,7 @@ struct request {
 	uint8_t desc[COPYRPC_BULK_SIZE];
 };
 
-struct end { /* of a process */
+struct end { /* one side, in its own process */
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	struct copyrpc_bulk *bulk;
@@ -116,7 +116,7 @@ static void move(struct end *e, struct copyrpc_req *req)
 		CHECK_EQ(copyrpc_bulk_push(ep, e->bulk, 0, &there, 0, LEN, on_moved, e), 0);
 }
 
-/* Large calls get memory only if the memory of earlier ones was freed. */
+/* There is memory for one large call. The next one gets memory only if this memory was freed. */
 static void open_server(struct end *e)
 {
 	const struct copyrpc_large_attr large = {.message_max = LEN, .memory_max = LEN};

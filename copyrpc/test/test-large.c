@@ -166,7 +166,7 @@ TEST(the_limit_of_the_server)
 	CHECK_EQ(copyrpc_large_accept(p.ctx[1], &attr), -EINVAL);
 }
 
-static size_t refused; /* calloc() of so many elements fails */
+static size_t refused; /* calloc() of this number of elements fails */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -322,9 +322,9 @@ static void answer_fully(struct copyrpc_ctx *ctx)
 		CHECK_EQ(copyrpc_reply(req, data, copyrpc_req_allowance(req)), 0);
 }
 
-/* Small calls, one at a time, beside large ones: at most one part is posted before the answer to a
- * small call. The first small call is an exception, because the server cannot expect it. After the
- * small calls two parts are posted at a time again. */
+/* Small calls, one at a time, beside large ones: at most one part (1 MiB) of a transfer is posted
+ * before the answer to a small call. The first small call is an exception, because the server
+ * cannot expect it. After the small calls two parts are posted at a time again. */
 static void small_beside_large(uint32_t len, uint32_t back)
 {
 	uint32_t made[2] = {0}, ended[2] = {0};
@@ -521,8 +521,8 @@ static int forge(struct copyrpc_req *req)
 	return chan_reply_odd(req, forged, forged_len);
 }
 
-/* A server sends a wrong response to a large call with a short response of at most 4 bytes, or a
- * long one. */
+/* A server sends a wrong response to a large call. The payload of the response may have 4 bytes,
+ * which are part of the message, or 1 MiB, which the server pushes. */
 TEST(hostile_responses)
 {
 	static const struct {

@@ -89,8 +89,8 @@ TEST(a_peer_that_connects_late)
 	CHECK(in_time);
 }
 
-/* A destroyed endpoint counts until the next poll; its held requests stay readable and do not
- * count. */
+/* A destroyed endpoint counts for max_endpoints until the next poll. Its held requests stay
+ * readable and do not count. */
 TEST(held_requests_take_no_place)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = 1};
@@ -164,7 +164,7 @@ TEST(raw_operations)
 	CHECK_EQ(copyrpc_read(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, (1u << 30) + 1, 0),
 		-EINVAL);
 	CHECK_EQ(copyrpc_raw_pending(p.ep[0]), 0);
-	/* All have completed, but copyrpc_raw_recv() was not called. */
+	/* The operations complete, but copyrpc_raw_recv() is not called. */
 	do {
 		rc = copyrpc_read(p.ep[0], &mem[0], mr.lkey, (uintptr_t)&mem[1], none.rkey, 8, n);
 		n += !rc;

@@ -24,7 +24,7 @@ int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsig
 	struct mlx5dvl_mr *mr_p);
 void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 
-/* Touches each page: a kernel pins registered memory and so makes it resident. */
+/* Touches each page: with an adapter, the kernel makes registered memory resident. */
 int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p)
 {
@@ -74,7 +74,7 @@ TEST(a_thousand_idle_endpoints)
 	printf("  %ld KiB more, of these %" PRIu64 " registered\n", after - before,
 		registered / 1024);
 	CHECK(registered >= IDLE * 2 * 8192u);
-	/* Sanitizers take memory themselves. */
+	/* Sanitizers use memory, too. */
 	CHECK(SCALE > 1 || after - before <= 64 * 1024);
 	copyrpc_ctx_destroy(ctx);
 	CHECK_EQ(registered, 0);
@@ -170,7 +170,7 @@ TEST(memory_comes_back)
 	CHECK_EQ(registered, 0);
 }
 
-/* Forked children may have the file open, so memory is freed without closing it. */
+/* The memory is freed even if a forked child has the file open: `fd` acts as its descriptor. */
 TEST(memory_of_the_file_comes_back)
 {
 	struct pair p = pair_open(NULL);
@@ -213,7 +213,8 @@ TEST(huge_pages_are_not_of_the_file)
 	CHECK(p.ctx[1]->file.end > 0 && p.ctx[1]->file.end < 2 << 20);
 }
 
-/* A send ring that another endpoint has used is cleared: its gaps would be sent to another peer. */
+/* A send ring that another endpoint has used is cleared: a batch includes the padding between its
+ * messages, so it would carry old bytes to another peer. */
 TEST(nothing_goes_to_another_peer)
 {
 	static const uint8_t zero[8192];

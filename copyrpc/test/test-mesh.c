@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * test-copyrpc-mesh: processes with one thread each dial each other at the same time, while
- * strangers hold sockets. Each process makes a call to each other process. Prints how long the mesh
- * took. scripts/hw-check sets MESH_DEVICE, and MESH_NODES to the number of processes.
+ * strangers (connections that send nothing) stay connected. Each process makes a call to each other
+ * process. Prints how long the mesh took. scripts/hw-check sets MESH_DEVICE, and MESH_NODES to the
+ * number of processes.
  */
 #include <poll.h>
 #include <stdatomic.h>
@@ -83,7 +84,7 @@ static void handle(struct node *n, const struct copyrpc_event *e)
 	CHECK_EQ(copyrpc_call(e->ep, &h, sizeof(h), sizeof(h), e->token), 0);
 	if (n->dials < nodes - 1)
 		return;
-	/* Pairs with the loads of full_mesh() after the processes have ended. */
+	/* Relaxed: full_mesh() loads both after the processes have ended. */
 	atomic_store_explicit(&shared->last_up_ns, clock_ns(), memory_order_relaxed);
 	atomic_fetch_add_explicit(&shared->up, 1, memory_order_relaxed);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server and several clients, each a process, whose connections are lost again and again: errors
- * of all work requests, links that go down, addresses that are replaced. The calls have side
- * effects, which the server counts in memory that all share: each call must be executed once and
- * answered once, and all bytes must be right. There are small calls, large calls, and calls for
+ * of work requests of all kinds, links that go down, addresses that are replaced. The calls have
+ * side effects, which the server counts in memory that all share: each call must be executed once
+ * and answered once, and all bytes must be right. There are small calls, large calls, and calls for
  * which the server pulls from and pushes into the client's memory.
  *
- *	test-processes [CALLS [FAULTS [CASE]]]
+ *	test-copyrpc-processes [CALLS [FAULTS [CASE]]]
  *
  * CALLS: number of calls of each client; FAULTS: approximate number of faults.
  */

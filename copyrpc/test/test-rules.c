@@ -52,7 +52,7 @@ static int queue_large(struct copyrpc_req *req)
 	return 0;
 }
 
-/* Opens an endpoint with one pending call, which has sent four blocks. */
+/* Opens an endpoint with one pending call, whose batch has four blocks. */
 static void rig_open(struct rig *r)
 {
 	static const uint8_t payload[MAX];
@@ -200,7 +200,8 @@ TEST(calls_with_a_time_limit)
 	}
 }
 
-/* Notes and moves of a peer, right and wrong. The rings have 4 KiB and may have 16 KiB. */
+/* Notes and moves (docs/memory.md) of a peer, right and wrong. The rings have 4 KiB and may grow to
+ * 16 KiB. */
 #define SIZES(memory, asked) ((memory) | (asked) << WIRE_SIZE_BITS)
 #define ADDRESS 0x7f0000001000ull
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random schedules of two endpoints in memory. The test checks that no block is overwritten before
- * it was released, that a reply always fits, that the invariant holds at every step, that every
- * call ends once with its own bytes, and that both sides can send the largest call again when all
- * requests are answered.
+ * it was released, that a reply always fits, that the invariant of credit.h holds at every step,
+ * that every call ends once with its own bytes, and that both sides can send the largest call again
+ * when all requests are answered.
  */
 #include "sim.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms over several nodes of one thread that are connected as a star or as a mesh, where both
- * ends of each pair dial at once. Meanwhile queue pairs fail, work requests have errors, cables are
- * pulled, addresses are replaced, TCP connections are cut, nodes are restarted, rings grow and
- * calls are canceled. Some calls are large, or their servers pull from or push into memory of the
- * caller. Each call is executed at most once and ends exactly once; it ends with its response
- * unless it was canceled, or one of its two nodes was restarted.
+ * Several nodes, which are contexts of one thread, make calls. They form a star, or a mesh in which
+ * both ends of each pair dial at once. Meanwhile queue pairs fail, work requests have errors,
+ * cables are pulled, addresses are replaced, TCP connections are cut, nodes are restarted, rings
+ * grow and calls are canceled. Some calls are large, or their servers pull from or push into memory
+ * of the caller. Each call is executed at most once and ends exactly once; it ends with its
+ * response unless it was canceled, or one of its two nodes was restarted.
  *
  *	test-copyrpc-squall [CALLS]
  */
@@ -25,9 +25,9 @@
 #define CALM 25 /* the most calls between two faults */
 #define LONG 20000 /* bytes of a large message or a transfer, at most */
 
-/* An endpoint that does not return within this time fails. The side that has not dialed has no
- * other way to detect that its peer was restarted. The time is much longer than any return takes
- * here. */
+/* An endpoint that is not connected again within this time fails. The side that has not dialed has
+ * no other way to detect that its peer was restarted. Here, a new connection takes much less
+ * time. */
 #define RETURN_MS 120000
 
 enum kind { PLAIN, LARGE, PULL, PUSH };
@@ -198,7 +198,7 @@ static void close_member(struct member *m)
 	copyrpc_ctx_destroy(m->ctx);
 }
 
-/* Restarts a node: its process ends, and another one takes its place. */
+/* Replaces a node's context by a new one, as if its process had been restarted. */
 static void restart(struct member *m)
 {
 	uint32_t self = number_of_member(m);
@@ -255,7 +255,8 @@ static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
 	struct holder *h = arg;
 
 	h->moving = false;
-	/* The peer may have said goodbye after the last byte, in the same poll. */
+	/* @status may be 0 although the endpoint has failed: the last byte and then the peer's
+	 * goodbye may have arrived in the same poll. */
 	CHECK(!status || status == copyrpc_ep_status(ep) || status == -ECANCELED);
 	if (!status && kind_of(h->number) == PULL)
 		check_told(h->bytes, size_of(h->number, false), h->number, false);

@@ -10,7 +10,7 @@
  * and each raw operation ends exactly once, that no event comes after the end of an endpoint, and
  * that no wake-up is lost. In the end no object may be left.
  *
- *	test-storm [SEED [COUNT]]
+ *	test-copyrpc-storm [SEED [COUNT]]
  *
  * runs COUNT schedules with consecutive seeds, each in its own process. If SEED is 0 or absent, the
  * first seed is TEST_SEED or a new one.
@@ -108,7 +108,7 @@ static void direct(struct churn *churn, pid_t *victim)
 		churn_round(churn);
 }
 
-/* Posts another message; an earlier fault may have stopped the pair. */
+/* Posts another message, over new queue pairs if an earlier fault has stopped the present ones. */
 static void send_again(struct churn *churn, struct churn_pair *pair)
 {
 	churn_poll(churn);
@@ -121,8 +121,8 @@ static void send_again(struct churn *churn, struct churn_pair *pair)
 
 /*
  * Makes the device fail. Some nodes are woken before the failure, others sleep until the device
- * reports it.
- * If another fault hits the message that should trigger the failure, another message follows.
+ * reports it. If another fault hits the message that should trigger the failure, another message
+ * follows.
  */
 static void fail_device(struct churn *churn)
 {

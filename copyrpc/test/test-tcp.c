@@ -570,8 +570,8 @@ TEST(limits_of_calls_hold)
 	CHECK_EQ(h.status, -ETIMEDOUT);
 }
 
-/* While the first connection may still become ready soon, the second stays in the listener, which
- * is readable, so that a server that waits for the listener wakes up. */
+/* While the first connection may still become ready, the second stays in the listener's backlog.
+ * The listener is readable meanwhile, so that a server that waits for it wakes up. */
 TEST(one_at_a_time)
 {
 	uint8_t words[144] = {0};

@@ -351,8 +351,8 @@ TEST(reads_while_messages_are_held)
 	CHECK_EQ(reads(&p), 1);
 }
 
-/* Ten milliseconds are enough for the CPU's counter to reach the next era. The test repeats this
- * many times, because other processes may lengthen some of the intervals. */
+/* Ten milliseconds are enough for the CPU's counter to reach the next era (ticks.h). The test
+ * repeats this, because other processes may lengthen some of the intervals. */
 TEST(ticks_follow_the_clock)
 {
 	for (int i = 0; i < 20; i++) {
@@ -365,7 +365,7 @@ TEST(ticks_follow_the_clock)
 	}
 }
 
-/* By default, the first poll of an era (ticks.h) reads the clock. */
+/* By default, the first poll of an era reads the clock. */
 TEST(a_poll_after_a_pause_looks)
 {
 	struct heard h = {0};

@@ -10,8 +10,8 @@
 #define LIMIT_MS 50
 #define GUARD_MS 60000
 
-/* The numbers of calls with a response and of calls that were late, and the token of the last
- * one. */
+/* The numbers of calls with a response and of calls that were late, and the token of the call that
+ * ended last. */
 struct log {
 	uint32_t ok, late;
 	uint64_t last;

@@ -74,7 +74,7 @@ static void run_pair(struct copyrpc_ctx_attr attr, int eps, uint32_t max, uint32
 	close_nodes();
 }
 
-/* Random sizes and depths from the whole allowed range, from the first call on. */
+/* Random sizes of rings and messages, and random depths of queues. */
 TEST(random_schedules)
 {
 	static const uint32_t receives[] = {4, 8, 32, 1024};

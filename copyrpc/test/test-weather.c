@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Storms over endpoints that are connected again: faults at any call. */
+/* Random faults while two nodes call each other, over endpoints that are connected again. */
 #include <inttypes.h>
 
 #include "back.h"
@@ -18,7 +18,7 @@
 
 static uint64_t returned, resent, grown; /* of all nodes */
 
-/* Nothing is sent while the link is down, so no message could bring it up. */
+/* A fault rule cannot bring the link up: rules act on messages, and none is sent meanwhile. */
 static void link_up(int *rule)
 {
 	rule_remove(rule);

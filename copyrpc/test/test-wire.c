@@ -100,7 +100,7 @@ TEST(wrap_and_exact_fit)
 	CHECK_EQ(ch.nclosed, 2);
 	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 2);
 	CHECK_EQ(ch.closed[0].count, WIRE_WRAP);
-	ch.cr.owed += 2; /* room for a grant: 16 - 6 - 2 * 2 */
+	ch.cr.owed += 2; /* room for a grant of 2: 6 + 2 * (2 + 2) <= 16 blocks */
 	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 1);
 	CHECK_EQ(pos, 15);
 	CHECK_EQ(len, 32);

@@ -6,8 +6,8 @@
 #include "internal.h"
 #include "pair.h"
 
-/* A time limit that no test reaches by waiting: the clock moves by a millisecond per turn, so it
- * can pass many seconds while the device's timers take some milliseconds. */
+/* A time limit that no test reaches by waiting. Tests move the clock by up to a millisecond per
+ * turn, so the clock may pass many seconds while the device's timers take some milliseconds. */
 #define FAR_MS 1000000000
 
 static uint64_t now = 1000 * NSEC_PER_SEC;

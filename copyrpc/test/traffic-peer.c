@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * traffic-peer PORT GID CALLS [HOST]: one end of the random traffic of traffic.h between two hosts,
- * first over one endpoint, then over several with the smallest rings. Without HOST it is the
- * server. GID is the index of this end's GID.
+ * copyrpc-traffic-peer PORT GID CALLS [HOST]: one end of the random traffic of traffic.h between
+ * two hosts, first over one endpoint, then over several with the smallest rings. Without HOST it is
+ * the server. GID is the index of this end's GID.
  *
- * The HCA repeats lost messages without limit, so all messages must arrive, even if late. The test
- * checks them.
+ * With the time-out 0 (`patient`) the software HCA repeats lost messages without limit, so all
+ * messages must arrive, even if late. The test checks them.
  */
 #include "copyrpc_tcp.h"
 #include "traffic.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: the messages by which programs connect two endpoints again (copyrpc_ep_again()). The
- * queue pairs are simulated. The input is a list of steps; the first byte is 2 * step + side:
+ * queue pairs are simulated. The input is a list of steps. The first byte of each step is 2 *
+ * (number of the step) + side:
  *
  *	0		the side loses its connection
  *	1		the side writes its message (copyrpc_ep_again_info())

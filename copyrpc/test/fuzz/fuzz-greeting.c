@@ -190,7 +190,7 @@ static void step(struct input *in)
 	int *fd = &peers[dialed ? what & 3 : (what & 3) % PEERS];
 
 	fuzz_peer.ns += (what >> 4) * NSEC_PER_MSEC * 16;
-	cq.usual = what & 8 ? 0 : MLX5DVL_CQE_OWNER_; /* 0: the context has traffic */
+	cq.usual = what & 8 ? 0 : MLX5DVL_CQE_OWNER_; /* 0: a completion is ready */
 	fuzz_send(*fd, take(in, 1));
 	if ((what & 4) && *fd >= 0) {
 		close(*fd);

@@ -6,7 +6,7 @@
  * batches without messages do not cause each other. If no step is possible before all calls are
  * answered, this is a deadlock, which Spin reports as an invalid end state.
  *
- * The guards are macros of model.h, as Spin takes no function calls in them.
+ * The guards are macros of model.h, because Spin allows no function calls in guards.
  */
 c_decl {
 \#include "model.h"

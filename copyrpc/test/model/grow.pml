@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ring that grows (docs/memory.md describes the protocol): one sender, which has the log, and one
- * receiver. The receiver offers larger memory; the sender marks a message as the last one in the old
- * memory and continues in the new one. Requests are held and released in any order. The connection
- * is lost at any time, and messages that were not received are sent again. The HCA may read a
- * message again until it is acknowledged. The ring of the other direction carries the offers and
- * the calls of the receiver; it grows in the same way, independently.
+ * A ring that grows (docs/memory.md describes the protocol): one sender, whose send ring is the
+ * log, and one receiver. The receiver offers larger memory; the sender marks a message as the last
+ * one in the old memory and continues in the new one. Requests are held and released in any order.
+ * The connection is lost at any time, and messages that were not received are sent again. The HCA
+ * may read a message again until it is acknowledged. The ring of the other direction carries the
+ * offers and the calls of the receiver; it grows in the same way, independently.
  *
  * A slot holds one message. Position x is slot x % size of a ring: LOG(x) for the sender, RECV(x)
  * for the receiver. Memory that was freed has the value FREED. Ring r has 2 << r slots.
@@ -19,7 +19,7 @@
  *	FREES_LOG		the old send ring is freed although messages in it may be sent again
  *	FREES_UNACKED		the old send ring is freed although the HCA may read it again
  *	RESENDS_FROM_NEW	messages of the old ring are sent again from the new one
- *	MOVES_EARLY		a message is marked as the last one in the old ring before the last one
+ *	MOVES_EARLY		a message is marked as the last one in the old ring although others follow
  *	GROWS_EARLY		the sender counts the room of the new ring before it has moved
  *	SECOND_OFFER		memory is offered while requests are in the old ring
  *	SECOND_MOVE		the sender moves again while the old ring is in the log
@@ -45,7 +45,7 @@ byte from[MESSAGES]; /* the ring from which the HCA reads a message */
 bool moves[MESSAGES], held[MESSAGES];
 /* The sender. */
 byte p, sent, rc, ring, old_log = NONE, moved, owed;
-byte next, acked; /* the next message to land; the messages before are acknowledged */
+byte next, acked; /* next: the next message to land; acked: all messages before it are acknowledged */
 bool offered;
 bool moving; /* the HCA may read the old ring */
 /* The receiver. */
@@ -201,7 +201,7 @@ inline free_log()
 	i = 0
 }
 
-/* Answers the oldest held request, or the one that arrived last. */
+/* Answers the request at position x. */
 inline answer(x)
 {
 	assert(mem[AT(RECV(x), x)] == x + 1);

@@ -126,7 +126,7 @@ static struct placement plan(const struct credit *cr, unsigned size)
 
 static bool call_fits(const struct credit *cr, const struct placement *to)
 {
-#if defined(DEFECT_WRAP_UNCHECKED) /* does not count the marker */
+#if defined(DEFECT_WRAP_UNCHECKED) /* leaves out the marker's blocks */
 	return credit_call_fits(cr, to->end - to->wrap);
 #elif defined(DEFECT_FACTOR_1)
 	return to->end - cr->rc + credit_out(cr) <= C;
@@ -234,7 +234,8 @@ static void do_credit_only(struct model *m, int s)
 	if (d->p - d->base > C)
 		m->broken = 1;
 	do_flush(m, s);
-	/* Only replies lower R. So a batch without messages does not cause another one. */
+	/* The batch grants at least T blocks. Only replies lower R, so the batch does not cause
+	 * another one. */
 	if (d->r < before + credit_threshold(C))
 		m->broken = 1;
 }
@@ -356,7 +357,7 @@ static void answer(struct model *m, int from, unsigned char kind, unsigned size,
 {
 	struct dir *d = &m->d[from];
 
-#ifdef DEFECT_CREDIT_FALLS_FIRST /* a grant in between, in the batch that the wrap closes */
+#ifdef DEFECT_CREDIT_FALLS_FIRST /* the batch that the wrap closes grants the credit too early */
 	struct credit cr;
 
 	d->r -= (unsigned char)allowance;

@@ -22,13 +22,13 @@
  *
  * Wrong variants, each of which must fail:
  *	OLD_QP_LIVES		an end tells its position while its old queue pair still takes WRITEs
- *	TELLS_EARLY		an end tells its position before it has handled the last good
- *				completion
+ *	TELLS_EARLY		an end tells its position before it has handled the last
+ *				successful completion
  *	RESENDS_UNRELEASED	messages that the peer has received, but not released, are sent again
  *	RESENDS_NOTHING		messages that the peer has not received are not sent again
  *	KEEPS_POSITION		a later attempt uses the position that an earlier one told
  *	ANY_HELLO		an older attempt replaces a newer one
- *	ANY_PROCESS		the peer is taken for the old one although its process is new
+ *	ANY_PROCESS		a hello for another process is accepted
  *	LOSES_CREDIT		a batch that is sent again grants nothing
  *	GRANTS_AGAIN		a batch that is sent again grants the credit that is owed now
  *	JOINS_ANY		(BY_HAND) a queue pair is connected by a hello of another number
@@ -77,13 +77,13 @@ typedef message {
 }
 
 typedef note { /* a hello, or the answer to it, on its way */
-	byte attempt, pos, process /* attempt 0: none */
+	byte attempt, pos, process /* attempt 0: none; process, with BY_HAND: 1: the sender is connected */
 }
 
 typedef side {
 	message log[C]; /* the send ring */
 	byte p, sent, rc; /* positions: placed, handed to the queue pair, known to be released */
-	byte next; /* the next one to land */
+	byte next; /* position of the oldest message in flight */
 	byte owed, left; /* credit: owed to the peer; received from the peer and not used */
 	message ring[C]; /* the receive ring */
 	bool held[C]; /* requests without a reply */
@@ -110,7 +110,7 @@ byte replies[2];
 byte losses = LOSSES;
 #ifdef FIRST
 bool up[2]; /* the end has heard that the peer is connected; its program may make calls */
-bool result[2]; /* the message to the end that its peer is connected is under way */
+bool result[2]; /* the peer's result "connected" is on its way to the end */
 bool tcp = true;
 bool gone[2]; /* the end has forgotten the endpoint */
 #define MAY_CALL up[e]
