@@ -22,7 +22,7 @@ static void watch(int set, int fd, enum source source)
 	check(fd < 0 ? fd : epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0, "epoll");
 }
 
-/* Handles an event of the timer or of the signals. The layers are served in every turn. */
+/* Handles an event of the timer or of the signals. gateway_serve() handles those of the handles. */
 static void handle(struct gateway *g, enum source source, int timer, int signals)
 {
 	struct signalfd_siginfo info;

@@ -14,8 +14,8 @@
  *
  *	Not to arm. gateway_serve() ends after ROUNDS rounds, so that timers and signals get their
  *	turn; more messages may have arrived by then. A loop that now sleeps, without having armed
- *	since its last poll, gets no wake-up for them: a peer writes to a descriptor only if its
- *	owner is armed. So after a bounded number of rounds, either arm or sleep for 0 ms.
+ *	since its last poll, gets no wake-up for them: a peer writes to a descriptor only if the
+ *	descriptor's handle is armed. So after a bounded number of rounds, arm or sleep for 0 ms.
  *
  *	To arm after the last response. A loop that ends when all calls have ended must check this
  *	after the poll that took the last response, and before it sleeps: an armed handle without
@@ -134,10 +134,10 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 }
 
 /*
- * Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
- * endpoint without calls of its own does not detect that its peer has gone, so the gateway makes a
- * call on it. The peer must take this request with copyrpc_recv() and detach it, but never answers
- * it: see copyrpc-echo-client. The call fails if the peer has gone already; then its endpoint is
+ * Makes a call to each peer that has connected, and destroys the endpoints whose connection failed.
+ * An idle endpoint without calls of its own does not detect that its peer has gone. The peer must
+ * take this request with copyrpc_recv() and detach it, but never answers it: see
+ * copyrpc-echo-client. If the call fails because the peer has gone already, the endpoint is
  * destroyed at once.
  */
 static inline void greet_peers(struct gateway *g)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows of --peer: tent and its peers (other methods) move the same number of bytes in turn. */
+/* The rows of --peer: tent and its peers (other methods) make writes of the same size in turn. */
 #ifndef TENTBENCH_COMPARE_H
 #define TENTBENCH_COMPARE_H
 
@@ -9,9 +9,9 @@
 #include "ucx.h"
 
 /*
- * For each size, tent and the peers in the options write the same number of bytes in turn, many
- * times, tent with one request at a time. Prints a row per size, and with @json an object as well.
- * Returns the exit status. @server: the server's process id; @u: NULL if UCX is no peer.
+ * For each size, tent and the peers in the options have turns of several writes of this size, one
+ * at a time. Prints a row per size, and with @json an object as well. Returns the exit status.
+ * @server: the server's process id; @u: NULL if UCX is no peer.
  */
 int compare_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, pid_t server, struct ucx *u, FILE *json);

@@ -5,7 +5,7 @@
     cost.py TENTBENCH [--rails N,...] [--threads N,...] [--batch N,...] [--size N,...] [--kind shm|tcp]
 
 The instructions are those that the submitting threads execute in the functions of the library, without those of copying
-and engine threads. Copied bytes count little, because an instruction copies 32 of them and more. The time is the median
+and engine threads. Copied bytes count little, because an instruction copies at least 32 of them. The time is the median
 of a batch in a run without callgrind, and includes the copying.
 """
 import argparse

@@ -124,7 +124,7 @@ static bool is_stdout(const char *name)
 	return name && !strcmp(name, "-");
 }
 
-/* True: the location names this kind, and no number follows. */
+/* True: the location names this kind, and no number of 1 to 3 digits follows. */
 static bool is_misnumbered(const char *location, const char *kind)
 {
 	size_t n = strlen(kind), digits;

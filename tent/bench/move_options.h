@@ -27,11 +27,12 @@ struct move_options {
 	const char *address; /* of the engine */
 	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* at which the client reads the server's description */
-	uint32_t shm; /* number of copying threads; 0: adapters */
-	uint32_t gpu; /* number of queues in which GPUs copy; 0: adapters */
+	/* If shm, gpu and tcp are 0, the rails are adapters. */
+	uint32_t shm; /* number of copying threads */
+	uint32_t gpu; /* number of queues in which GPUs copy */
 	const char *location; /* of this side's memory; NULL: any */
 	bool alloc; /* the memory of this side is from tent_alloc() */
-	uint32_t tcp; /* number of rails over TCP; 0: adapters */
+	uint32_t tcp; /* number of rails over TCP */
 	bool adapters; /* with tcp: adapters as well */
 	uint64_t memory; /* of a server; 0: as much as the requests of the client need */
 	struct arg_list sizes, batches;

@@ -10,10 +10,10 @@ struct ucx;
 #ifdef HAVE_UCX
 
 /*
- * The server's side: UCX allocates @len bytes, which the client maps and writes over posix. With
- * @len 0, the client writes other memory of the server, over cma. Writes a line for ucx_open(),
- * without a newline, which the caller must free with free(3). A function that returns an int
- * returns 0, or 1 after it has printed why.
+ * The server's side: UCX allocates @len bytes, which the client maps and writes over UCX's
+ * transport posix. With @len 0, the client writes other memory of the server, over UCX's transport
+ * cma. Stores in *line_p the line that the client passes to ucx_open(), without a newline; the
+ * caller must free it. All functions that return an int return 0, or 1 after they have printed why.
  */
 int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p);
 /* Serves until a byte arrives at @fd. The client sends the byte after its first put. */

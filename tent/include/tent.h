@@ -109,9 +109,9 @@ struct tent_attr {
 	int rail_wait_ms; /* how long a request waits while no rail that it may use is up.
 			     0: 5000; -1: it does not wait */
 	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
-			       free ports of the address. Adapters may be used in addition, see
-			       `adapters`; there must be no rails of other kinds, and without
-			       `adapters` no topology file */
+			       free ports of the address. shm_rails and gpu_rails must be 0. With
+			       `adapters`, adapters are used in addition, and a topology file is
+			       allowed */
 	uint32_t gpu_rails; /* 1 to TENT_MAX_RAILS: the number of queues in which GPUs copy, for
 			       peers on this host; there must be no other rails and no topology
 			       file */
@@ -184,9 +184,9 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
  * Ends the registration that begins at @addr. When the function returns 0, no peer reads or writes
  * the memory any more. The engine sends its peers a message; they start no more transfers on the
  * memory, and confirm when their transfers under way have ended. The function waits for the
- * confirmations, at most 5 seconds. Requests of peers that were still waiting end with -EACCES, and
- * new ones with -EFAULT; the rails stay in use. If a peer has not confirmed in that time, the
- * adapters refuse its later accesses. Errors:
+ * confirmations, at most 5 seconds. Peers' requests that were still waiting end with -EACCES, and
+ * new ones with -EFAULT; the rails stay in use. If a peer has not confirmed in that time, adapters
+ * and rails over TCP refuse its later accesses. Errors:
  *
  *	-ENOENT		no registration begins at @addr
  *	-EBUSY		a request of this engine that has not ended uses the memory
@@ -218,7 +218,7 @@ int tent_export(struct tent *t, char **text_p);
  *	-EHOSTUNREACH, -ECONNREFUSED, -ETIMEDOUT, ...	the peer's address cannot be reached
  *	-EACCES		the peer did not export this description
  *	-EUSERS		4,096 peers, the maximum of an engine, have already imported the exporter's
- *			segments; one of them must call tent_release(). The place of a peer that
+ *			description; one of them must call tent_release(). The place of a peer that
  *			dies is free immediately, or within 20 seconds if its host is gone
  *	-EREMOTE	the peer has copying threads or GPUs and is on another host, or its rails are of
  *			another transport than this engine's
@@ -259,14 +259,14 @@ struct tent_directory {
 	 */
 	const char *file;
 	/*
-	 * Stores a copy of @text as the description of @name. 0 or -errno. NULL: the directory is
-	 * only for tent_find().
+	 * Stores a copy of @text as the description of @name. Returns 0 or -errno. NULL: the
+	 * directory is only for tent_find().
 	 */
 	int (*put)(void *arg, const char *name, const char *text);
 	/*
 	 * Writes a copy of the last description of @name; the library frees the copy with free(3).
-	 * 0; -ENOENT: there is no description of @name; or another -errno. NULL: the directory is
-	 * only for tent_publish().
+	 * Returns 0, -ENOENT if there is no description of @name, or another -errno. NULL: the
+	 * directory is only for tent_publish().
 	 */
 	int (*get)(void *arg, const char *name, char **text_p);
 	void *arg; /* passed to both functions */
@@ -423,8 +423,8 @@ int tent_batch_free(struct tent_batch *b);
 /* ---- notices ------------------------------------------------------------------- */
 
 struct tent_note {
-	uint64_t peer; /* identifies the peer: the number of its import, among the imports of this
-			  engine's descriptions, from 1 */
+	uint64_t peer; /* identifies the peer: peers are numbered from 1, in the order in which
+			  they imported this engine's descriptions */
 	uint16_t notify;
 	uint8_t len; /* number of bytes of the note */
 	uint8_t bytes[TENT_NOTE_MAX]; /* the note */
@@ -445,9 +445,9 @@ int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /*
- * Returns a descriptor that is readable while there is a notice. The engine owns the descriptor. No
- * notice comes from a peer that has died. The program must detect the death of a peer by its own
- * means, such as the connection over which it has sent the description.
+ * Returns a descriptor that is readable while there is a notice. The engine owns the descriptor.
+ * The death of a peer causes no notice. The program must detect the death by its own means, such as
+ * the connection over which the description was sent.
  */
 int tent_notice_fd(struct tent *t);
 
@@ -462,7 +462,8 @@ enum tent_fault {
 				other rail */
 	TENT_FAULT_PATH, /* both ends reach other rails: the path failed, or the outage was short */
 	TENT_FAULT_PEER_PORT, /* the peer's port is down, or no other rail reaches it */
-	TENT_FAULT_REFUSED, /* the peer's adapter has refused an access: the memory is gone */
+	TENT_FAULT_REFUSED, /* the peer has refused an access: its memory is not registered any
+			       more */
 };
 
 /* Returns a name for output, such as "own port". */
@@ -471,7 +472,7 @@ const char *tent_fault_name(enum tent_fault fault);
 struct tent_rail_stats {
 	char name[TENT_NAME_LEN]; /* of this engine's rail */
 	char remote[TENT_NAME_LEN]; /* of the peer's rail */
-	bool up; /* in use, or on trial after an outage */
+	bool up; /* in use, also if after an outage only one slice at a time is sent over it */
 	uint64_t bytes, slices; /* that have arrived */
 	uint64_t inflight; /* bytes under way */
 	uint64_t exclusions; /* number of outages */

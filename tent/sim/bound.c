@@ -5,7 +5,7 @@
 
 #define FOR_EVER 1e15 /* ns: eleven days */
 
-/* Rates of a group, the rails that share one link, at one time. */
+/* The sums of the rates of a group's local rails and of its remote rails, at one time. */
 struct load {
 	double local, remote;
 };
@@ -26,7 +26,10 @@ static uint32_t steps_by(const struct bound_rail *r, double at)
 	return low;
 }
 
-/* Adds the rates of a group, up to @most. Prefers local rails, to find the least remote traffic. */
+/*
+ * Returns the rate of a group, at most @most. Adds the remote part of it to *remote_p. This part is
+ * the least possible, because the local rails are used first.
+ */
 static double add_load(const struct load *l, double most, double *remote_p)
 {
 	double local = fmin(l->local, most), all = fmin(l->local + l->remote, most);
@@ -36,8 +39,8 @@ static double add_load(const struct load *l, double most, double *remote_p)
 }
 
 /*
- * The total rate at time @at, without rails on which bytes that are sent at @at complete after
- * @until.
+ * Returns the total rate at time @at. Leaves out the rails with a latency so long that bytes sent
+ * at @at would complete after @until.
  */
 static double rate_of_all(const struct bound *b, double at, double until, double *remote_p)
 {
@@ -63,8 +66,8 @@ static double rate_of_all(const struct bound *b, double at, double until, double
 }
 
 /*
- * The next time after `at` at which a rate changes, or from which on a rail cannot complete bytes
- * by `until`; at most `until`.
+ * Returns the next time after @at at which rate_of_all() changes: a rail's rate changes, or bytes
+ * that a rail sends later would complete after @until. At most @until.
  */
 static double next_change(const struct bound *b, double at, double until)
 {

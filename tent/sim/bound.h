@@ -3,8 +3,8 @@
  * The clairvoyant bound: the earliest time at which rails can have completed a number of
  * bytes, if their capacity is known in advance and the data can be divided in any way.
  *
- * With capacity c_r(t) and latency l_r of rail r, and shared links g of rate C_g, where each rail
- * is on at most one shared link:
+ * Rails that share a link are a group; each other rail is a group of its own. With capacity c_r(t)
+ * and latency l_r of rail r, and rate C_g of the link of group g (infinite if it is not shared):
  *
  *	R(t, T) = sum over g of min(C_g, sum over r in g of c_r(t) where t <= T - l_r)
  *	T*(B)   = min { T : integral of R(t, T) from 0 to T >= B }
@@ -28,8 +28,8 @@ struct bound_step {
 
 struct bound_rail {
 	double latency;
-	uint32_t group;
-	bool remote;
+	uint32_t group; /* an index of group_rates, or BOUND_NO_GROUP */
+	bool remote; /* the rail is on another NUMA node than the memory */
 	const struct bound_step *steps; /* ascending; the first one is at 0 or before */
 	uint32_t n_steps;
 };
@@ -37,7 +37,7 @@ struct bound_rail {
 struct bound {
 	uint32_t n_rails;
 	struct bound_rail rails[BOUND_RAILS];
-	double group_rates[BOUND_GROUPS];
+	double group_rates[BOUND_GROUPS]; /* rates of the shared links */
 };
 
 /*
@@ -52,7 +52,7 @@ double bound_time(const struct bound *b, double from, double bytes);
 /* The share of bytes that must be remote to reach T*. */
 double bound_remote_share(const struct bound *b, double from, double bytes);
 
-/* R at time @at, of the rails whose latency is below @span: the ideal throughput. */
+/* R(@at, @at + @span): the ideal throughput at time @at of the rails with a latency up to @span. */
 double bound_rate(const struct bound *b, double at, double span);
 
 #endif

@@ -17,7 +17,7 @@
 #define BACK_AT 15e6
 #define RAMP_STEPS 10
 #define RAMP_STEP_NS 2e5
-#define TRAFFIC_NS 5e5 /* mean time between changes of the background */
+#define TRAFFIC_NS 5e5 /* mean time between changes of the other traffic */
 
 #define STREAM(size) .min = size, .max = size, .outstanding = 4
 #define ONE(size) .min = size, .max = size, .outstanding = 1, .isolated = 100
@@ -63,7 +63,7 @@ const struct sim_case sim_cases[] = {
 		EIGHT, .fault = FAULT_SILENT},
 	{"returns", "a local rail stalls and is back after 8 ms", STREAM(8 * MIB), EIGHT,
 		.fault = FAULT_SILENT, .outage_ns = 8e6},
-	{"hiccup", "a local rail stalls until it has just been given up", STREAM(8 * MIB), EIGHT,
+	{"hiccup", "a local rail stalls until it has just been excluded", STREAM(8 * MIB), EIGHT,
 		.fault = FAULT_SILENT, .outage_ns = 2.002e6},
 	{"flap", "a local port goes down three times, for 2 ms", STREAM(8 * MIB), EIGHT,
 		.fault = FAULT_FLAP, .outage_ns = 2e6},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cases of the simulator by name. A scene is a case with the values that are drawn from a seed:
- * rails, changes of their rates, and faults.
+ * The cases of the simulator. A scene is a case with the values that are drawn from a seed: rails,
+ * changes of their rates, and faults.
  */
 #ifndef TENT_CASE_H
 #define TENT_CASE_H
@@ -21,7 +21,7 @@ enum case_change {
 	CHANGE_NONE,
 	CHANGE_STEP, /* a rail's rate falls to a tenth, and is back 10 ms later */
 	CHANGE_TROUGH, /* a rail's rate falls to a hundredth, and is back 10 ms later */
-	CHANGE_RAMP, /* as CHANGE_STEP, but in ten steps each way */
+	CHANGE_RAMP, /* like CHANGE_STEP, but the rate falls and rises in ten steps */
 	CHANGE_BACKGROUND, /* other traffic comes and goes on every rail */
 };
 
@@ -37,8 +37,8 @@ struct sim_case {
 	const char *name, *about;
 	uint64_t min, max; /* range of the length of a request */
 	uint32_t outstanding;
-	uint64_t urgent; /* length of requests of the first class, one every 200 us beside a stream
-			    of the last class; 0: all requests are of one class */
+	uint64_t urgent; /* not 0: every 200 us a request of this length and of the first class is
+			    submitted; the stream is of the last class */
 	uint32_t isolated; /* number of requests, submitted one by one; 0: a stream instead */
 	uint32_t local, remote; /* number of rails */
 	double slow; /* rate of one local rail, as a fraction of its link's rate */
@@ -53,7 +53,7 @@ extern const size_t n_sim_cases;
 
 const struct sim_case *case_find(const char *name);
 
-/* The assumptions of all cases, which options of tentbench sim change. */
+/* Assumptions that apply to all cases; each has an option of tentbench sim. */
 struct sim_assume {
 	enum net_sharing sharing;
 	double jitter; /* each latency is multiplied by a random factor of 1 to 1 + jitter */
@@ -67,7 +67,7 @@ struct sim_assume {
 /* A case and all its random values. */
 struct scene {
 	struct bound bound; /* contains the rails */
-	uint32_t victim;
+	uint32_t victim; /* the rail that is slow, changes its rate or fails */
 	double told_latency[NET_RAILS];
 	struct bound_step steps[NET_RAILS][CASE_STEPS]; /* of the rails */
 	struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Measures the real time of scheduling a slice: the scheduler runs with rails that do nothing. */
+/* Measures the real time of scheduling a slice, with rails that move no data. */
 #ifndef TENT_DECIDE_H
 #define TENT_DECIDE_H
 

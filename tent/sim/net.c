@@ -190,8 +190,8 @@ void net_advance(struct net *n, double at)
 
 			item->left -= r->speed * passed;
 			/*
-			 * The second comparison finds a rest whose time is too short for the double
-			 * @at.
+			 * Second comparison: the time of the rest is so short that adding it does
+			 * not change @at, a double.
 			 */
 			if (item->left <= DONE || at + item->left / r->speed <= at)
 				end_sending(n, i);

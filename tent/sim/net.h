@@ -12,7 +12,7 @@
 
 #define NET_RAILS 16
 #define NET_GROUPS 4
-#define NET_QUEUE 4096 /* most slices of a rail, posted or on their way */
+#define NET_QUEUE 4096 /* maximum number of posted slices of a rail that have not ended */
 
 enum net_fault {
 	NET_WELL,

@@ -42,7 +42,7 @@ struct sim {
 	double submitted_at[2 * REQUESTS]; /* the second half is for urgent requests */
 	uint64_t length[2 * REQUESTS];
 	uint64_t urgent; /* number of urgent requests */
-	double repost_due, outage_from; /* repost_due: the next post ends the recovery */
+	double repost_due, outage_from; /* repost_due: not 0: the next post ends the recovery */
 	uint64_t lost; /* bytes on the rail when it failed */
 	double wake;
 	int err;
@@ -74,7 +74,7 @@ static uint64_t now_ns(const struct sim *m)
 	return (uint64_t)m->net.now;
 }
 
-/* Adds an event so many ns from now. */
+/* Adds an event that is due in @ns. */
 static void after(struct sim *m, double ns, enum event_kind kind, uint32_t rail, uint32_t number)
 {
 	if (!events_add(&m->events, (struct event){m->net.now + ns, kind, rail, number}))
@@ -100,7 +100,7 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	after(arg, CONTROL_NS, EV_FENCED, rail, epoch);
 }
 
-/* In the simulation the control message takes no time, only the probe after it does. */
+/* The probe arrives after two latencies. The control message before it takes no time here. */
 static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct sim *m = arg;

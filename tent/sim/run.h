@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One run: a scene, its requests, and the scheduler, until all requests have ended. */
+/* A run: the scheduler gives the requests of a scene to simulated rails, until all have ended. */
 #ifndef TENT_RUN_H
 #define TENT_RUN_H
 
@@ -15,9 +15,10 @@ struct samples {
 struct run_result {
 	double makespan; /* ns */
 	double bound; /* the clairvoyant bound; includes the time to detect a fault */
-	double single; /* isolated or urgent requests: the highest ratio of the time to the
-		          earliest-finish bound, which assumes that there are no other requests */
-	double adapt; /* ns until 95 % of the ideal, for the slowest change; NAN: no change */
+	double single; /* isolated or urgent requests: the highest ratio of the time to the bound
+			  of an isolated request, see tentbench(1) */
+	double adapt; /* ns from a change of rates until the throughput is 95 % of the ideal: the
+			 maximum over all changes; NAN: no rate changes */
 	double remote_share, least_remote_share;
 	double recovery; /* ns from a fault to the first slice that is sent again; NAN: no fault */
 	uint64_t duplicate_bytes; /* that had reached the peer and were sent again */

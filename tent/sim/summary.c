@@ -26,7 +26,7 @@ double figure_mean(const struct figure *f)
 }
 
 /*
- * The 97.5 % quantile of Student's t for n - 1 degrees of freedom; for n >= 30 of the normal
+ * The 97.5 % quantile of Student's t for n - 1 degrees of freedom; for n > 30 of the normal
  * distribution.
  */
 static double student(uint32_t n)
@@ -86,7 +86,7 @@ void summary_fini(struct summary *s)
 	samples_fini(&s->request_ns);
 }
 
-/* Nearest rank of sorted samples, in us. */
+/* The quantile @q of sorted samples, by nearest rank, in us. */
 static double quantile_us(const struct samples *s, double q)
 {
 	size_t rank = (size_t)ceil(q * (double)s->n);
@@ -128,8 +128,8 @@ static double worst(const struct figure *f)
 }
 
 /*
- * The figures of a summary: keys of the JSON object. Those with a width are also columns of the
- * table.
+ * The values of a summary, by their keys in the JSON object. Those with a width are also columns of
+ * the table.
  */
 static const struct {
 	const char *key;

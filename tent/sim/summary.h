@@ -9,7 +9,7 @@
 
 /* The limits of the default mode, see tentbench(1). */
 #define LIMIT_STREAM 1.05 /* makespan divided by the bound, also after a fault */
-#define LIMIT_SINGLE 1.0 /* time of an isolated request divided by the earliest-finish bound */
+#define LIMIT_SINGLE 1.0 /* time of an isolated request divided by its bound */
 #define LIMIT_URGENT 3.0 /* the same ratio, for a request of the first class beside a stream */
 #define LIMIT_ADAPT_MS 2.0
 #define LIMIT_RECOVERY_MS 50.0 /* silent stalls */

@@ -114,8 +114,8 @@ static void start_new(struct tent *t, uint32_t id)
 }
 
 /*
- * Increments the counters of uses for all requests before the first one is moved, because moving
- * releases the lock.
+ * Increments uses, open and moving for all requests before start_new() moves the first one, because
+ * move_now() releases the lock.
  */
 static void start_batch(struct tent *t, struct tent_batch *b)
 {
@@ -284,7 +284,7 @@ static int wait_open(struct tent *t, struct tent_batch *b, int timeout_ms)
 {
 	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC, start = clock_ns();
 	struct timespec until = clock_timespec(start + ns);
-	struct live_record *live = NULL; /* a batch has a record while a thread sleeps */
+	struct live_record *live = NULL; /* see base/live.h; only while a thread sleeps */
 	int err = 0;
 
 	while (b->open && !err) {

@@ -71,7 +71,10 @@ static uint32_t smart_scores(struct sched *s, uint32_t location, uint64_t length
 	return n;
 }
 
-/* True: this decision uses all rails in turn, to sample also rails that seem to be slow. */
+/*
+ * True: this decision ignores the scores and uses the rails in turn, so that rails that seem to be
+ * slow are measured again.
+ */
 static bool probe_turn(struct sched *s)
 {
 	return ++s->calls % PROBE_EVERY == 0;

@@ -59,7 +59,10 @@ static bool open_rail(const struct tent_segment *s, bool own, uint32_t rail)
 	return false;
 }
 
-/* Finds another rail of the peer (@own: of this engine) that is in use and in the subnet. */
+/*
+ * Finds a rail of the peer that is in use, is not p->remote, and is in the subnet of p->local.
+ * With @own, finds a rail of this engine for p->remote in the same way.
+ */
 static bool find_partner(const struct tent_segment *s, const struct pair *p, bool own,
 	uint32_t *rail_p)
 {
@@ -79,7 +82,7 @@ static bool find_partner(const struct tent_segment *s, const struct pair *p, boo
 	return false;
 }
 
-/* Asks the peer to make its end of the link for message @i. If that fails, MESSAGE_NONE remains. */
+/* Makes our end of the link for message @i, and requests the other end from the peer. */
 static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t remote)
 {
 	struct blame_end *e = &s->blame.ends[i];
@@ -167,7 +170,7 @@ static bool answered(const struct blame *b)
 	return true;
 }
 
-/* Examines the next pair, once its fence has ended, so that the fence is not delayed. */
+/* Examines the next pair whose fence has ended. To do this earlier would delay the fence. */
 static bool begin_next(struct tent_segment *s, uint64_t now)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {

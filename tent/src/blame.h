@@ -20,13 +20,13 @@
 
 #include "ctl.h"
 
-#define BLAME_ENDS 2 /* suspects: ours, the peer's */
+#define BLAME_ENDS 2 /* end 0 tests our port, end 1 the peer's */
 #define BLAME_NONE UINT32_MAX
 
 struct tent_segment;
 
 enum blame_message {
-	MESSAGE_NONE, /* no rail to send it over */
+	MESSAGE_NONE, /* it cannot be sent */
 	MESSAGE_LOST,
 	MESSAGE_ARRIVED,
 };

@@ -69,7 +69,7 @@ static void init_location(struct sched *s, uint32_t l, const uint8_t *tiers)
 	s->no_rail_at[l] = SCHED_NEVER;
 }
 
-/* Makes an array longer. Without memory the array is as before, and *ok_p becomes false. */
+/* Makes an array longer. If no memory is left, sets *ok_p to false and returns the old array. */
 static void *longer(void *array, size_t n, size_t size, bool *ok_p)
 {
 	void *p = realloc(array, n * size);

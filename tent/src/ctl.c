@@ -27,10 +27,7 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 
 static void prepare(struct ctl *c, int fd)
 {
-	/*
-	 * With keep-alive the kernel detects the failure of a peer's host, and the peer's place
-	 * becomes free.
-	 */
+	/* If the peer's host fails, keep-alive ends the connection. */
 	tcp_keep_alive(fd);
 	*c = (struct ctl){.fd = fd};
 }

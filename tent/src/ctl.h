@@ -10,7 +10,7 @@
  *	                                   GREW rail: the version
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: the pair can receive nothing more
- *	NOTICE mark, bytes: sent for a notice that has bytes, or if the transport has no marks
+ *	NOTICE mark, bytes: sent for a notice that has bytes, or if links carry no marks (notice.h)
  *	                                   TAKEN mark: the program can take the notice
  *	SKIP mark: the request of the notice has failed
  *	UNREGISTERED registration       <- UNREGISTER registration
@@ -75,7 +75,10 @@ struct ctl_msg {
 	uint16_t type;
 	uint16_t status; /* positive errno; 0: success */
 	uint32_t pair;
-	/* Also HELLO: number of pairs; MEMORY: number of bytes; UNREGISTER(ED): registration. */
+	/*
+	 * HELLO: number of pairs; WELCOME, GREW: version; MEMORY: number of bytes; UNREGISTER(ED):
+	 * registration.
+	 */
 	uint32_t rail;
 	uint32_t epoch;
 	union {

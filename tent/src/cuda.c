@@ -19,7 +19,7 @@ static struct {
 	struct cu_context *primary[MAX_DEVICES]; /* retained until the process ends */
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The name of a function that the library does not have, or NULL: all are loaded. */
+/* Returns the name of a function that the library lacks, or NULL if all are loaded. */
 static const char *load_functions(void *library)
 {
 #define X(member, name, ...)                                                                       \
@@ -32,7 +32,7 @@ static const char *load_functions(void *library)
 	return NULL;
 }
 
-/* The library is never closed: the driver has threads. */
+/* The library is never closed, because threads of the driver execute its code. */
 static int load(int flags, struct tent_why *why)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | flags);
@@ -110,7 +110,7 @@ int cuda_why(const char *what, int result, struct tent_why *why)
 		result);
 }
 
-/* The primary context of a device, or NULL. */
+/* Writes the primary context of device @number. Returns a result of the driver. */
 static int primary(const struct cuda *cu, int number, struct cu_context **c_p)
 {
 	int device, result = 0;

@@ -109,7 +109,10 @@ struct cuda {
 #define X(member, name, ...) int (*member)(__VA_ARGS__);
 	CUDA_FUNCTIONS(X)
 #undef X
-	/* Needs a current context. NULL: the driver is too old. *fd_p is a descriptor of whole pages. */
+	/*
+	 * cuMemGetHandleForAddressRange, which needs a current context. NULL: the driver is too
+	 * old. @at and @len are multiples of the page size.
+	 */
 	int (*dma_buf)(int *fd_p, uint64_t at, size_t len, int type, unsigned long long flags);
 };
 

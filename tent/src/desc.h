@@ -74,8 +74,8 @@ int desc_write(const struct desc *d, char **text_p);
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why);
 void desc_fini(struct desc *d);
 /*
- * These write and read a description of memory alone, for an importer that knows the rest. See
- * grow.c.
+ * Like desc_write() and desc_read(), but the text contains only the buffers and the stage, see
+ * grow.c. @known is the full description of the same peer.
  */
 int desc_write_memory(const struct desc *d, char **text_p);
 int desc_read_memory(const char *text, const struct desc *known, struct desc *d_p);

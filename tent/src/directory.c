@@ -65,7 +65,7 @@ static int file_put(const char *path, const char *name, const char *text)
 	return err;
 }
 
-/* If the line begins with this name, replaces the text by that of the line. 0 or -ENOMEM. */
+/* If the line begins with @name, replaces *text_p by the line's text. 0 or -ENOMEM. */
 static int take_line(const char *line, size_t len, const char *name, char **text_p)
 {
 	size_t n = strlen(name);

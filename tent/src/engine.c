@@ -160,7 +160,7 @@ static bool asks(const struct tent_attr *a)
 	return some;
 }
 
-/* Writes names like transport.find, for the number of rails that the program requests. */
+/* Writes names such as "tcp0", as many as the program requests. Returns their number or -errno. */
 static int number_rails(const struct transport *tr, const struct tent_attr *a,
 	char names[TENT_MAX_RAILS][TENT_NAME_LEN], struct tent_why *why)
 {

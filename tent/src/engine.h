@@ -72,7 +72,7 @@ struct buffer {
 	int fd; /* of memory that tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
-	/* in state BUFFER_GOING: */
+	/* Three members that are used only in state BUFFER_GOING: */
 	struct buffer *next; /* in the list of these buffers */
 	uint64_t *awaits; /* bit conn.place is set for each peer that has not confirmed */
 	uint32_t n_awaits; /* the number of these bits */
@@ -99,17 +99,16 @@ struct pair {
 	struct link *link; /* NULL: the rail is down */
 	struct link *closed; /* the previous link, which is idle and will be destroyed */
 	bool answered; /* the peer has confirmed the fence, or the probe has ended */
-	int status; /* of the probe or the open. An open that took too long has failed, but status
-		       is 0 */
+	int status; /* of the probe or of the open; stays 0 if the open takes too long */
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* time of the first report of the outage */
 	enum tent_fault fault; /* of the last outage */
 	struct latrec_hist *slice_ns; /* from post to completion */
-	struct live_record *live; /* of the scheduler's rail */
+	struct live_record *live; /* shows the scheduler's rail, see base/live.h */
 };
 
 struct notice_slot {
-	uint64_t lap; /* of the task that uses the slot, or used it last */
+	uint64_t lap; /* see notice.h; of the task that uses the slot, or used it last */
 	uint32_t task; /* NO_TASK: no task, or it has ended */
 	bool untaken; /* the peer's program cannot take the notice yet */
 };
@@ -206,7 +205,7 @@ struct task {
 	void (*stop)(struct tent *t, uint32_t id, int err);
 	uint64_t cut; /* bytes of the chunks that have begun */
 	uint32_t chunks; /* under way */
-	int err; /* not 0: neither the request nor further chunks may begin, for this reason */
+	int err; /* not 0: an error; neither the request nor further chunks may begin */
 	/* Only in TASK_NOTIFYING. */
 	uint8_t slot, positions;
 	uint32_t posted, arrived; /* marks: a bit per position */
@@ -476,7 +475,7 @@ bool move_unarmed(const struct tent_segment *s);
  * was released meanwhile.
  */
 bool move_help(struct tent *t);
-/* No thread waits for the posted moves: see link_ops.urge. */
+/* Calls link_ops.urge for the links with posted moves: no thread waits for these moves. */
 void move_urge(struct tent *t);
 /* The port of a rail of this engine (@own) or of the peer has come up or gone down. */
 void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bool up);
@@ -503,7 +502,7 @@ void tasks_start(struct tent_segment *s, uint64_t now);
 void task_moved(void *arg, uint64_t user, int status);
 /* For rail_ops.marked. */
 void notice_marked(void *arg, uint64_t user, uint32_t position, int status);
-/* Writes the record of the mark with this @user and @position. */
+/* Writes the mark with this @user and @position. */
 void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
 	struct notice_mark *mark_p);
 /* The peer has counted all marks of the notice that @mark belongs to. */

@@ -219,7 +219,8 @@ static void cancel(struct gpu_copies *q)
 static void *copier(void *arg)
 {
 	struct gpu_copies *q = arg;
-	uint32_t begun = 0, over = 0, ends[BURSTS]; /* numbers of bursts; ends: of their items */
+	/* The numbers of bursts that have begun and ended, and the index after each one's items. */
+	uint32_t begun = 0, over = 0, ends[BURSTS];
 
 	pthread_mutex_lock(&q->mutex);
 	while (!q->ending || begun != over) {

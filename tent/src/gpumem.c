@@ -25,7 +25,10 @@ bool gpu_memory_at(const struct cuda *cu, uint64_t at, struct gpu_memory *m_p)
 	return true;
 }
 
-/* Checks that all of the range is memory, which may consist of several mappings. */
+/*
+ * Checks that all of the range is memory. Writes the base of its first mapping, and whether there
+ * is only this mapping.
+ */
 static int check_range(const struct cuda *cu, uint64_t addr, uint64_t len, uint64_t *base_p,
 	bool *one_p)
 {

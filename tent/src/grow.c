@@ -2,21 +2,21 @@
 /*
  * Registrations that a peer learns of after its import: the target's side. The initiator's side is
  * learn.c. Each registration that becomes ready gets the next version as its id. An importer knows
- * the registrations up to a version, and requests those that follow. So the target sends only
- * registrations that were requested, and never fills a connection:
+ * the registrations up to a version, and requests those that follow. The target sends only
+ * registrations that were requested, so it never fills the buffer of a socket:
  *
  *	target     version grows --GREW, at most one until the next MORE-->
  *	initiator  GREW, or WELCOME with a higher version --MORE known version-->
  *	target     --MEMORY, up to WINDOW messages with bytes of a text-->
- *	initiator  the text goes on --MORE-->, or it is complete: its memory can be used
+ *	initiator  if more of the text follows --MORE-->; else the memory can be used
  *
  * The text is JSON: registrations with the lowest ids above the known version, as in a description.
  * The last message contains the highest version that the text covers, so that the peer does not
  * request registrations that have ended.
  *
- * If a registration ends while parts of the text that describes it are under way, the importer has
- * confirmed the end before it can use the memory. The importer drops such a text, and requests
- * another one.
+ * If a registration ends while parts of the text that describes it are under way, the importer
+ * confirms the end at once, because it does not use the memory yet. It then drops the whole text,
+ * and requests another one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@
 
 #define WINDOW 32 /* messages, which fit into the buffer of a socket */
 #define TEXT_BUFFERS 16 /* registrations in a text, unless they have many keys */
-#define TEXT_KEYS 64 /* a text gets no further registration when it has as many keys */
+#define TEXT_KEYS 64 /* a text with so many keys gets no further registration */
 
 static void tell(struct tent *t, struct conn *c)
 {

@@ -44,8 +44,8 @@ static void slice_again(struct sched *s, uint32_t id)
 }
 
 /*
- * Takes the posted slices and marks of a fenced rail. Ends the marks. If @status is not 0, ends the
- * slices with it, else gives them to other rails.
+ * Removes the posted slices and marks from a fenced rail, and ends the marks. If @status is not 0,
+ * ends the slices with it, else gives them to other rails.
  */
 static void take_posted(struct sched *s, uint32_t rail, int status)
 {

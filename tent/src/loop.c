@@ -58,5 +58,5 @@ void loop_sleep(struct tent *t, uint64_t until)
 	t->sleeps_until = 0;
 	live_wake(t->live);
 	if (n > 0 && eventfd_read(t->kick, &count) && errno != EAGAIN)
-		abort(); /* the descriptor is our own, so read() cannot fail */
+		abort(); /* read() fails only if the counter is 0 */
 }

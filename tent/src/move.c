@@ -4,15 +4,15 @@
  * and its slices are posted on the pair's link. A pair has no other state than the scheduler's
  * rail, see the diagram in sched.h:
  *
- *	FENCING     we have sent FENCE to the peer, our end drains
+ *	FENCING     we have sent FENCE to the peer, and our posted work ends
  *	DOWN        there is no link
  *	CONNECTING  our end exists, and we have requested the peer's end
  *	PROBING     the two ends are connected, a WRITE without data is under way
  *	UP, HALF    slices and marks are posted on the link
  *
- * The callbacks report no results to the scheduler. move_progress() does this later with functions
- * such as sched_fenced(), which must not be called from within a function of the scheduler or a
- * link.
+ * A callback only begins an operation. move_progress() later reports the end of the operation with
+ * functions such as sched_fenced(), which must not be called from within a function of the
+ * scheduler or a link.
  */
 #include <assert.h>
 #include <errno.h>
@@ -37,9 +37,9 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	const struct buffer *b = k->buffer;
 	const struct desc_buffer *r = k->remote;
 	/*
-	 * If tent_alloc() has not mapped the local memory, the program may unmap it at any time.
-	 * Unless the transport pins the memory, it is then accessed only by a system call, which
-	 * uses no mapping of the peer's memory.
+	 * The program may unmap its local memory at any time, unless that is from tent_alloc(). So
+	 * if the transport does not pin it, `mapped` is NULL, and the link copies with a system
+	 * call, which returns an error instead of a fault.
 	 */
 	uint8_t *at = b->fd >= 0 || s->t->transport->mapped ? r->lent.at : NULL;
 

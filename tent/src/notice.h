@@ -67,7 +67,7 @@ static inline bool notice_valid(const struct notice_mark *m)
 	       m->position < m->positions && m->len <= NOTICE_BYTES;
 }
 
-/* The use of the slot that the mark belongs to. NULL: that use is over, or the mark is invalid. */
+/* The slot's use with the lap of the mark. NULL: that use is over, or the mark is invalid. */
 static inline struct notice_use *notice_use(struct notice_counter *c, const struct notice_mark *m)
 {
 	struct notice_use *u;
@@ -104,7 +104,7 @@ static inline bool notice_count(struct notice_counter *c, const struct notice_ma
 	return notice_completes(u, m);
 }
 
-/* Takes the bytes of the notice that the mark belongs to. True: the notice is complete. */
+/* Stores the bytes of the notice that the mark belongs to. True: the notice is complete. */
 static inline bool notice_note(struct notice_counter *c, const struct notice_mark *m,
 	const uint8_t *bytes)
 {

@@ -99,8 +99,8 @@ static void stop_waiting(struct tent *t, uint32_t id, int err)
 }
 
 /*
- * A default stream is that of the current context. If our memory is memory of a GPU, the current
- * context must be the GPU's primary context.
+ * A default stream belongs to the current context. If our memory is memory of a GPU, tent.h
+ * promises the default stream of the GPU's primary context, so this context is made current.
  */
 static int call_back(const struct cuda *cu, const struct task *k, struct order *w)
 {

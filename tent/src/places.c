@@ -32,7 +32,7 @@ static uint8_t farther(uint8_t a, uint8_t b)
 	return a > b ? a : b;
 }
 
-/* Returns the tiers of the locations of the sets from number @first on, or NULL: no memory. */
+/* Returns the tiers of the places with a set from number @first on. NULL: no memory is left. */
 static uint8_t *tiers_from(const struct tent_segment *s, uint32_t first)
 {
 	const struct topo *topo = &s->t->topo;

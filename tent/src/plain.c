@@ -115,7 +115,7 @@ static bool is_lasting(int fd, uint64_t len)
 	       (uint64_t)st.st_size >= len;
 }
 
-/* The links are probed later; the probes check that the process is the exporter. */
+/* Does not check that process peer->pid is the exporter: the probes of the links check that. */
 void *memory_map(const struct desc *peer, const struct desc_buffer *b)
 {
 	int process = pidfd_open(peer->pid, 0), fd = -1;

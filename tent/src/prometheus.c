@@ -32,7 +32,7 @@ static void put_head(FILE *out, const char *name, const char *help, const char *
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Values are printable text on one line. */
+/* Writes a label. @value contains no newline, so only quotes and backslashes need an escape. */
 static void put_label(FILE *out, const char *key, const char *value)
 {
 	fprintf(out, "%s=\"", key);
@@ -115,7 +115,7 @@ static void put_latency(const struct tent_segment *s, uint32_t pair,
 	fprintf(out, "} %llu\n", (unsigned long long)h->count);
 }
 
-/* A counter of each segment, at an offset of struct sched_stats. */
+/* Writes a counter for each segment: the member of struct sched_stats at this offset. */
 static void put_counter(struct tent *t, const char *name, const char *help, size_t offset,
 	FILE *out)
 {

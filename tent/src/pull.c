@@ -58,8 +58,8 @@ static void share_links(const struct sched *s, struct view *v)
 }
 
 /*
- * The number of idle rails that may be considered now. Rails with sleeping threads are all alike,
- * so for them the number is 1 or 0.
+ * The number of idle rails that may get a slice now. If idle rails have threads that must be woken,
+ * all idle rails are alike, and the number is 1, or 0 if enough threads are awake.
  */
 static uint32_t idle_rails(const struct sched *s)
 {
@@ -114,7 +114,7 @@ static void look_from(const struct sched *s, uint32_t location, struct view *v)
 	}
 }
 
-/* The block of a rail: slower rails take smaller slices. */
+/* Returns the slice size for a rail: @block for the fastest rail, less for slower rails. */
 static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
 {
 	uint64_t granules =
@@ -129,7 +129,7 @@ struct head {
 	uint64_t block;
 };
 
-/* True: the window has room for a slice of this length. */
+/* True: the window has room for a slice of this length. Longer slices have a larger window. */
 static bool has_room(const struct sched *s, const struct view *v, uint32_t rail, uint64_t length)
 {
 	const struct rail *r = &s->rails[rail];
@@ -212,8 +212,8 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 		double at;
 
 		/*
-		 * Checks the longest slice first, which takes little time. Most rails without room
-		 * fail here.
+		 * A rail without room for the longest slice has no room for a shorter one, whose
+		 * window is smaller. This skips most full rails before length_for().
 		 */
 		if (v->cost[r] < 0 || !has_room(s, v, r, h->block + PLAN_TAIL))
 			continue;

@@ -14,11 +14,12 @@
 #include "transport.h"
 #include "why.h"
 
-#define SEND_BLOCKS 256 /* one for each slice or mark; the end of the ring may be padded */
+#define SEND_BLOCKS 256 /* each slice, mark or probe needs one; the queue's end may be padding */
 /*
- * At least two thirds of the receives are posted at any time. A peer has fewer marks than that
- * under way on a rail if at most five rails have failed at the same time. If more rails have
- * failed, marks may have to be sent again.
+ * After each refill at least two thirds of the receives are posted. A rail carries at most
+ * NOTICE_SLOTS marks at a time for itself, and as many for each failed rail. So the receives
+ * suffice while at most four rails have failed. If more have failed, marks may have to be sent
+ * again.
  */
 #define RECEIVES 128
 #define PAGE 4096
@@ -155,7 +156,7 @@ static bool rdma_event(struct port *p, bool *up_p)
 
 #define ACCESS (MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ)
 
-/* @mr is NULL or has been registered with the result @err. Returns @err. */
+/* Frees @mr if its registration has failed with @err, else writes a region. Returns @err. */
 static int take_region(struct mlx5dvl_mr *mr, int err, struct region *r_p)
 {
 	if (err)

@@ -3,7 +3,7 @@
  * Ends registrations that peers use. The target sends UNREGISTER to each peer. A peer starts no
  * more requests on that memory, waits for its requests that are under way, and confirms. When all
  * peers have confirmed, only the target uses the memory. If a peer is silent and the transport has
- * `bars`, the peer's requests fail.
+ * `bars` (see transport.h), the peer's requests fail.
  *
  *	target     READY --UNREGISTER to all--> GOING --all UNREGISTERED, or time over--> gone
  *	initiator  used --UNREGISTER--> no new requests --nothing moves--> UNREGISTERED
@@ -36,7 +36,7 @@ int revoke_begin(struct tent *t, struct buffer *b)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
 		b->n_awaits++;
-		ctl_send(&c->ctl, &msg); /* without the message there is no confirmation */
+		ctl_send(&c->ctl, &msg); /* after an error no confirmation comes */
 	}
 	return 0;
 }

@@ -35,7 +35,10 @@ static double mean_rate(const struct sched *s)
 	return n ? sum / n : s->link_rates / s->n_rails;
 }
 
-/* The number of rails that are woken for a request of this length: each gets work for wake_ns. */
+/*
+ * The number of rails that are woken for a request of this length, so that each gets work for at
+ * least wake_ns; at least 1.
+ */
 static uint32_t worth(const struct sched *s, uint64_t length)
 {
 	uint32_t most = s->most_awake < s->n_rails ? s->most_awake : s->n_rails;

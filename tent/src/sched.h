@@ -240,8 +240,9 @@ int sched_check(const struct sched *s, uint64_t now, uint32_t location);
 void sched_give_up(struct sched *s);
 
 /*
- * Ends the open request of this user with @status. No more of its slices are posted, and
- * rail_ops.done is called when the posted slices have ended. No effect if there is no such request.
+ * Ends the open request whose field user is @user, with @status. No more of its slices are posted,
+ * and rail_ops.done is called when the posted slices have ended. No effect if there is no such
+ * request.
  */
 void sched_cancel(struct sched *s, uint64_t user, int status);
 
@@ -288,7 +289,7 @@ uint32_t sched_rail_epoch(const struct sched *s, uint32_t rail);
 /* UP or HALF: slices and marks may be posted on it. */
 bool sched_rail_in_use(const struct sched *s, uint32_t rail);
 
-/* Does all work that is due. Returns the latest time of the next sched_run(), or SCHED_NEVER. */
+/* Does all work that is due. Returns when it must be called again at the latest, or SCHED_NEVER. */
 uint64_t sched_run(struct sched *s, uint64_t now);
 
 /*

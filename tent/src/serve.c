@@ -63,7 +63,10 @@ static uint32_t notices_room(const struct tent *t)
 	return used < NOTICES ? NOTICES - used : 0;
 }
 
-/* Gives the program the notices that are complete, in their order, until the ring contains @max. */
+/*
+ * Moves the complete notices, in their order, to the ring from which the program takes them, until
+ * the ring contains @max. @gaps: see notice_next().
+ */
 static void give_notices(struct conn *c, uint32_t max, bool gaps)
 {
 	struct tent *t = c->t;
@@ -88,7 +91,7 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 	}
 }
 
-/* If there is room in the ring again, gives the program the complete notices. */
+/* If there is room in the ring again, moves complete notices to it. */
 static void give_all(struct tent *t)
 {
 	if (!t->full || !notices_room(t))
@@ -396,7 +399,7 @@ static bool accept_some(struct tent *t, uint64_t now)
 	return some;
 }
 
-/* True: the peer may still copy, because it has not noticed that it is disconnected. */
+/* True: the peer may still copy, and revoke_cut() has not been called for it. */
 static bool may_copy(const struct tent *t, const struct conn *c)
 {
 	return !t->transport->bars && c->known && !c->closed && !c->cut;

@@ -408,7 +408,7 @@ static void measure_wake(void)
 		last = now;
 	}
 	pthread_join(thread, NULL);
-	wake_ns = least / 2 + 1; /* there and back */
+	wake_ns = least / 2 + 1; /* each time contains two wakes */
 }
 
 static int open_copier(const struct tent_attr *attr, const char *name, bool named,

@@ -51,7 +51,7 @@ static bool here(const struct task *k)
 	return k->buffer->of_gpu && k->buffer->staged && !k->batch->t->transport->gpus;
 }
 
-/* Ends a request without chunks, if it has failed or all of its chunks have ended. */
+/* Ends a request that has no chunk under way, if it has failed or is cut completely. */
 static void end_request(struct tent *t, uint32_t id)
 {
 	struct task *k = &t->tasks[id];

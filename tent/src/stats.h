@@ -9,7 +9,7 @@
 void stats_rail(const struct tent_segment *s, uint32_t pair, struct tent_rail_stats *stats_p);
 
 /*
- * Calls @put with the lock held, and writes its output. 0; -ENOMEM, also if there is no output;
+ * Calls @put with the lock held, and writes its output. 0; -ENOMEM, also if @put wrote nothing;
  * -errno of the stream.
  */
 int stats_write(struct tent *t, FILE *out, void (*put)(struct tent *t, FILE *f));

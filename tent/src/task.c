@@ -168,7 +168,7 @@ void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote)
 	}
 }
 
-/* Gives a task to the scheduler. False: the scheduler has no room. */
+/* Submits a task to the scheduler. False: the scheduler has no room. */
 static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
 {
 	struct task *k = &s->t->tasks[id];
@@ -227,7 +227,7 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	}
 }
 
-/* True: a task waits for room in the scheduler, for chunks or for a slot of notices. */
+/* True: a task waits for room in the scheduler, for room for a chunk, or for a slot of notices. */
 static bool waits(const struct tent_segment *s)
 {
 	bool some = s->staged.head != NO_TASK || s->queued.head != NO_TASK;

@@ -95,7 +95,7 @@ static int tcp_add(struct port *port, uint64_t addr, uint64_t len, struct region
 	return 0;
 }
 
-/* Waits for the bytes that are being moved: move_memory() holds the mutex. */
+/* Waits until no bytes are being moved: move_memory() holds the mutex meanwhile. */
 static void tcp_remove(struct region *region)
 {
 	struct tcp_region *r = region->own;
@@ -119,7 +119,7 @@ struct served {
 	enum serving serving;
 	uint64_t done; /* bytes of the current item that have been moved */
 	struct frame frame;
-	struct reply reply, end; /* end: after the bytes of a read */
+	struct reply reply, end; /* end: the second reply to a read, after its bytes */
 };
 
 struct target {
@@ -348,7 +348,7 @@ static int read_greeting(void *arg, struct tcp_guest *guest)
 	return !err && g->greeting.magic != TCP_MAGIC ? -EPROTO : err;
 }
 
-/* The rail would otherwise get the guest's events while a forked child has its socket. */
+/* While a forked child has the guest's socket, close() alone does not remove it from the set. */
 static void unwatch(void *arg, struct tcp_guest *guest)
 {
 	struct tcp_rail *p = arg;

@@ -17,7 +17,7 @@
 #include "base/tcp.h"
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
-#define TURN (1u << 20) /* the turn of a connection ends when it has moved so many bytes */
+#define TURN (1u << 20) /* after so many bytes the other connections have their turn */
 #define CHECK_S 1 /* seconds between two checks whether the peer's host is silent */
 
 /* ---- bytes ---- */
@@ -25,8 +25,8 @@
 static const uint8_t zeros[16 << 10]; /* sent in place of bytes that cannot be read */
 
 /*
- * Returns the entry for a part without memory: zeros to send, or NULL, for which move_once()
- * discards received bytes. Such a part is received in a system call of its own.
+ * Returns the iovec for a part without memory. To send: zeros. To receive: NULL, for which
+ * move_once() discards the bytes in a system call of its own.
  */
 static struct iovec nothing(bool out, size_t left)
 {
@@ -140,8 +140,8 @@ struct stream {
 	struct call ring[RING];
 	uint32_t first, sent, last; /* never reduced modulo RING */
 	uint64_t queued; /* bytes from first to last */
-	uint64_t greeted, put, got; /* bytes moved of the greeting, a frame, a reply */
-	struct reply reply, end; /* end: after the bytes of a read */
+	uint64_t greeted, put, got; /* moved bytes of the greeting, the current frame and reply */
+	struct reply reply, end; /* end: the second reply to a read, after its bytes */
 };
 
 struct initiator {
@@ -418,8 +418,8 @@ static int initiator_stop(struct link *link)
 }
 
 /*
- * One connection has failed, and with it the link. The first call of the connection gets the error,
- * all others -ECANCELED.
+ * One connection has failed, and with it the link. The first call of the connection ends with
+ * -EREMOTEIO instead of -ECANCELED, all other calls of the link with their call.status.
  */
 static void fail(struct initiator *l, struct stream *c)
 {

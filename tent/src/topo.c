@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of rails and locations; topohwloc.c and topofile.c read them. */
+/* The lists of rails and locations, which topohwloc.c and topofile.c fill. */
 #include "topo.h"
 
 #include <errno.h>
@@ -32,8 +32,8 @@ int topo_rail(const struct topo *t, const char *name)
 }
 
 /*
- * Appends a name. @first: the number of names that exist from the beginning, as location "*". The
- * limit that an error message shows does not include them.
+ * Appends a name. @first: the number of names that topo_init() has made, which the limit in an
+ * error message does not include.
  */
 static int add_name(char (*names)[TENT_NAME_LEN], uint32_t *n, uint32_t max, uint32_t first,
 	const char *what, const char *name, struct tent_why *why)

@@ -54,7 +54,7 @@ typedef void link_done_fn(void *arg, uint64_t token, int status);
 typedef void link_mark_fn(void *arg, const struct notice_mark *mark);
 
 struct link_ops {
-	/* Writes the data of this end that the peer needs to connect to it. NULL: none. */
+	/* Writes the data of this end that the peer needs to connect to it. NULL: no data. */
 	void (*end)(const struct link *l, struct link_end *end_p);
 	/* NULL: the link needs no connection. */
 	int (*connect)(struct link *l, const struct link_end *peer);
@@ -138,7 +138,7 @@ struct region {
 };
 
 struct transport {
-	const char *rails; /* in messages: "adapters" */
+	const char *rails; /* the word for its rails in messages, such as "adapters" */
 	const char *const *kinds; /* kinds of its rails as named in descriptions; ends with NULL */
 	bool regions; /* ports register memory, and descriptions contain the keys */
 	bool marks; /* links carry marks; otherwise one control message reports the end of a

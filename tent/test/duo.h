@@ -3,9 +3,9 @@
  * Two processes: a child that registers memory, and the test, which reads and writes it. The
  * child's memory is a shared mapping, so the test can compare it without a request.
  *
- * TENT_RAILS=shm:N: the rails are N copying threads; tcp:N: N rails over TCP; mix:N: the adapters
- * and N rails over TCP; otherwise the adapters. With TENT_ALLOC the memory of both processes is
- * from tent_alloc(), unless the child has more than one buffer.
+ * TENT_RAILS=shm:N: N rails of shared memory, each a thread that copies; tcp:N: N rails over TCP;
+ * mix:N: the adapters and N rails over TCP; otherwise the adapters. With TENT_ALLOC the memory of
+ * both processes is from tent_alloc(), unless the child has more than one buffer.
  */
 #ifndef TENT_TEST_DUO_H
 #define TENT_TEST_DUO_H

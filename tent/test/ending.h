@@ -14,7 +14,7 @@ static struct {
 	size_t len;
 	pthread_t thread;
 	int err;
-	bool over; /* accessed by builtins: the thread's store pairs with the load of end_is_over() */
+	bool over; /* the store of end_over() pairs with the load of end_is_over() */
 } end;
 
 static inline void end_over(void)

@@ -81,7 +81,7 @@ static int fake_op_open(void *arg, uint32_t rail, uint32_t epoch)
 	return f.open_error[rail];
 }
 
-/* Closes a link, which ends the requests that are posted on it. */
+/* Closes a link, which ends the posts on it. */
 static void fake_op_close(void *arg, uint32_t rail)
 {
 	CHECK(!f.closed[rail]);

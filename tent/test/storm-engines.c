@@ -209,7 +209,7 @@ static int write_topology(const struct plan *p, uint64_t *seed)
 	for (uint32_t i = 0; i < RAILS; i++) {
 		if (!(p->rails >> i & 1))
 			continue;
-		/* The rails that follow are in a lower tier. */
+		/* The rails that follow are in the next tier. */
 		if (*between && tiers < 3 && storm_chance(seed, 30)) {
 			between = "], [";
 			tiers++;
@@ -331,7 +331,10 @@ static void end(struct engine *e)
 
 /* ---- the process ---- */
 
-/* Creates the engines once: the adapters' libraries keep some objects, which are not counted. */
+/*
+ * Creates and destroys the engines once. Objects that the adapters' libraries keep afterwards exist
+ * before the descriptors, threads and mappings are counted for the first time.
+ */
 static void warm_up(struct engine *engines, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)

@@ -12,13 +12,13 @@
 #include "storm.h"
 
 #define BATCH 8
-#define MORE 6 /* a worker runs up to this many times its rounds while faults are injected */
+#define MORE 6 /* while faults are injected, a worker plays up to MORE * plan.rounds rounds */
 #define LOOKS 50 /* how many times a worker checks a batch before it sleeps */
 
 /* A request, and what its check needs. */
 struct job {
 	uint32_t to, at_remote, at_local;
-	int brief_memory; /* -1: none */
+	int brief_memory; /* index into plan.briefs; -1: the request does not use such memory */
 	bool gone; /* the brief memory had been unregistered before the request */
 	struct notice *notice;
 };

@@ -83,7 +83,7 @@ struct world {
 	bool hca;
 	/* +1 when exported, imported, finished or over changes, and when a process ends */
 	atomic_uint news;
-	uint32_t cancels, notifies; /* percent of the batches, percent of the requests */
+	uint32_t cancels, notifies; /* percent of batches to cancel, of requests with a notice */
 	atomic_uint exported, imported; /* number of processes that have done this */
 	atomic_uint finished; /* a bit per process */
 	atomic_bool over; /* all live processes have finished */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory from tent_alloc() between two engines with copying threads: the importer maps it, unless
- * the descriptor in the description is not that of the memory. The program's own
+ * Memory from tent_alloc() between two engines with rails of shared memory: the importer maps it,
+ * unless the descriptor in the description is not that of the memory. The program's own
  * process_vm_writev() counts the copies of the kernel.
  */
 #include <fcntl.h>
@@ -16,16 +16,16 @@
 
 #define LEN (256 * KIB)
 
-static unsigned by_kernel; /* accessed by builtins: the copying threads add */
+static unsigned by_kernel; /* calls of process_vm_writev() by any thread */
 
 static void on_writev(size_t len)
 {
-	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read after the copy */
+	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read only after the copy's end */
 }
 
 /* ---- system calls of the test's thread ---- */
 
-static pid_t counted; /* the thread; 0: none; accessed by builtins, because all threads read it */
+static pid_t counted; /* the thread, 0: none; all threads read it with __atomic builtins */
 static unsigned receives, wakes, reads, reads_of_nothing;
 
 /* Only the counted thread writes the counters. */
@@ -146,8 +146,8 @@ TEST(system_calls)
 }
 
 /*
- * While threads wait, the copying threads nap. They must wake up for a request whose end no thread
- * awaits.
+ * While threads are in tent_wait(), they copy, and the copying threads nap (shm.c). The copying
+ * threads must wake up for a request whose end no thread awaits.
  */
 TEST(a_request_that_nobody_waits_for)
 {

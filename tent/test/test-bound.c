@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The clairvoyant bound against brute force, and the simulated rails against arithmetic. */
+/* Compares the clairvoyant bound with brute force, and the simulated rails with computed times. */
 #include <errno.h>
 #include <math.h>
 
@@ -30,8 +30,8 @@ static void constant(struct bound *b, struct bound_step *steps, uint32_t n, cons
 }
 
 /*
- * With latencies in ascending order: min over k of (B + sum c l) / sum c; sums over the first k
- * rails.
+ * With latencies l in ascending order, rates c and B bytes: min over k of (B + sum c l) / sum c;
+ * sums over the first k rails.
  */
 static double closed_form(uint32_t n, const double *rates, const double *latencies, double bytes)
 {
@@ -280,8 +280,8 @@ TEST(shared_links_are_shared)
 	/* Both rails send at 6 bytes per ns. */
 	CHECK(near(e.at[0], 1000 / 6. + 100) && near(e.at[1], 1000 / 6. + 100));
 	/*
-	 * In order: rail 0 sends at 10 bytes per ns until 100 ns; rail 1 at 2 until then, then at
-	 * 10.
+	 * With NET_FIFO rail 0 sends at 10 bytes per ns until 100 ns. Rail 1 sends at 2 bytes per
+	 * ns until then, and at 10 afterwards.
 	 */
 	n = net_of(&e, 2, 12);
 	n->sharing = NET_FIFO;

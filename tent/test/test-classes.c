@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Priority classes: their shares of rails for which they compete. */
+/* Tests how the priority classes share the rails. */
 #include "fake.h"
 
 static void start(enum tent_mode mode, unsigned int priorities)
@@ -23,7 +23,7 @@ static void submit(uint32_t n, uint32_t priority, uint64_t length)
 		CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
 }
 
-/* Bytes of the posts from @from on, by class. */
+/* Writes the bytes of the posts from @from on, by class. */
 static void count(uint32_t from, uint64_t bytes[SCHED_PRIORITIES])
 {
 	memset(bytes, 0, SCHED_PRIORITIES * sizeof(*bytes));

@@ -154,7 +154,7 @@ TEST(last_penalty_holds_on)
 	CHECK(c.numa_penalties[0] == 1 && c.numa_penalties[1] == 4 && c.numa_penalties[2] == 4);
 }
 
-/* An error, the key that the message must name, and the accepted values that it must list. */
+/* Invalid texts; the key that the message must name; and the accepted values that it must list. */
 static const struct {
 	const char *text, *key, *give;
 } rows[] = {

@@ -100,7 +100,7 @@ TEST(many_write_at_once)
 	}
 	for (int i = 0; i < 8; i++) {
 		snprintf(name, sizeof(name), "n%d", i);
-		CHECK_EQ(find(&file, name), -ECONNREFUSED); /* the description is complete */
+		CHECK_EQ(find(&file, name), -ECONNREFUSED); /* valid, but its engine has ended */
 	}
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of a GPU that adapters access directly, as dma-bufs. The software GPU gives a memfd. Where
- * fstatfs() is trapped, the software HCA takes the memfd for a dma-buf. Elsewhere the software HCA
- * refuses the memory, which is staged then.
+ * Memory of a GPU that adapters access directly, as dma-bufs. The software GPU exports a memfd in
+ * place of a dma-buf. Where fstatfs() is trapped, the software HCA treats the memfd as a dma-buf.
+ * Elsewhere the software HCA refuses the memory, and tent stages its bytes in host memory.
  */
 #include <linux/filter.h>
 #include <linux/magic.h>
@@ -67,7 +67,7 @@ static void direct(uint64_t parts)
 GPU_TEST_WITH(adapters_access_the_memory, direct, 0);
 GPU_TEST_WITH(in_parts, direct, MIB);
 
-/* Registers memory of the GPU, which is staged for a reason with these words. */
+/* Checks that registered memory of the GPU is staged, and that the reason contains @words. */
 static void staged(const char *words)
 {
 	struct tent *t = duo_create(0, 0);

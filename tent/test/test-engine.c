@@ -473,10 +473,10 @@ TEST(structs_have_sizes)
 	CHECK(status.state == TENT_COMPLETED && !status.err);
 	test_filled(&status.bytes, sizeof(status.bytes), 0x7f);
 	CHECK_EQ(tent_batch_free(b), 0);
-	requests[0].r.size = offsetof(struct tent_request, notify); /* older: it ends with len */
+	requests[0].r.size = offsetof(struct tent_request, notify); /* an older struct */
 	b = duo_submit(&requests[0].r, 1);
 	CHECK_EQ(duo_end(b), 0);
-	requests[0].r.size++; /* the next one would not be aligned */
+	requests[0].r.size++; /* a second request would not be aligned */
 	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), -EINVAL);
 }
 

@@ -336,7 +336,7 @@ GPU_TEST(synchronous_functions_wait_for_the_memory)
 	tent_destroy(t);
 }
 
-/* The library must not leave another context current, nor need one. */
+/* The library must not change the current context, nor need one. */
 GPU_TEST(memory_of_another_context)
 {
 	struct cu_context *own, *c;
@@ -511,8 +511,8 @@ SOFT_TEST(copies_whose_end_is_not_recorded)
 }
 
 /*
- * A function of the driver fails once. A failed rail is opened again; a failed chunk is not
- * repeated.
+ * A function of the driver fails once. A failed rail is opened again; a failed chunk of a staged
+ * request is not repeated.
  */
 static void call_fails(const char *name, int staged)
 {

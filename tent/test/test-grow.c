@@ -28,7 +28,7 @@ static void lend(struct tent *t, uint32_t i)
 
 /*
  * 'r' registers piece 0, 'm' all others, 'd' unregisters every second one, 'a' unregisters and
- * registers piece 0, 'w' registers the second half as one.
+ * registers piece 0, 'w' registers the second half as one piece.
  */
 static uint16_t command(struct tent *t, char command)
 {
@@ -102,7 +102,7 @@ TEST(memory_is_added)
 	move_pieces(0, PIECES - 1);
 }
 
-/* A description is complete however old it is. */
+/* An import from an old description includes the registrations that began after its export. */
 TEST(an_old_description_knows_new_memory)
 {
 	open_half(true);
@@ -120,7 +120,7 @@ TEST(an_old_description_knows_new_memory)
 	move_pieces(2, 2);
 }
 
-/* The same memory again is another registration, which needs no new description. */
+/* Memory that is registered again needs no new description. */
 TEST(the_same_memory_again)
 {
 	open_half(false);
@@ -149,7 +149,7 @@ TEST(memory_comes_and_goes)
 }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define MANY 1000 /* with a sanitizer each takes ten times as long */
+#define MANY 1000 /* with a sanitizer a registration takes ten times as long */
 #else
 #define MANY 10000
 #endif
@@ -383,9 +383,9 @@ TEST(who_tells_lies)
 	lies(2, &m, 1);
 	m = part("{\"buffers\":[]}", 1, 0); /* the version that is known */
 	lies(2, &m, 1);
-	lies_about(2, 1, 4096, ""); /* the id is that of a known one */
+	lies_about(2, 1, 4096, ""); /* the id is that of a known registration */
 	lies_about(2, 3, 4096, ""); /* the id is higher than the version that the text covers */
-	lies_about(2, 2, (uintptr_t)memory, ""); /* overlaps a known one */
+	lies_about(2, 2, (uintptr_t)memory, ""); /* overlaps a known registration */
 	lies_about(2, 2, 4096, ",\"staged\":true"); /* without a stage */
 }
 

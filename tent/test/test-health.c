@@ -100,7 +100,7 @@ TEST(a_port_that_comes_back_is_probed_at_once)
 	sched_rail_up(f.s, f.now, 0);
 	fake_run();
 	CHECK_EQ(f.probes[0], 1);
-	/* The first probe may have been sent too early. */
+	/* The port is reported up again: the earlier probe may be lost, so a new one is sent. */
 	sched_rail_up(f.s, f.now, 0);
 	fake_run();
 	CHECK_EQ(f.probes[0], 2);
@@ -148,7 +148,10 @@ TEST(a_late_answer_opens_nothing)
 	CHECK_EQ(fake_rail(0).state, RAIL_HALF);
 }
 
-/* Every report and reply in every state, in random order: a link exists in all states but DOWN. */
+/*
+ * Reports and replies come in all states of the rails, in random order. A link must exist in all
+ * states but DOWN.
+ */
 TEST(links_are_opened_and_closed_in_turn)
 {
 	uint64_t seed = test_seed();
@@ -185,8 +188,8 @@ TEST(links_are_opened_and_closed_in_turn)
 }
 
 /*
- * Rails that begin closed are opened by the first run; after the first probe they are UP without a
- * trial.
+ * Rails that begin closed are opened by the first run; after the first successful probe they are
+ * UP, without the state HALF.
  */
 TEST(rails_may_begin_closed)
 {
@@ -380,7 +383,7 @@ TEST(flushed_slices_do_not_end_their_request)
 	}
 }
 
-/* The time from the last completion of rail 0 to its fence, at this rate. */
+/* Returns the time from the last completion of rail 0 to its fence. */
 static uint64_t stall_found_after(double rate, enum tent_mode mode)
 {
 	uint64_t from, ns;

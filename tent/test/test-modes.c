@@ -92,7 +92,7 @@ TEST(equal_scores_are_shared)
 	/* One request at a time, so that both local rails are always equally good. */
 	for (int i = 0; i < 90; i++) {
 		CHECK_EQ(fake_submit(SLICE), 0);
-		/* The slice takes as long as its link needs, so the measured rate does not change. */
+		/* The slice takes the time that its link needs, so the rate does not change. */
 		fake_end(f.n_posts - 1, 5000 + SLICE_NS, 0);
 	}
 	zero = fake_posted_on(0);
@@ -292,7 +292,7 @@ TEST(pull_serves_short_requests_first)
 	}
 }
 
-/* A digest of all decisions of a run of random requests. */
+/* Returns a digest of all decisions for random requests. */
 static uint64_t trace(enum tent_mode mode, uint64_t seed)
 {
 	uint64_t random = 5, digest = 0;
@@ -386,7 +386,7 @@ TEST(pull_tells_what_is_worth_one_rail)
 		CHECK(!f.posts[i].slice.alone);
 	fake_start(TENT_PULL);
 	CHECK_EQ(fake_submit(SLICE), 0);
-	CHECK(!f.posts[0].slice.alone); /* idle rails need no waking */
+	CHECK(!f.posts[0].slice.alone); /* sched_attr.wake_ns is 0 */
 }
 
 /* Rails 2 and 3 are the best ones for location 1. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tentbench server and client as a user runs them, on shared-memory rails and on adapters."""
+"""tentbench server and client as a user runs them, on copying threads, rails over TCP or adapters."""
 import json
 import os
 import pathlib
@@ -107,7 +107,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert [(r["priority"], r["threads"], r["requests"]) for r in rows] == [(2, 2, 8), (0, 1, 4)], rows
     refused("client", "--fork", *rails, "--count", "1", "--priority", "1", words="`priorities` is 2")
 
-    # Strangers (see test/support/strangers.py) do not delay clients, and a client gives up a silent server.
+    # Strangers (see test/support/strangers.py) do not delay clients, and a client of a silent server ends after --timeout.
     for kind in strangers.KINDS:
         port = str(free_port())
         server = subprocess.Popen([exe, "server", *rails, "--memory", "1M", "--port", port])

@@ -85,7 +85,7 @@ TEST(a_silent_rail)
 	ends_well(3);
 }
 
-/* WRITEs that the network held back and that have come to their end. */
+/* Returns the number of WRITEs that the network first held and then placed or lost. */
 static uint64_t late_ended(void)
 {
 	struct softhca_counters c = hca_counters();
@@ -94,10 +94,10 @@ static uint64_t late_ended(void)
 }
 
 /*
- * A WRITE is under way when its rail is given up. After the end of the request the WRITE must not
- * change the peer's memory. The peer makes a new queue pair for the next probe. So the rail fails
- * several times before, until the time to its next probe is longer than the time for which the
- * network holds the WRITE.
+ * A WRITE is under way when its rail is excluded. After the end of the request the WRITE must not
+ * change the peer's memory. The peer makes a new queue pair for the next probe, and a WRITE that
+ * arrives after it proves nothing. So the rail first fails several times, until the time to its
+ * next probe is longer than the time for which the network holds the WRITE.
  */
 static void nothing_lands_later(const char *syndrome)
 {
@@ -168,7 +168,7 @@ TEST(a_device_that_dies)
 	outage_ctl("fault clear");
 }
 
-/* A mark fails, not a slice: the mark is sent over another rail, and is counted once. */
+/* The mark of a notice fails (notice.h): it is sent over another rail, and is counted once. */
 TEST(a_notice_that_fails)
 {
 	open_well();

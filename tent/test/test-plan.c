@@ -46,10 +46,10 @@ TEST(blocks_of_the_early_modes)
 		{64 * KIB + 1, 32, 128 * KIB, 1}, /* the tail lengthens the only slice */
 		{80 * KIB - 1, 32, 128 * KIB, 1},
 		{128 * KIB + 1, 32, 128 * KIB, 1},
-		{80 * KIB, 32, 64 * KIB, 2}, /* a quarter of a granule is a slice */
+		{80 * KIB, 32, 64 * KIB, 2}, /* a rest of PLAN_TAIL bytes is a slice */
 		{MIB, 32, 64 * KIB, 16},
 		{2 * MIB, 32, 64 * KIB, 32},
-		{33 * 64 * KIB, 32, 128 * KIB, 17}, /* the published scheduler adds 15 empty ones */
+		{33 * 64 * KIB, 32, 128 * KIB, 17}, /* without empty slices */
 		{33 * 64 * KIB, 64, 64 * KIB, 33},
 		{8 * MIB, 32, 256 * KIB, 32},
 		{8 * MIB, 64, 128 * KIB, 64},

@@ -21,8 +21,8 @@ static uint32_t posted_again(void)
 }
 
 /*
- * The report of a failure calls rail_ops.fence, and the reply of the peer posts the slices on other
- * rails. No timer of the scheduler is needed in between.
+ * The report of a failure calls rail_ops.fence. After the peer's reply (sched_fenced()) the slices
+ * are posted on other rails. No timer of the scheduler is needed in between.
  */
 TEST(an_answer_lies_between_and_no_timer)
 {

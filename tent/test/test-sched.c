@@ -336,7 +336,7 @@ TEST(a_full_queue_is_asked_again)
 		CHECK_EQ(fake_posted_on(0), 2);
 		f.post_error[0] = 0;
 		fake_run();
-		CHECK_EQ(fake_posted_on(0), 2); /* not before its next completion */
+		CHECK_EQ(fake_posted_on(0), 2); /* a full rail gets slices after a completion */
 		fake_end(fake_oldest(0), 3000, 0);
 		CHECK_EQ(fake_posted_on(0), 4);
 		fake_finish(1, 0);

@@ -43,7 +43,7 @@ TEST(shares_are_rounded_down)
 	CHECK(near(score_weight(2e-6, 0), 5e5));
 }
 
-/* Scores that are equal, nearly equal, and far apart. */
+/* Returns a random score. Two such scores are often equal or nearly equal. */
 static struct score any(uint64_t *seed)
 {
 	double jitter = (double)(test_rand(seed) % 3) * 1e-9;

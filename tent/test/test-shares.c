@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rails whose links have limited rates (rates.topology): the share of each in the bytes follows its
- * rate.
+ * Rails whose links have limited rates (rates.topology): each rail carries bytes in proportion to
+ * its rate.
  */
 #include "duo.h"
 
@@ -21,10 +21,7 @@ static uint64_t bytes_of(const char *name)
 	return 0;
 }
 
-/*
- * A stream of requests. While the other rails are busy, the slow rail carries as much as its rate
- * permits.
- */
+/* Moves a stream of requests. Returns true if the rails' bytes are in proportion to their rates. */
 static bool bytes_follow(void)
 {
 	double fast, slow, remote;
@@ -53,8 +50,8 @@ TEST(bytes_follow_the_rates)
 }
 
 /*
- * A stream over adapters and a rail over TCP, which is much faster here. All rails are busy all the
- * time, so each carries as much as its rate permits.
+ * Like bytes_follow(), with one more rail, over TCP, which is much faster here. All rails are busy
+ * all the time, so each carries as much as its rate permits.
  */
 static bool bytes_follow_beside(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The default mode meets its limits in every case of the simulator, also with other
- * assumptions of the simulator, and is in no case worse than mode smart.
+ * The default mode meets its limits in every case of the simulator, also with some other
+ * assumptions. Its makespan is in no case more than 0.5 % above that of mode smart.
  */
 #include <math.h>
 

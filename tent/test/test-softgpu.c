@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The software GPU behaves as the driver does, where tent depends on that. Also tests the errors of
- * cuda.c.
+ * Tests that the software GPU behaves like the driver where tent depends on it. Also tests the
+ * errors of cuda.c.
  */
 #include <errno.h>
 #include <signal.h>

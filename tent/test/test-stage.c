@@ -9,7 +9,7 @@
 
 static uint64_t at; /* the engine's memory of a GPU */
 
-/* Describes the engine again. */
+/* Exports the engine again, and reads the description to desc. */
 static char *describe(void)
 {
 	char *text;
@@ -130,17 +130,17 @@ GPU_TEST(copies_are_waited_for)
 	c = host_guest();
 	gpu.softgpu_hold(1);
 	host_send(&c, message(STAGE_FETCH, 0, at, 1));
-	CHECK_EQ(asked(&c, STAGE_TAKE, 0, 0, 1).status, 0); /* so the copy has begun */
+	CHECK_EQ(asked(&c, STAGE_TAKE, 0, 0, 1).status, 0); /* the copy began before the reply */
 	begin_end(host, (uint8_t *)(uintptr_t)at, 0); /* the CPU may not touch the memory */
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = host_await(&c, CTL_UNREGISTER).rail};
 	host_send(&c, m);
-	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* so m was read */
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* the engine has handled m */
 	end_waits();
 	gpu.softgpu_hold(0);
 	CHECK_EQ(await_end(), 0);
 }
 
-/* An engine whose memory rails reach has no stage. */
+/* An engine has no stage if its rails reach all of its memory. */
 GPU_TEST(without_a_stage)
 {
 	host_begin();
@@ -178,7 +178,7 @@ static struct tent *open_both(struct tent_request *r, char **text_p)
 	return t;
 }
 
-/* The peer unregisters memory when the bytes of a chunk wait for room in the scheduler. */
+/* The peer unregisters memory while the bytes of a chunk wait for room in the scheduler. */
 GPU_TEST(a_waiting_chunk_is_stopped)
 {
 	const struct ctl_msg m = {.type = CTL_STAGED};

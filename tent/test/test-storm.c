@@ -9,7 +9,7 @@
  *	test-storm [SEED [COUNT]]
  *
  * Without SEED, or with 0, the seed is TEST_SEED from the environment, or a random one.
- * Without SOFTHCACTL in the environment the test uses copying threads and TCP only.
+ * Without SOFTHCACTL (the path of softhcactl) in the environment no engine has adapters.
  */
 #include <signal.h>
 #include <spawn.h>
@@ -215,7 +215,10 @@ static void draw_rule(struct weather *s, char *rule, size_t size)
 		(unsigned long long)count);
 }
 
-/* Adds up to four rules. A rule ends after its count of hits, or when rules are cleared. */
+/*
+ * Adds up to four faults ("rules") to the software HCA. A rule ends after `count` messages, unless
+ * count is 0, or when the rules are cleared.
+ */
 static void fault(struct weather *s)
 {
 	char rules[1400];

@@ -76,7 +76,7 @@ TEST(a_fence_of_nothing)
 
 /*
  * Marks in messages are accepted only if links carry none. Adapters carry marks, and their queues
- * limit the number.
+ * limit their number.
  */
 TEST(marks_by_message)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small requests over copying threads: the thread that submits them copies them, without the
+ * Small requests over shared memory: the thread that submits them copies them, without the
  * engine's lock. The program's own process_vm_writev() replaces that of libc, and can hold a copy.
  */
 #include <pthread.h>
@@ -13,13 +13,13 @@
 
 #define HELD 54321 /* a copy of this many bytes is held */
 
-static pid_t copied_by; /* the thread of the last copy; accessed by builtins */
+static pid_t copied_by; /* the thread of the last copy; accessed by __atomic builtins */
 
 static void on_writev(size_t len)
 {
 	if (len == HELD)
 		gate_pass();
-	__atomic_store_n(&copied_by, gettid(), __ATOMIC_RELAXED); /* read after the copy */
+	__atomic_store_n(&copied_by, gettid(), __ATOMIC_RELAXED); /* read after the copy's end */
 }
 
 /* A small request does not wait until a thread wakes up. */
@@ -46,7 +46,7 @@ TEST(small_ones_are_copied_by_who_submits)
 
 /* ---- a nap that does not end by itself ---- */
 
-static bool endless; /* accessed by builtins: the copying threads read it */
+static bool endless; /* accessed by __atomic builtins: the copying threads read it */
 
 int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
@@ -245,7 +245,7 @@ static void *until_refused(void *arg)
 	return NULL;
 }
 
-/* The peer's memory ends while threads copy. If it is mapped here, the mapping outlives the copies. */
+/* The peer unregisters memory while threads copy. The memory stays mapped until they have ended. */
 TEST(the_memory_ends_under_threads)
 {
 	pthread_t threads[THREADS];

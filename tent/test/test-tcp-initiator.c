@@ -139,7 +139,7 @@ TEST(replies_of_a_stranger)
 		int result;
 		bool over; /* the link has failed */
 		uint32_t end_magic,
-			end_status; /* of the second reply to a read; 0: there is none */
+			end_status; /* of the second reply to a read; end_magic 0: none */
 		uint64_t end_token;
 	} cases[] = {
 		{false, TCP_MAGIC, 0, 7, 0, false, TCP_MAGIC, 0, 7},
@@ -279,7 +279,7 @@ TEST(a_stopped_initiator)
 
 /* ---- a peer whose host is gone, and one that is stopped ---- */
 
-/* A socket of this process whose peer has this port. -1: there is none from @fd on. */
+/* Returns a socket of this process whose peer has port @to. -1: no socket from @fd on has one. */
 static int socket_to(uint16_t to, int fd)
 {
 	for (; fd < 1024; fd++) {
@@ -302,7 +302,7 @@ static int option(int fd, int level, int name)
 	return value;
 }
 
-/* Checks the sockets of an initiator, or of a target. */
+/* Checks the sockets whose peer has port @to. @alive: keep-alive is on. */
 static void sockets_are(uint16_t to, bool alive)
 {
 	int n = 0;

@@ -27,7 +27,7 @@ TEST(bytes_go_where_a_key_allows)
 		{PAGE, PAGE, 0, 0},
 		{2 * PAGE - 1, 1, 0, 0},
 		{PAGE, 100, 1, EACCES},
-		{PAGE, 100, 1024, EACCES}, /* in the same bucket */
+		{PAGE, 100, 1024, EACCES}, /* a key in the same bucket of the hash table */
 		{PAGE - 1, 1, 0, EACCES},
 		{PAGE - 1, 2, 0, EACCES},
 		{2 * PAGE - 1, 2, 0, EACCES},
@@ -180,7 +180,7 @@ TEST(who_is_not_let_in)
 	is_closed(guest(TCP_MAGIC, 0));
 }
 
-/* A child that was forked keeps the sockets open: a stranger is sent away nevertheless. */
+/* A child that was forked keeps the sockets open: a stranger is disconnected nevertheless. */
 TEST(a_forked_child_has_a_stranger)
 {
 	struct pollfd p = {.events = POLLIN};

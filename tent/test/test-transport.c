@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An engine on a transport that the library does not have: one file, and one line in a table. */
+/* An engine with a new transport (stub-transport.c), which needs only one line in a table. */
 #include <errno.h>
 
 #include "support/test.h"

@@ -81,7 +81,7 @@ int __wrap_pthread_join(pthread_t thread, void **result_p)
 
 #define HURRY_NS (20 * NSEC_PER_MSEC) /* real time of a sleep, before the clock jumps to its end */
 
-/* Accessed by builtins: any thread may let the clock jump. */
+/* Accessed by __atomic builtins: any thread may let the clock jump. */
 static struct {
 	bool hurry;
 	uint64_t ahead; /* of the system's clock, ns */
@@ -315,13 +315,13 @@ TEST(an_engine_ends_after_copies)
 	CHECK(err == -ECONNRESET || (!err && !duo_shm_rails()));
 }
 
-/* @arg: whether to stop; accessed by builtins: the test's store pairs with the thread's load. */
+/* @arg: whether to stop. The test's store pairs with the thread's load. */
 static void *traffic_thread(void *arg)
 {
 	const bool *stop = arg;
 
 	for (int i = 0; !__atomic_load_n(stop, __ATOMIC_ACQUIRE); i++) {
-		/* This thread copies the short ones while it submits them. */
+		/* This thread copies the short moves while it submits them. */
 		int err = duo_move(TENT_WRITE, 0, i % 8 ? 64 * KIB : d.len, 0);
 
 		CHECK(!err || err == -EACCES || err == -EFAULT);
@@ -469,7 +469,7 @@ TEST(notices_do_not_hide_them)
 	uint32_t n = 0;
 
 	if (!duo_shm_rails())
-		return; /* other rails carry the notices as marks */
+		return; /* other rails carry the marks of notices (notice.h) */
 	host_begin();
 	a = host_guest();
 	for (; n < 4096 + 100; n++) {
@@ -501,7 +501,7 @@ TEST(destroy_waits_for_copies)
 	struct ctl a;
 
 	if (!duo_shm_rails())
-		return; /* other rails end the peer's accesses without the peer */
+		return; /* other rails need no help of the peer to end its accesses */
 	host_begin();
 	a = host_guest();
 	end.over = false;
@@ -513,7 +513,7 @@ TEST(destroy_waits_for_copies)
 	host = NULL;
 }
 
-/* A silent peer is disconnected; an adapter refuses its later requests. */
+/* Over shared memory a silent peer is disconnected; other rails refuse its later requests. */
 TEST(a_silent_peer)
 {
 	bool shm = duo_shm_rails();
@@ -541,7 +541,7 @@ TEST(who_is_sent_away_may_copy)
 	struct ctl a;
 
 	if (!duo_shm_rails())
-		return; /* other rails end the peer's accesses without the peer */
+		return; /* other rails need no help of the peer to end its accesses */
 	host_begin();
 	a = host_guest();
 	host_send(&a, (struct ctl_msg){.type = 99});
@@ -592,7 +592,7 @@ static void importers_come(void)
 		importers[i] = host_guest();
 }
 
-/* Connections without the key do not use the places of importers. */
+/* Connections that have not sent the description's key do not count as importers. */
 TEST(importers_have_a_limit)
 {
 	static struct ctl strangers[100];
@@ -646,7 +646,7 @@ TEST(importers_are_many)
 	munmap(more, HOST_LEN);
 }
 
-/* Returns the number of the engine's sockets, which are in this process. Writes one of them. */
+/* Returns the number of the engine's sockets, which are in this process. Stores one in *fd_p. */
 static uint32_t served(int *fd_p)
 {
 	uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The program's own process_vm_writev(): calls on_writev() of the test, then that of libc. */
+/* Replaces process_vm_writev(): calls on_writev() of the test, then the function of libc. */
 #ifndef TENT_TEST_WRITEV_H
 #define TENT_TEST_WRITEV_H
 

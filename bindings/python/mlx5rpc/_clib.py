@@ -60,7 +60,7 @@ def fits(ctype, value):
 
 
 def payload(data):
-    """Returns the bytes of an object with the buffer protocol. (bytes(5) would be five zeros.)"""
+    """Returns the bytes of an object with the buffer protocol. Does not call bytes(data), because bytes(5) is five zeros."""
     return data if isinstance(data, bytes) else memoryview(data).tobytes()
 
 

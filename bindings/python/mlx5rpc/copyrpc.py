@@ -268,7 +268,7 @@ class Remote:
 
 
 class Endpoint(_Child):
-    """One side of a connection to one peer; connect(), accept() and endpoint() of a context create it."""
+    """One side of a connection to one peer; connect(), accept(), endpoint() and events() of a context return it."""
 
     def __init__(self, context, pointer):
         self.context, self._pointer, self._token = context, pointer, None

@@ -120,7 +120,7 @@ class _Side(Handle):
         self._flush(self._open)
 
     def wait(self, timeout=None):
-        """Sleeps until poll() has work. Returns True then, and False if the time is over or a signal has arrived."""
+        """Sleeps until poll() has work, and returns True. Returns False if the time is over or a signal has arrived."""
         return bool(self._wait(self._open, nanoseconds(timeout)))
 
     def fileno(self):
@@ -163,7 +163,7 @@ class Request:
 
 class Server(_Side, side="server"):
     """The server of the region with that name. Sizes and access: max_clients, depth, req_size,
-    resp_size, extra_size, mode, gid; see struct shmipc_attr. With events=1 the server gets events()."""
+    resp_size, extra_size, mode, gid; see struct shmipc_attr. events() requires events=1."""
 
     _begin, _destroy, _Stats = _lib.shmipc_server_create, _lib.shmipc_server_destroy, _ServerStats
 
@@ -198,7 +198,8 @@ class Server(_Side, side="server"):
             yield Request(self, req.client, req.id, string_at(self._buffer, req.len))
 
     def push(self, index, data=b""):
-        """Sends a push to the client with this index. BlockingIOError: the client has not taken the last `pushes` pushes."""
+        """Sends a push (a message that answers no request) to the client with this index. BlockingIOError: the client has
+        not taken the last `pushes` pushes."""
         data = payload(data)
         _lib.shmipc_server_push(self._open, index, data, len(data))
 

@@ -170,8 +170,8 @@ def _of_pointer(obj, _stream):
 
 
 def _span(obj, stream=_NO_STREAM):
-    """Returns the location of an object's bytes. An object with __dlpack__ makes the stream wait for its own pending work on
-    the bytes. BufferError, TypeError: the object has no memory that tent can use."""
+    """Returns where an object's bytes are. An object with __dlpack__ makes the stream wait for the object's own pending
+    work on the bytes. BufferError, TypeError: the object has no memory that tent can use."""
     if isinstance(obj, Memory):
         return obj._span()
     try:
@@ -236,7 +236,7 @@ class Request(NamedTuple):
 class Note(NamedTuple):
     """The notice of a request that has ended."""
 
-    peer: int  # the number of the import that the request used, from 1
+    peer: int  # the peer's number, from 1, in the order of the imports of this engine's description
     notify: int
     note: bytes
 
@@ -576,7 +576,7 @@ class Engine(Handle):
         return None if _lib.tent_notice(self._open, byref(value)) else value.value
 
     def note(self) -> Note | None:
-        """Like notice(), with the request's note and the number of the peer's import."""
+        """Like notice(), with the request's note and the peer's number."""
         note = _Note()
         if _lib.tent_note_take(self._open, byref(note), ctypes.sizeof(note)):
             return None

@@ -17,8 +17,7 @@ new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, 
 
 
 class Test(unittest.TestCase):
-    """Tests with an engine that has imported the memory of self.lender, SIZE bytes. The lender answers "bytes" with
-    them."""
+    """Tests with an engine that has imported the SIZE bytes of self.lender. The lender answers "bytes" with them."""
 
     def connect(self, memory):
         self.engine = tent.Engine(**RAILS)
@@ -30,7 +29,7 @@ class Test(unittest.TestCase):
 
 class Moves(Test):
     """The subclass has set(data) and get() for the bytes of its own memory, and request(rand, op, at, n), which returns a
-    request for n of them."""
+    request for n of these bytes."""
 
     def test_bytes_arrive(self):
         """Requests of random length and position, whose effect a model predicts."""

@@ -34,7 +34,7 @@ class Tensor:
             self.base = self.base.value
         self.shape = (ctypes.c_int64 * 1)(nbytes)
         self.tensor = tent._Tensor(self.base, 2, device, 1, 1, 8, 1, self.shape, None, 0)
-        self.pending = None  # a function that adds work to a stream, which must end before the consumer may use the bytes
+        self.pending = None  # a function that adds work to a stream; the consumer may use the bytes after this work
 
     def __dlpack_device__(self):
         return 2, self.device

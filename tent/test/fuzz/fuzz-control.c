@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: the messages of control connections, and the marks and ends of links that come with
- * them. The first byte selects the case. Bit 0: the engine is the target of two peers, or it has
- * imported the segment of a peer. Bit 1: the transport has marks and ends of links, or not. Bit 2:
- * the ring of notices is nearly full, or empty. The steps that follow are those of do_step().
+ * them. The first byte selects the case. Bit 0: 0: the engine is the target of two peers; 1: it has
+ * imported the segment of a peer. Bit 1: 1: the transport has marks and ends of links. Bit 2: 1:
+ * the ring of notices is nearly full; 0: it is empty. The steps that follow are those of do_step().
  *
  * The engine has no thread and no adapter. The first byte of the peer's end of a link determines
  * how the link completes requests.

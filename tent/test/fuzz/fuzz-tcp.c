@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: the connections of links over TCP. Bit 0 of the first byte decides whether the link is
- * the target's or the initiator's end. The steps that follow are those of target_step() and
+ * the target's (0) or the initiator's end (1). The steps that follow are those of target_step() and
  * initiator_step().
  */
 #include <errno.h>
@@ -41,7 +41,7 @@ static struct {
 	bool silent; /* the peer's host does not reply */
 } it;
 
-/* The registration is the second of three parts. The initiator's memory is the third one. */
+/* Three parts of LEN bytes: the second is registered, the third is the initiator's local memory. */
 static uint8_t memory[3 * LEN];
 
 static int new_socket(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The prototypes of the driver's functions, as cuda.h describes them, and those that only tests use. */
+/* The prototypes of the driver's functions that cuda.h lists, and of those that only tests use. */
 #ifndef TENT_SOFTGPU_DRIVER_H
 #define TENT_SOFTGPU_DRIVER_H
 

@@ -280,7 +280,7 @@ int cuIpcCloseMemHandle(uint64_t at)
 	return finish(result);
 }
 
-/* A dma-buf of whole pages; the software HCA accepts a descriptor of any mappable memory. */
+/* Returns a memfd in place of a dma-buf of whole pages; test-dmabuf.c says how adapters use it. */
 int cuMemGetHandleForAddressRange(void *handle_p, uint64_t at, size_t len, int type,
 	unsigned long long flags)
 {

@@ -13,7 +13,7 @@
 
 struct cu_context {
 	int device;
-	int error; /* not 0: a copy has failed, and everything else fails as well */
+	int error; /* not 0: a copy has failed; later calls and copies in the context fail too */
 	bool primary;
 };
 

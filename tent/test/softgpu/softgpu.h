@@ -5,10 +5,10 @@
  *
  * - A device pointer is an address of a PROT_NONE mapping, so the program that touches it gets a
  *   SIGSEGV. The software GPU reaches the same bytes by a second mapping.
- * - A copy runs in the thread of its stream, so it ends after the function that started it.
+ * - A copy runs in the thread of its stream, so it has not ended when cuMemcpyAsync returns.
  * - Handles (cuIpcGetMemHandle) exist for memory of cuMemAlloc only, not for that of pools, and
  *   cannot be opened in the process that made them.
- * - Functions that need a current context, or a stream of the current context, refuse others.
+ * - Functions that need a current context, or a stream of the current context, fail without it.
  * - After a fork() the child has no GPU.
  *
  * SOFTGPU_DEVICES is the number of devices (2).
@@ -20,13 +20,13 @@
 
 /*
  * X(result, name, arguments): the functions that only tests use, which find them with dlsym(3).
- * The last ones control the software GPU, and a real driver lacks them:
+ * The softgpu_ functions control the software GPU; a real driver lacks them:
  *
  * - softgpu_hold(): with 1, no stream executes anything until softgpu_hold(0).
  * - softgpu_hold_stream(): this stream executes nothing until softgpu_hold_stream(NULL).
  * - softgpu_fail_copy(): the @nth copy that a stream executes from now on (1: the next one) fails
- *   with @error. From then on its context refuses everything with this error, as after a fault of a
- *   kernel.
+ *   with @error. From then on its context refuses everything with this error, like a real GPU after
+ *   a fault of a GPU kernel.
  * - softgpu_fail_call(): the next call of the function with this name returns @error and does
  *   nothing.
  * - softgpu_heal(): clears the errors of all contexts, which a real GPU does only at the end of the

@@ -17,7 +17,7 @@ static bool uses(const struct op *op, const uint8_t *bytes, uint64_t len)
 	       (within(op->to, bytes, len) || within(op->from, bytes, len));
 }
 
-/* True: a stream has a copy of these bytes. */
+/* True: a stream executes, or has in its queue, a copy from or to these bytes. */
 static bool are_used(const uint8_t *bytes, uint64_t len)
 {
 	for (const struct cu_stream *s = gpu.streams; s; s = s->next) {
@@ -156,8 +156,8 @@ static struct cu_stream *new_stream(bool legacy)
 }
 
 /*
- * The stream with this handle, which is the default stream of the current context for
- * CU_STREAM_LEGACY. NULL: there is none. (Other streams do not wait for the default stream.)
+ * Returns the stream with this handle; for CU_STREAM_LEGACY the default stream of the current
+ * context. NULL: there is none. (Other streams do not wait for the default stream.)
  */
 static struct cu_stream *stream_of(struct cu_stream *handle)
 {
@@ -335,10 +335,7 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 	return finish(0);
 }
 
-/*
- * Does not wait for other streams, like a synchronous function of the driver if these are
- * non-blocking.
- */
+/* Does not wait for streams, because the driver's cuMemcpy waits for no non-blocking stream. */
 int cuMemcpy(uint64_t to, uint64_t from, size_t len)
 {
 	int result = begin_current("cuMemcpy");
