@@ -7,9 +7,10 @@
     def test_something(hca):
         with pyverbs.device.Context(name=hca.devices[0]) as context: ...
 
-The arguments of the mark are options of softhca-run. Its keyword arguments topology and faults are the contents of the file
-that the option of that name takes. Without a mark there is one InfiniBand adapter. The test runs in a forked process, which
-is a member of the fabric, so a crash fails this test only. Programs that the test starts are members, too.
+The arguments of the mark are options of softhca-run. Each of its keyword arguments, topology and faults, is a text:
+the fixture writes it to a file and passes the file by the option of that name. Without a mark there is one InfiniBand
+adapter. The test runs in a forked process, which is a member of the fabric, so a crash fails this test only. Programs
+that the test starts are members, too.
 """
 import inspect
 import json
@@ -20,7 +21,8 @@ import unittest
 
 import pytest
 
-# Runs under softhca-run and holds the fabric until its input ends.
+# Runs under softhca-run. Prints the fabric's settings and adapters, and keeps the fabric alive until its standard input
+# ends.
 KEEPER = """if True:
     import json, os, sys
     settings = {k: v for k, v in os.environ.items() if k.startswith(("SOFTHCA_", "HWLOC_"))}

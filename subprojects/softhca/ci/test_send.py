@@ -38,7 +38,7 @@ class End:
         return [SGE(self.mr.buf, BYTES, self.mr.lkey)]
 
     def completion(self):
-        """The status of the next completion, and its time in ns."""
+        """Waits for the next completion. Returns its status and its time in ns."""
         while self.cq.start_poll(PollCqAttr()):
             pass
         found = self.cq.status, self.cq.read_timestamp()
@@ -47,7 +47,7 @@ class End:
 
 
 def pair(devices):
-    """A QP of the first adapter and one of the last one, connected."""
+    """Returns a QP of the first adapter and one of the last adapter, which are connected."""
     a, b = End(devices[0]), End(devices[-1])
     a.connect(b)
     b.connect(a)

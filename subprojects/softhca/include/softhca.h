@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * softhca: functions by which a test can query the software HCA.
+ * softhca: functions by which a test queries and controls the software HCA.
  *
  * A program under the software HCA runs unmodified and needs nothing of this header. A test that
  * has to know what the adapter did (how many doorbells, which work requests) links with libsofthca,
@@ -27,12 +27,12 @@
 extern "C" {
 #endif
 
-/* Elements of the counters by opcode. The index is the opcode in a mlx5 work queue entry. */
+/* Length of the arrays `wqes` and `bytes`. Their index is the opcode in a mlx5 work queue entry. */
 #define SOFTHCA_OPCODES 64
 
 /*
  * The counts of one process. They count its own requests, unless the comment of a field says
- * otherwise, and only grow.
+ * otherwise. They never decrease.
  */
 struct softhca_counters {
 	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
@@ -50,7 +50,7 @@ struct softhca_counters {
 	uint64_t violations; /* of strict mode's rules */
 	uint64_t late_held; /* WRITEs that a fault rule with action=late held back */
 	uint64_t late_placed; /* of late_held: placed after the sender had reported an error */
-	uint64_t late_lost; /* of late_held: lost because their receiver did not receive any more */
+	uint64_t late_lost; /* of late_held: not placed, because the receiver did not accept them */
 	uint64_t wqes[SOFTHCA_OPCODES]; /* work requests that ended with success, by opcode */
 	uint64_t bytes[SOFTHCA_OPCODES]; /* their payload bytes */
 };
@@ -65,7 +65,7 @@ struct softhca_fabric_info {
 	uint32_t qps; /* existing QPs */
 	uint32_t recoveries; /* how often a process continued the work of a dead or stopped one */
 	uint32_t replays; /* of these, recoveries that had to complete a half-done step */
-	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
+	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time of the fabric's clock */
 };
 
 /* Writes the state of the fabric. Returns 0. -ENODEV: the process has not opened a device. */
@@ -103,8 +103,7 @@ long long softhca_fault_remove(int number);
  *
  * Returns 0. -EINVAL: there is no such adapter or entry, or @address is not an address. -EEXIST: an
  * adapter of the fabric already has the address. -EOPNOTSUPP: the adapter reaches other hosts
- * (udp=on).
- * -ENODEV: the process has not opened a device.
+ * (udp=on). -ENODEV: the process has not opened a device.
  */
 int softhca_gid_set(const char *device, unsigned index, const char *address);
 

@@ -31,7 +31,7 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise)
 	return n;
 }
 
-/* Functions that are called at the end of the case, in the order of their registration. */
+/* Functions that test_end() calls, the last one first. */
 static void (*closers[4])(void);
 
 void test_now(void (*fn)(void))

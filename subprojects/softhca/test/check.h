@@ -25,7 +25,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* Makes a fabric for this test alone. Must be called before the HCA is used. */
+/* Selects a fabric that only this test uses. Must be called before the HCA is used. */
 static inline void test_fabric(const char *name)
 {
 	char fabric[64];

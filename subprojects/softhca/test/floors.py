@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The directories of src are levels, lowest first: a file includes only from its own and lower ones.
+"""Checks that a file of src includes only files of its own directory and of lower ones (the directories are floors).
 
 The order is the table of the README. --self-test checks that planted mistakes are found.
 """

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The IP header, or GRH, in the first 40 bytes of a datagram's receive. */
+/* Checks the IP header, or GRH, in the first 40 bytes of a datagram's receive. */
 #ifndef SOFTHCA_TEST_GRH_H
 #define SOFTHCA_TEST_GRH_H
 

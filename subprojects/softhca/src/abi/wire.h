@@ -25,7 +25,7 @@
 #define CQ_DBREC_ARM 4 /* offset of the arm word in a CQ's doorbell record */
 #define CQ_CI_MASK 0xffffffu /* consumer index, in the record and in an arm word */
 #define CQ_ARM_SN(word) ((word) >> 28 & 3) /* the program raises it for each event that it reads */
-#define CQ_NEVER_ARMED 0xffffffffu /* in a valid arm word the command field is 0 or 1 */
+#define CQ_NEVER_ARMED 0xffffffffu /* no arm word: the command field of an arm word is 0 or 1 */
 
 #define UAR_PAGE 4096u /* size of a doorbell page; the next four are offsets and sizes in it */
 #define UAR_CQ_DOORBELL 0x20u

@@ -14,11 +14,11 @@
 
 #define BUFFER (64 * 1024)
 
-/* The group that is being written. The fabric's mutex protects it. */
+/* The group of packets (capture.h) that is being written. The fabric's mutex protects it. */
 static struct {
 	int fd;
 	int error;
-	uint64_t at; /* end of the bytes in the file; those of this group are not valid yet */
+	uint64_t at; /* offset in the file at which flush() writes */
 	uint64_t packets;
 	size_t used; /* filled bytes of the buffer */
 	uint8_t buffer[BUFFER];

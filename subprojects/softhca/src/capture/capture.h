@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The capture of a fabric: packets are written to a pcapng file by the process that executes
- * a message. A group of packets is in the file as a whole or not at all, even if the process
- * is killed: `end` (arena.h) and the counts change in one step when the whole group is written. The
- * caller of each function but capture_create() must hold the fabric's mutex.
+ * a message. The packets between capture_begin() and capture_commit() are a group. A group is in
+ * the file as a whole or not at all, even if the process is killed: capture_commit() changes `end`
+ * (arena.h), the valid length of the file, and the counts in one step of the journal. The caller of
+ * each function but capture_create() and capture_resolve() must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_CAPTURE_CAPTURE_H
 #define SOFTHCA_CAPTURE_CAPTURE_H
@@ -16,8 +17,8 @@
 
 /*
  * Creates, or empties, the file of a capture that is to be started. Returns 0 with *c filled, or
- * -errno; -ESPIPE if @path is neither a regular file nor a link to one, -ENAMETOOLONG if its
- * absolute name is too long.
+ * -errno; -ESPIPE if @path is a symbolic link or another file that is not regular, -ENAMETOOLONG if
+ * its absolute name is too long.
  */
 int capture_create(const char *path, const struct softhca_topology *t, struct capture *c);
 

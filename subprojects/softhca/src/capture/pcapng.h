@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define PCAPNG_COMMENT_MAX 128 /* with the NUL */
-#define PCAPNG_HEADER_MAX 128 /* room for a section, or an interface */
+#define PCAPNG_HEADER_MAX 128 /* room for the block of a section or of an interface */
 
 /* Room for a packet of @len bytes with the longest comment. */
 #define PCAPNG_PACKET_MAX(len) ((len) + 3 + 32 + 4 + PCAPNG_COMMENT_MAX + 3 + 4)

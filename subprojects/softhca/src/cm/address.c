@@ -140,8 +140,8 @@ bool cm_gid_place(const uint8_t gid[16], struct cm_place *place_p)
 }
 
 /*
- * Returns true if an adapter with udp=on has a loopback address. In this case other hosts have
- * loopback addresses, too.
+ * Returns true if an adapter with udp=on has a loopback address. Adapters of other fabrics may have
+ * loopback addresses then, too.
  */
 static bool hosts_are_local(void)
 {
@@ -167,7 +167,7 @@ static bool find_interface(const struct cm_addr *addr, char name[SOFTHCA_NAME_MA
 	if (getifaddrs(&all))
 		return false;
 	for (i = all; i; i = i->ifa_next) {
-		/* A sockaddr of any family is followed by enough memory for the largest. */
+		/* getifaddrs() allocates this many bytes for a sockaddr of any family. */
 		if (!i->ifa_addr || cm_addr_decode(i->ifa_addr, CM_SOCKADDR_MAX, &a) ||
 			!cm_addr_same_ip(&a, addr))
 			continue;

@@ -444,7 +444,7 @@ void cm_reap(uint32_t slot)
 			continue;
 		cm_destroy(id);
 		if (id->used)
-			cm_free(id); /* nobody waits for the answer */
+			cm_free(id); /* linger() kept it */
 		fifo_remove(fifo);
 	}
 }

@@ -66,8 +66,8 @@ int cm_listen(struct cm_id *id, uint32_t backlog);
 int cm_connect(struct cm_id *id, const struct cm_param *p);
 
 /*
- * Replies to a request with the parameters @p; the id gets @uid. If @p is NULL, acknowledges a
- * reply.
+ * Replies to a request with the parameters @p, and sets `uid` of the id to @uid. If @p is NULL,
+ * acknowledges a reply.
  */
 int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid);
 int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason);

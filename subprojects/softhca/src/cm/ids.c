@@ -19,7 +19,7 @@
 
 static_assert(sizeof(struct cm_event) == 16, "fifo_drop() keeps events of up to 16 bytes");
 
-/* Each connection begins with another PSN, so that packets of an old connection do not fit. */
+/* Each connection begins with another PSN, so that a QP drops packets of an old connection. */
 static uint32_t first_psn(uint64_t serial)
 {
 	return random_next(&serial) & 0xffffff;
@@ -342,7 +342,7 @@ void cm_recover(void)
 			timer_ring(slot);
 }
 
-/* Moves an event to the FIFO of @arg if it is an event of this id, or a request to it. */
+/* Moves an event to the FIFO of the id @arg if it belongs to this id or is a request to this id. */
 static bool move_event(const void *event, void *arg)
 {
 	struct cm_id *moved = arg, *id;

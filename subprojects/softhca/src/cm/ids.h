@@ -47,8 +47,8 @@ static inline uint32_t cm_index(const struct cm_id *id)
 }
 
 /*
- * Makes an id of the process of slot @owner, with zeros in all other fields. cm_publish() makes the
- * id visible. Returns NULL if there is no room.
+ * Makes an id of the process of slot @owner, whose events are posted to @fifo. cm_publish() makes
+ * the id visible. Returns NULL if there is no room.
  */
 struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
 /* Makes an id for a request to @listener that the program has not read. See cm_alloc(). */

@@ -15,7 +15,7 @@
 #define METHOD_SEND 3
 #define HOP_LIMIT 64
 #define RATE_200G 15
-#define ADDRESS_BYTES 36u /* before the program's private data */
+#define ADDRESS_BYTES 36u /* the RDMA CM's header, which precedes the program's private data */
 #define CM_TIMEOUT 16 /* the other end's time to answer: 0.27 s */
 #define CM_RETRIES 15
 

@@ -163,8 +163,8 @@ static bool is_connected(const struct cm_id *id)
 }
 
 /*
- * Returns the number of the peer's READs and atomics that may be outstanding here: the number that
- * this end has sent or, if it has sent none yet, the number that the other end has requested.
+ * Returns the number of the peer's READs and atomics that may be outstanding here: this end's own
+ * parameter if its message was sent, else the number that the other end has requested.
  */
 static uint8_t responder_resources(const struct cm_id *id)
 {

@@ -31,8 +31,8 @@ struct remote_path {
 /*
  * Finds the path to @dst. @bound: the adapter and GID at which the path must begin; NULL: the
  * host's routes choose them. Returns 0, or -EADDRNOTAVAIL if no adapter with udp=on has a route to
- * @dst, or if the HCA's mode does not allow connections to other hosts. If the host's route begins
- * at an address that no adapter with udp=on has, path_p->src is set to that address.
+ * @dst, or if the HCA's mode does not allow connections to other hosts. If the reason is that the
+ * host's route begins at an address that no adapter has, path_p->src is set to that address.
  */
 int remote_find(const struct cm_addr *dst, const struct cm_place *bound,
 	struct remote_path *path_p);

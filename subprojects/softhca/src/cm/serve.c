@@ -114,8 +114,8 @@ static struct cm_id *addressed(const struct flow *f, const struct mad *m)
 }
 
 /*
- * Returns the id of an earlier request, in which the other end gave its own number as @there, or
- * NULL.
+ * Returns the id that was made for an earlier request with the communication id @there of the other
+ * end, or NULL.
  */
 static struct cm_id *of_request(const struct flow *f, uint32_t there)
 {

@@ -15,11 +15,12 @@
 
 /*
  * Accesses to user memory of this process. They are in assembly for two reasons. Each access
- * can fault at known instructions only, so the handler knows where to continue. And no
- * sanitizer instruments them: a device's DMA is not a race of the program's threads.
+ * can fault at known instructions only, so dma_fixup() knows where to continue. And sanitizers do
+ * not instrument assembly: they would report a device's DMA as a race of the program's threads.
  *
  * softhca_copy() copies from the first byte to the last one. Up to COPY_SHORT bytes it uses plain
- * stores, which are done by the time that a string instruction has started.
+ * stores, except for at most 7 bytes at the end, because starting a string instruction takes
+ * longer.
  *
  * Each entry of softhca_fixups is a pair {instruction that may fault, continuation}.
  */
@@ -394,7 +395,7 @@ static int copy_here(uint64_t d, uint64_t s, uint64_t n, bool *fault_dst)
 	return r;
 }
 
-/* Copies between this process and a window, if the piece of the other process has one. */
+/* Copies between this process and a window (window.h), if the other process's piece has one. */
 static int copy_by_window(const struct dma_seg *d, const struct dma_seg *s, uint64_t n,
 	bool *fault_dst)
 {

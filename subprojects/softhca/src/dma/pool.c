@@ -61,7 +61,8 @@ static void move_ends(void)
 
 /*
  * A fault may be handled long after the move that caused it. So the range decides only whether to
- * wait, and every thread tries again once after each move.
+ * wait. After each move a thread executes a faulting instruction again once, whatever address the
+ * instruction accesses.
  */
 bool pool_moved(uint64_t addr)
 {
@@ -137,7 +138,7 @@ static bool make_pool(void)
 
 	if (pool_ino)
 		return pool_is_open();
-	/* A file larger than this limit would end the process (SIGXFSZ). */
+	/* Making a file larger than this limit would end the process (SIGXFSZ). */
 	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < POOL_BYTES)
 		return false;
 	fd = (int)SYS(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -325,7 +326,7 @@ static void leave(uint32_t first)
 		lowest = first;
 }
 
-/* Blocks signals: a handler that stored to pages which its own thread is moving would never end. */
+/* Blocks signals: if a handler stored to pages that its own thread moves, it would wait forever. */
 static void lock_pool(sigset_t *saved)
 {
 	fabric_block(saved);

@@ -15,7 +15,8 @@
  *
  * A queue stays private if its memory is not the provider's usual kind (huge pages, memory of an
  * allocator of the program that is shared already), or if the pool, the descriptors or the address
- * space do not suffice. Then other processes access the queue by system calls, as all other memory.
+ * space do not suffice. Then other processes access the queue by system calls, like all other
+ * memory.
  */
 #ifndef SOFTHCA_DMA_POOL_H
 #define SOFTHCA_DMA_POOL_H
@@ -28,8 +29,8 @@
 #define POOL_BYTES ((uint64_t)POOL_PAGES * POOL_PAGE)
 
 /*
- * Makes the pool if there is none. Creating the first queue would make it, too, but a program may
- * count its descriptors between opening a device and creating a queue.
+ * Makes the pool if there is none. Creating the first queue would make it, too, but a program that
+ * counts its descriptors before and after it creates a queue would find one more.
  */
 void pool_prepare(void);
 

@@ -34,7 +34,10 @@ void view_open(uint32_t slot);
 /* Unmaps all views. The caller must hold the mutex. */
 void view_close_all(void);
 
-/* For view_find(): opens the view if this thread holds the mutex. See view_mapped(). */
+/*
+ * For view_find(): opens the view if this thread holds the mutex. Returns the same as
+ * view_mapped().
+ */
 uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len) __attribute__((cold));
 
 /* Returns the address here of @len bytes at @offset of the pool, or NULL if they are not mapped. */
@@ -60,8 +63,8 @@ static inline uint8_t *view_find(uint32_t slot, uint64_t offset, size_t len)
 }
 
 /*
- * The next functions are also used for other files. Opens the file that is the descriptor @fd of a
- * process. Returns a descriptor of this process, or -errno.
+ * The next functions are also used for other files. Opens the file to which the descriptor
+ * @fd of the process @pid refers. Returns a descriptor of this process, or -errno.
  */
 int view_open_file(int32_t pid, int32_t fd);
 

@@ -65,6 +65,6 @@ bool fabric_alive(uint32_t slot)
 {
 	if (slot == fabric_self.slot)
 		return true;
-	/* If the test fails, the process counts as alive. */
+	/* If the system call fails, the process counts as alive. */
 	return fabric_byte_lock(fabric_self.lock_fd, F_OFD_GETLK, F_RDLCK, 1 + slot, 1) != 0;
 }

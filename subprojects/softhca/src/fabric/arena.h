@@ -25,7 +25,7 @@
 #include "topo/topo.h"
 #include "wire/wire.h"
 
-#define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
+#define ARENA_MAGIC 0x31616368746f73ULL /* "sothca1", little endian */
 #define ARENA_VERSION 20
 
 #define MAX_PROCS 512
@@ -96,7 +96,7 @@ struct proc {
 	uint32_t cores, quota, needs;
 	uint32_t slow; /* cores are free, but trapping is faster, or is being measured */
 	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
-	/* The time at which the next message to one of its rdma_cm ids arrives; 0: none. */
+	/* When a message of one of its rdma_cm ids next arrives or is repeated; 0: never. */
 	uint64_t cm_due;
 	uint64_t cq_due; /* the earliest event_due of its CQs, or an earlier time; 0: none */
 	uint64_t locked; /* bytes in the pages of its memory regions */
@@ -279,7 +279,7 @@ struct qp {
 	uint8_t state; /* enum qp_state */
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
-	uint8_t wired; /* its peer is on another host, reached by packets */
+	uint8_t wired; /* its peer is in another fabric, reached by packets */
 	uint8_t peer_ended; /* its peer's process has ended, and the peer is freed */
 	uint32_t uar; /* number of its doorbell page in the device file */
 	uint32_t bfreg; /* its register on that page, BFREG_ANY if the program chooses one */
@@ -330,9 +330,10 @@ struct qp {
 	uint32_t piece_of; /* sq_done + 1 of the message */
 	uint32_t pieces_done;
 	uint64_t piece_seed; /* determines the sizes and the order of the pieces */
+	/* Link model. */
 	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
-	uint32_t link_taken; /* the peer's service time of the WQE at sq_done has been added */
-	uint32_t link_batch; /* blocks that this doorbell announced */
+	uint32_t link_taken; /* link_due of the WQE at sq_done includes the peer's service time */
+	uint32_t link_batch; /* blocks that the last doorbell announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_met; /* the two ends of the connection have been compared */
@@ -577,7 +578,7 @@ struct arena {
 	struct ah ahs[MAX_AHS];
 	struct qp qps[MAX_QPS]; /* QPs, SRQs, CQs: the order of their latches */
 	struct srq srqs[MAX_SRQS];
-	uint16_t qp_gen[MAX_QPS]; /* generation of the QPN in an index's next use */
+	uint16_t qp_gen[MAX_QPS]; /* generation in the QPN of the next QP at this index */
 	uint8_t mr_gen[MAX_MRS];
 	struct cq cqs[MAX_CQS];
 	struct comp_run comp_runs[MAX_CQS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file of a capture. Bytes after `end` were written by a process that was killed before it
- * completed the group. The next writer overwrites them; a process that finds a capture without
- * writers truncates the file.
+ * The file of a capture. Bytes after `end` (struct capture) belong to a group of packets
+ * (capture/capture.h) whose writer was killed. The next writer overwrites them. When nobody writes
+ * any more, the file is truncated to `end`.
  */
 #ifndef SOFTHCA_FABRIC_CAPTURE_FILE_H
 #define SOFTHCA_FABRIC_CAPTURE_FILE_H

@@ -21,8 +21,8 @@
  *	3. The waiter replaces the claim's word (owner and epoch) by a compare and swap.
  * The handler, too, swaps the word: it keeps the owner and increments the epoch. One of the two
  * swaps fails. If the waiter's swap fails, the owner continues undisturbed. If the handler's swap
- * fails, the claim is lost: the handler does not return to the interrupted code, but to the code
- * that took the claim.
+ * fails, the claim is lost: the handler does not return to the interrupted code, but to the point
+ * at which the owner took the claim (claim_held.mark).
  *
  * What about system calls? A thread that is stopped by a signal is not in a system call. A debugger
  * can also stop a thread at the entry of a system call, which is then executed before the signal is
@@ -54,7 +54,10 @@
 
 #include "fabric/arena.h"
 
-/* Bits of a claim's word: slot and thread of the owner (both 0: no owner), and the epoch. */
+/*
+ * Bits of a claim's word: slot and thread of the owner (both 0: no owner), and the epoch, which
+ * claim_replace() and claim_pass() increment.
+ */
 #define CLAIM_SLOT_BITS 10
 #define CLAIM_OWNER_BITS 32
 #define CLAIM_OWNER_MASK ((1ull << CLAIM_OWNER_BITS) - 1)
@@ -128,8 +131,8 @@ static inline bool claim_kept(void)
 /*
  * Makes this thread the owner, with the next epoch, if the claim's word is @seen. Returns true if
  * the thread is the owner then. The thread sets claim_held before the word, so the handler of the
- * signal never misses a claim. Between the two, the handler does nothing, and this function itself
- * checks whether the claim was lost.
+ * signal never misses a claim. While `changes` is set, the handler does nothing; this function
+ * itself checks afterwards whether the claim was lost.
  */
 static inline bool claim_replace(struct claim *c, uint64_t seen)
 {

@@ -105,7 +105,7 @@ struct cm_id {
 	uint32_t serial; /* unique in the fabric */
 	uint32_t state; /* enum cm_state */
 	uint64_t fifo; /* of the event channel */
-	uint64_t uid; /* the program's name for it; 0: a request that was not accepted yet */
+	uint64_t uid; /* the program's number for it; 0: a request that was not accepted yet */
 	uint32_t ps; /* port space */
 	uint32_t qp_type;
 	uint32_t rail; /* NO_INDEX: not bound to an adapter */

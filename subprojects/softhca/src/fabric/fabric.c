@@ -75,8 +75,8 @@ static void bury_dead(void)
 
 /*
  * Fails the QPs of the process that has lost a claim with the word @former, if it lives. The slot
- * may belong to another process by now: a process that was killed after it had taken a shut lane
- * leaves its word in the lane, and the word is not read before the lane is opened again.
+ * may belong to another process by now, because a killed process may leave its word in a shut lane,
+ * and shut lanes are not checked.
  */
 static void fail_former(uint64_t former)
 {
@@ -245,10 +245,10 @@ static inline int take(uint32_t yields, uint32_t lane)
 		if (rest(n, yields))
 			former = take_over(&arena()->whole.claim, &w, CLAIM_FOR_ME);
 	/*
-	 * Opened before close_lanes(), which then waits for another thread of this process that may
-	 * have taken the lane and read the mutex already. After a dead holder the lane stays shut:
-	 * that thread may have read the mutex before the dead holder began a step, and must not
-	 * find the lane open.
+	 * open_lane() comes before close_lanes(), which then waits for another thread of this
+	 * process that may have taken the lane and read the mutex already. After a dead holder the
+	 * lane stays shut: that other thread may have read the mutex before the dead holder began a
+	 * step, and must not find the lane open.
 	 */
 	if (lane != NO_INDEX && !former)
 		open_lane(lane);

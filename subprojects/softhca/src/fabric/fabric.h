@@ -85,9 +85,9 @@ static inline const struct softhca_rail *rail_at(uint32_t rail)
 bool fabric_name_ok(const char *name);
 
 /*
- * Callbacks into the higher directories. This directory calls them when the mutex changes hands, so
- * it does not depend on those directories. They are defined once, in member/hooks.c. The calling
- * thread holds the mutex; when it calls flush(), it may hold only its lane.
+ * Functions of the higher directories, which this directory calls without depending on them. They
+ * are defined once, in member/hooks.c. The calling thread holds the mutex; when it calls flush(),
+ * it may hold only its lane.
  */
 struct fabric_hooks {
 	void (*replay)(void); /* applies the steps that dead holders had begun */

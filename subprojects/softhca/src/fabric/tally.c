@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fabric/tally.h"
 
-/* All members of both kinds of counters are 64-bit words. */
+/* struct softhca_counters and struct port_counts consist of 64-bit words. */
 static void add(void *sum, const void *part, size_t bytes)
 {
 	const uint64_t *from = (const uint64_t *)part;

@@ -87,8 +87,9 @@ static void fire(struct cq *cq)
 }
 
 /*
- * Sends the event, or lets it wait for more completions. Calls timer_ring() even if the owner's
- * thread will wake up earlier: another process may have died before it called timer_ring().
+ * Sends the event, or lets it wait for more completions. Calls timer_ring() even if cq_due is
+ * earlier than this event: the process that stored cq_due may have died before it called
+ * timer_ring().
  */
 static void report(struct cq *cq)
 {

@@ -21,7 +21,10 @@
 
 #include "fabric/arena.h"
 
-/* Begins the description of a step. The caller must hold its lane for the whole step. */
+/*
+ * Begins the description of a step. The caller must hold its lane, or the mutex, for the whole
+ * step.
+ */
 void journal_begin(void);
 
 /* Adds a store to the step: the 32-bit word @field of the arena becomes @value. */

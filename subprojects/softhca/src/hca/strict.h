@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode reports mistakes of programs about which an adapter says nothing: it executes or
+ * Strict mode reports mistakes of programs that an adapter does not report: an adapter executes or
  * loses the request. The report names the QP and the work request. The caller must hold the
  * fabric's mutex.
  */
@@ -16,10 +16,13 @@
 /* Prints the violation on standard error and counts it. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Returns true if producer index @pi of the doorbell record posts something and fits the ring. */
+/*
+ * Returns true if the producer index @pi of the doorbell record announces new WQEs, and these do
+ * not overwrite WQEs whose completion was not polled.
+ */
 bool strict_ring(struct qp *qp, uint32_t pi);
 
-/* Returns true if the WQE at sq_done names its own index and its own QP. */
+/* Returns true if the WQE at block @at names its own index and its own QP. */
 bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at);
 
 /*

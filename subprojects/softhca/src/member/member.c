@@ -291,8 +291,8 @@ static int enter_arena(void)
 }
 
 /*
- * Replaces mode auto by trap if a setting below is on: it has to see each store, or it determines
- * the order of execution.
+ * Replaces mode auto by trap if a setting below is on. These settings need each doorbell store to
+ * trap, or determine the order in which messages are executed.
  */
 static void exclude_auto(const struct arena *a)
 {
@@ -396,7 +396,7 @@ void member_detach(void)
 	fabric_hooks.reap(fabric_self.slot);
 	arena()->procs[fabric_self.slot].used = 0;
 	count_change();
-	fabric_self.slot = NO_SLOT; /* the helper thread may still run for a moment */
+	fabric_self.slot = NO_SLOT; /* the adapter's thread may still run for a moment */
 	fabric_leave(&saved);
 	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
 	/* F_OFD_GETLK does not report own locks, so this finds only the locks of other members. */

@@ -48,7 +48,7 @@ size_t frame_seal(const struct flow *f, uint8_t *frame, size_t len);
  * Returns true if the ICRC of a packet from a UDP socket is right. @bytes: everything after the UDP
  * header, including the ICRC; @f: the packet's addresses and the sender's source port. The receiver
  * does not know the IPv4 identification, so any value is accepted: one of 65,536 broken packets
- * passes. With IPv6, one of 2^32 passes. IPv6 headers cannot contain IPv4 addresses.
+ * passes. With IPv6, one of 2^32 passes. Returns false if only one of the two addresses is IPv4.
  */
 bool frame_check(const struct flow *f, const uint8_t *bytes, size_t len);
 

@@ -26,7 +26,7 @@
 	ENTRIES64(0, __VA_ARGS__), ENTRIES64(64, __VA_ARGS__), ENTRIES64(128, __VA_ARGS__),        \
 		ENTRIES64(192, __VA_ARGS__)
 
-/* table[k][b]: byte b with k bytes of zeros after it. Polynomial 0x04c11db7, bits reversed. */
+/* table[k][b]: the CRC of byte b and k bytes of zeros after it. */
 static const uint32_t table[8][256] = {
 	{SLICE(0x77073096, 0xee0e612c, 0x076dc419, 0x0edb8832, 0x1db71064, 0x3b6e20c8, 0x76dc4190,
 		0xedb88320)},

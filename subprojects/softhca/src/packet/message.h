@@ -37,7 +37,7 @@ uint32_t message_requests(const struct message *m);
 
 /*
  * Makes packet @i of the request. Its payload is the payload of @m from byte i * mtu on. The last
- * packet requests an acknowledgement.
+ * packet of an RC request requests an acknowledgement.
  */
 void message_request(const struct message *m, uint32_t i, struct packet *p);
 

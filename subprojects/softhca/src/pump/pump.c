@@ -323,15 +323,18 @@ int pump_start(void)
 }
 
 /*
- * If the thread takes the lock at the same time, it sees the flag and opens no socket, or this
- * function sees that the thread holds the lock: both threads store first and load afterwards.
+ * If the thread takes the lock at the same time, either the thread sees `leaving` and opens no
+ * socket, or this function sees `pump.holds`: both threads store first and load afterwards.
  */
 void pump_stop(void)
 {
 	__atomic_store_n(&leaving, true, __ATOMIC_SEQ_CST); /* read by work() */
 	if (!__atomic_load_n(&pump.holds, __ATOMIC_SEQ_CST)) /* written by take_over() */
 		return;
-	/* Pairs with the end of work(), within wired_tick()'s longest time. */
+	/*
+	 * Pairs with the release at the end of work(). The thread gets there soon, because the time
+	 * that wired_tick() returns limits its wait for packets.
+	 */
 	for (uint32_t n = 0; __atomic_load_n(&pump.holds, __ATOMIC_ACQUIRE); n++)
 		rest(n, REST_SPINS);
 	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, PUMP_BYTE, 1);

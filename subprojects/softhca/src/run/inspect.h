@@ -4,7 +4,7 @@
 
 /*
  * Prints a warning on standard error if the program @name will not see the adapters because the
- * library cannot be preloaded into it: it is statically linked or gains privileges. @name is
+ * library cannot be preloaded into it, for example because it is statically linked. @name is
  * searched as execvp() does; for a script, its interpreter is inspected.
  */
 void inspect_program(const char *name);

@@ -20,8 +20,8 @@
 #define CHUNK (1 << 20)
 
 /*
- * Members can write only to a file. So a capture for a pipe is written to a file in the fabric's
- * directory, from which this process copies it.
+ * All members of the fabric write the capture, which must be a regular file. So a capture for a
+ * pipe is written to a file in the fabric's directory, from which this process copies it.
  */
 struct recording {
 	const char *name; /* name of the output in messages */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* softhcactl capture: a capture of the fabric that was joined, until a signal ends it. */
+/* The command softhcactl capture. */
 #ifndef SOFTHCA_RUN_RECORD_H
 #define SOFTHCA_RUN_RECORD_H
 

@@ -12,7 +12,7 @@
 /* One line: name, processes, adapters, QPs. */
 void show_summary(FILE *out, const char *name);
 
-/* Adapters, processes with what they own and have done, QPs. */
+/* Tables of the adapters, of the processes with their objects and counters, and of the QPs. */
 void show_fabric(FILE *out, const char *name);
 
 /* The fault rules, numbered from 1. */

@@ -235,7 +235,7 @@ static void bad_variable(const char *name, const char *give)
 	bad("environment", "", text);
 }
 
-/* Exits with status 2 if the settings are such that the fabric could not be made. */
+/* Exits with status 2 if a setting is invalid. */
 static void check_environment(void)
 {
 	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));

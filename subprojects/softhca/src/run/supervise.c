@@ -7,8 +7,8 @@
  * is the program's pid: the program's process sends it before the exec, so that the guardian gets
  * it even if this process dies early. A pid of 0 means that this process has cleaned up. End of
  * file means that this process has died; then the guardian cleans up. In both cases the guardian
- * stays, without any of the program's descriptors, until the fabric has no members: background
- * processes of the program may still use the fabric, and may be killed.
+ * stays, without the program's standard input, output and error, until the fabric has no members:
+ * background processes of the program may still use the fabric, and may be killed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,10 @@ static void end_orphan(int fd)
 	}
 }
 
-/* Closes descriptors whose readers would otherwise wait for this process. */
+/*
+ * Closes standard input, output and error. Otherwise a process that reads the program's output
+ * until end of file would wait for this process, too.
+ */
 static void leave_terminal(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -155,8 +155,8 @@ static uint64_t doorbells_of(uint32_t slot)
 }
 
 /*
- * Adds all WQEs that this process has completed, and their bytes, to @l. As inexact as
- * doorbells_of().
+ * Adds all WQEs that this process has completed, and their bytes, to @l. Not exact, for the reason
+ * that doorbells_of() gives.
  */
 static void add_wqes(struct load *l)
 {
@@ -191,7 +191,7 @@ static bool is_running(const struct proc *p)
 	return name_end && !strncmp(name_end, ") R", 3);
 }
 
-/* Returns the number of threads of the machine that run or could run, or 0. */
+/* Returns the number of threads of the machine that run or could run; 0: not known. */
 static uint32_t running_threads(void)
 {
 	char text[128];

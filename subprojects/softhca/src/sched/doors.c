@@ -22,7 +22,7 @@ static struct door {
 
 static uint32_t high; /* doors from this index on have never been used */
 static bool fixed; /* a door stays open */
-static bool awake; /* the thread may read open doors; under the lock */
+static bool awake; /* the thread may read the pages of open doors; `lock` protects this */
 static bool bell; /* there are knocks that the thread has not taken yet */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

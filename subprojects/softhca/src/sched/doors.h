@@ -2,19 +2,20 @@
 /*
  * A door is the end of a device file, where its doorbell pages are. While a door is open, the
  * thread beside the program (sched.h) reads the pages. While the door is shut, the file ends before
- * these pages: a store of the program raises SIGBUS, and the handler executes the store, as all
- * stores in trap mode.
+ * these pages: a store of the program raises SIGBUS, and the handler executes the store, like
+ * every store in trap mode.
  *
- *	shut -> a store is executed by the handler, which knocks -> the thread opens the door
+ *	shut -> the handler executes a store and calls doors_knock() -> the thread opens the door
  *	open -> nothing was rung for a while -> the thread shuts the door, and then checks all
  *	queues once more
  *
  * A door changes the size of the file, not the protection of the program's pages, because the
  * program may unmap a page at any time, and other memory may then have its address.
  *
- * Only the thread reads pages, and only while it is awake. It opens doors when they were knocked
- * at, and shuts all of them before it sleeps. The door of a legacy context stays open, because its
- * pages are before the page of the clock in its file.
+ * Only the thread reads pages, and only while it is awake. It opens a door after a call of
+ * doors_knock() (a knock), and shuts all doors before it sleeps. The door of a legacy context
+ * (SOFTHCA_UAR=legacy) stays open: in its file the page of the clock is after the doorbell pages,
+ * so the file cannot be made shorter.
  */
 #ifndef SOFTHCA_SCHED_DOORS_H
 #define SOFTHCA_SCHED_DOORS_H
@@ -27,8 +28,8 @@
 
 /*
  * Makes door @i of a new device file of @size bytes, whose doorbell pages begin at @start. The file
- * must be mapped where the thread reads it. The door stays open if this process has no descriptor
- * left.
+ * must be mapped where the thread reads it. The door stays open if this process has no free
+ * descriptor.
  */
 void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size);
 
@@ -50,15 +51,14 @@ void doors_open_now(uint32_t i);
 bool doors_knocked(void);
 
 /*
- * Takes the knocks and, if @opens is true, opens the doors that were knocked at. Returns true if
- * any door is open; the thread must shut it before it sleeps. This function and the next three are
- * for the thread.
+ * Takes the knocks and, if @opens is true, opens their doors. Returns true if any door is open; the
+ * thread must shut it before it sleeps. This function and the next three are for the thread.
  */
 bool doors_take_knocks(bool opens);
 
 /*
- * Shuts all doors. Each doorbell that was rung before is then in its doorbell record. Returns false
- * if a door cannot be shut.
+ * Shuts all doors. After that, each doorbell that did not trap is in the doorbell record of its
+ * queue. Returns false if a door cannot be shut.
  */
 bool doors_shut(void);
 

@@ -17,7 +17,7 @@
 #include "xport/wired.h"
 #include "xport/xport.h"
 
-#define PAGES 1024u /* doorbells of further pages are found only when it is the queue's turn */
+#define PAGES 1024u /* of further pages, passes read only the queues' doorbell records */
 #define SEND_REGISTERS 4u /* the two halves of the two usable registers of a page */
 
 /*

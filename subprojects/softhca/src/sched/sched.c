@@ -115,8 +115,8 @@ void sched_serve(void)
 
 /*
  * Serves everything that is due. Returns the time of the next work, or 0. After many RNR NAKs it
- * pauses for longer than a waiter for the mutex sleeps (REST_NAP_NS): a receiver that waits for the
- * mutex needs it to arm its CQ before it can post receives.
+ * pauses for longer than a waiter for the mutex sleeps (REST_NAP_NS). So the receiver gets the
+ * mutex, which it may need to arm its CQ before it posts receives.
  */
 static uint64_t work(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one thread of this process that waits for the timers of its QPs (hca/timer.h). It sleeps
- * until a timer is due (RNR, transport timeouts), or until another process wakes it, because only
- * this process can flush its QPs. In the modes poll and auto, it also executes doorbells: a
- * doorbell wakes the thread, which then spins while doorbells are rung.
+ * The adapter's thread: a process has one, beside the program's threads, for all its adapters. It
+ * sleeps until a timer of a QP (hca/timer.h) is due (RNR, transport timeouts), or until another
+ * process wakes it, because only this process can flush its QPs. In the modes poll and auto, it
+ * also executes doorbells: a doorbell wakes the thread, which then spins while doorbells are rung.
  */
 #ifndef SOFTHCA_SCHED_SCHED_H
 #define SOFTHCA_SCHED_SCHED_H

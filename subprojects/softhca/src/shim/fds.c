@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Interposes libc's functions that take a descriptor, and socket(). */
-/* If it were defined, the headers would rename fcntl() and others to their 64-bit variants. */
+/* This macro makes the headers rename fcntl() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * answered here, all others are passed on to libc. fopen(), opendir() and scandir() are interposed
  * too, because their calls of open() are internal to libc and cannot be interposed.
  */
-/* If it were defined, the headers would rename open() and others to their 64-bit variants. */
+/* This macro makes the headers rename open() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 /*
  * With _FORTIFY_SOURCE the headers define inline functions with the names of the functions below.

@@ -45,8 +45,8 @@ __attribute__((constructor)) static void init(void)
 }
 
 /*
- * In a child of the bare system call, for which in_child() was not called, the membership is the
- * parent's, and no thread of this library runs.
+ * A child of the bare system call fork, for which in_child() was not called, does nothing here: the
+ * membership is its parent's, and pump_stop() would wait for a thread that only the parent has.
  */
 __attribute__((destructor)) static void fini(void)
 {

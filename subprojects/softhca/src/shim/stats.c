@@ -3,7 +3,7 @@
  * Interposes the stat() family, by path and by descriptor, including the names that programs
  * used before glibc 2.33.
  */
-/* If it were defined, the headers would rename stat() and others to their 64-bit variants. */
+/* This macro makes the headers rename stat() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In step mode the adapters work when a program yields, because a program that yields waits. */
+/* In step mode, a program that yields while it waits for the adapters makes them work. */
 #include <sched.h>
 
 #include "shim/real.h"

@@ -23,7 +23,7 @@ struct query {
 #define QUERY_EXECUTABLE 0x4u
 #define QUERY_SHARED 0x8u
 #define QUERY_COVERING_OR_NEXT 0x10u
-#define QUERY_FILE 0x20u /* as a filter, like the first four */
+#define QUERY_FILE 0x20u /* only mappings of files; the first four are filters, too */
 
 _Static_assert(sizeof(struct query) == 104, "as the kernel has it");
 
@@ -132,8 +132,8 @@ static int ask(int fd, uint64_t from, uint64_t filter, struct mapping *m)
 }
 
 /*
- * PROCMAP_QUERY takes a small part of the time of reading a line, most of which the kernel spends
- * on the mapping's name.
+ * PROCMAP_QUERY takes a small part of the time of reading a line, because the kernel does not have
+ * to write the mapping's name.
  */
 static int each_with(uint64_t filter, uint64_t from, maps_fn *each, void *arg)
 {

@@ -26,8 +26,8 @@ int maps_each(uint64_t from, maps_fn *each, void *arg);
 
 /*
  * Does the same as maps_each(0, ...), but need not call @each for mappings that are private,
- * without a file or not writable. Most mappings of a large program are. The kernel skips them for a
- * small part of the time of passing one.
+ * without a file or not writable. Most mappings of a large program are such mappings, and the
+ * kernel skips one in a small part of the time that it takes to return one.
  */
 int maps_each_shared(maps_fn *each, void *arg);
 

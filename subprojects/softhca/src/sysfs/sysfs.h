@@ -29,7 +29,7 @@ struct softhca_topology;
 #define SOFTHCA_CM_MINOR 60 /* kernels assign any number at run time */
 #define SOFTHCA_CM_ABI 4
 
-/* Attributes that both sysfs and QUERY_DEVICE report. */
+/* Attributes of every adapter in sysfs. */
 #define SOFTHCA_VENDOR_ID 0x15b3
 #define SOFTHCA_PART_ID 0x101b /* ConnectX-6 */
 #define SOFTHCA_FW_VER "20.31.1014"

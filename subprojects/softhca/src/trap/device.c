@@ -80,8 +80,9 @@ void device_store(const struct device_store *st)
 	const uint32_t at = st->offset % UAR_BF_BUFFER;
 
 	/*
-	 * If the lane was lost, the loop takes it again. The QPs have failed then, and the
-	 * requests of this doorbell are flushed.
+	 * If this thread loses the lane below, fabric_lock_lane() returns again, with an error, and
+	 * the loop takes the lane again. The QPs have failed then, and the requests of this
+	 * doorbell are flushed.
 	 */
 	while (fabric_lock_lane())
 		;

@@ -22,7 +22,8 @@ struct uctx pages_inherited;
 
 static struct bucket buckets[BUCKETS];
 /*
- * The buckets that have been used, so that most pages of the table are never read. Under the lock.
+ * The buckets that have been used, so that most pages of the table are never read. `lock` protects
+ * this list.
  */
 static uint16_t used[BUCKETS];
 static uint32_t nused;
@@ -61,7 +62,7 @@ static int add(uint64_t page, struct uctx *u, uint32_t uar)
 	memset(free_bucket->halves, 0, UAR_REGISTERS);
 	atomic_store_explicit(&free_bucket->uar, uar, memory_order_relaxed);
 	atomic_store_explicit(&free_bucket->u, u, memory_order_relaxed);
-	/* Pairs with the acquire in pages_find(): the owner is set first. */
+	/* Pairs with the acquire in find(): the owner is set first. */
 	atomic_store_explicit(&free_bucket->page, page, memory_order_release);
 	return 1;
 }

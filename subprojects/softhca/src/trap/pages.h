@@ -23,8 +23,8 @@
 extern struct uctx pages_inherited;
 
 /*
- * Adds a page. @uar: its number, which is the offset at which the program mapped the device file.
- * Returns 1 if the page is new, 0 if it was added before, or -ENOSPC.
+ * Adds a page. @uar: its number, which is its offset in the device file, in pages. Returns 1 if the
+ * page is new, 0 if it was added before, or -ENOSPC.
  */
 int pages_add(uint64_t page, struct uctx *u, uint32_t uar);
 

@@ -217,7 +217,7 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	}
 	if (sig != SIGTRAP && dma_fixup(uc, addr))
 		return;
-	/* SIGBUS: the page is behind a door that is shut. */
+	/* SIGBUS: the page is behind a door that is shut (sched/doors.h). */
 	if (sig != SIGTRAP && si->si_code > 0 && on_doorbell(uc, addr))
 		return;
 	if (sig == SIGSEGV && si->si_code == SEGV_ACCERR && pool_moved(addr))

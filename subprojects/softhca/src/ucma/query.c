@@ -228,8 +228,8 @@ static bool is_event_there(int fd)
 
 /*
  * Returns the id of an event that is to be reported to the program, or NULL. Events of a request
- * that the program has not accepted are not reported, because librdmacm has not set its uid yet.
- * Programs can write to the FIFO without this library's write(), so the record is checked.
+ * that the program has not accepted are not reported, because librdmacm has not set the id's `uid`
+ * yet. Programs can write to the FIFO without this library's write(), so @e is checked.
  */
 static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 {
@@ -254,7 +254,7 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 	struct cm_event e;
 	struct cm_id *id;
 
-	/* close() drops the entry before it takes the mutex and closes the channel. */
+	/* close() drops the entry of sys/fds.h before it takes the mutex and closes the channel. */
 	if (fds_get(c->fd).value != c->fifo)
 		return -EBADF;
 	do {

@@ -23,7 +23,7 @@
 static const struct command {
 	int (*run)(struct ucma_cmd *c);
 	int (*act)(struct ucma_cmd *c, struct cm_id *id); /* used if run is NULL; under the mutex */
-	uint16_t id_at; /* offset of the number of that id */
+	uint16_t id_at; /* with act: offset of the id's number in the command */
 	uint16_t in, min_in, min_out;
 } commands[] = {
 #define RUN(fn, type) fn, NULL, 0, sizeof(type), sizeof(type)
@@ -103,7 +103,7 @@ int ucma_open(int flags)
 	signals_install();
 	if (fabric_enter(&saved))
 		return -EIO;
-	r = sched_start(); /* messages arrive through its thread */
+	r = sched_start(); /* its thread posts the events of messages when they have arrived */
 	fd = r ? r : make_channel(flags);
 	fabric_leave(&saved);
 	return fd;
@@ -118,7 +118,10 @@ void ucma_close(const struct fd_entry *e)
 {
 	sigset_t saved;
 
-	/* If the mutex was lost, the loop takes it again. Steps that are repeated do nothing. */
+	/*
+	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and the
+	 * loop takes the mutex again. Steps that are repeated do nothing.
+	 */
 	while (fabric_enter(&saved))
 		;
 	cm_close_channel(e->value);

@@ -91,8 +91,8 @@ void watch(uint32_t slot)
 	w->life = peer.life;
 	w->used = w->fd >= 0;
 	/*
-	 * Checked after the pidfd is made: if the process still lives now, the pid was not reused
-	 * before, and the pidfd belongs to this process.
+	 * Checked after the pidfd is made: if the process of the slot still lives now, its pid was
+	 * not reused before, so the pidfd is that of this process.
 	 */
 	if (!fabric_alive(slot)) {
 		unwatch(w);

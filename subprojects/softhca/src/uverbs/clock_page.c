@@ -13,8 +13,9 @@
 
 /*
  * Time stamps are nanoseconds of 64 bits, so the page is valid for 292 years and is written only
- * once. `sign` is always even, because readers never meet a page that is being written. As with an
- * adapter whose clock is not adjusted, the page does not follow a later change of the time of day.
+ * once, before the program can map it. The field `sign`, which is odd during a change, stays 0. As
+ * with an adapter whose clock is not adjusted, the page does not follow a later change of the time
+ * of day.
  */
 int clock_page_write(int fd)
 {

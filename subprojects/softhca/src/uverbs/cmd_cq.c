@@ -64,7 +64,7 @@ static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
 
 /*
  * Returns the size of a queue with room for @cqes completions. The provider allocates whole pages
- * for the queue.
+ * for the queue, so these pages can move into the pool.
  */
 static uint64_t cq_bytes(uint32_t cqes, uint32_t cqe_size)
 {
@@ -146,7 +146,7 @@ int cmd_create_cq(struct cmd *c)
 
 /*
  * The adapter ends the old buffer with a CQE of type RESIZE. The provider copies the earlier CQEs
- * that the program has not polled into the new buffer, each to the next index.
+ * that the program has not polled into the new buffer, each one index higher.
  */
 static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	const struct mlx5_ib_resize_cq *d, struct cmd *c)

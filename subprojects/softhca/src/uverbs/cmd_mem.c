@@ -58,7 +58,7 @@ int cmd_dealloc_pd(struct cmd *c)
 
 /*
  * A datagram's work request contains its address vector, so the handle is only counted. The
- * peer's MAC in the driver's reply is not used.
+ * driver's reply has zeros instead of the peer's MAC, which is not used.
  */
 int cmd_create_ah(struct cmd *c)
 {

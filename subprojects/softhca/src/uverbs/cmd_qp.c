@@ -71,7 +71,7 @@ static int check_queues(const struct mlx5_ib_create_qp *d)
 
 /*
  * Returns the next usable register. Only the first two of the four registers of a page are usable.
- * Register 0 is used only once, because it has no BlueFlame.
+ * Register 0 is never used, because it has no BlueFlame.
  */
 static uint32_t next_bfreg(struct uctx *u)
 {
@@ -160,8 +160,8 @@ static void fill_qp(struct qp *qp, const struct ib_uverbs_ex_create_qp *req,
 }
 
 /*
- * Other processes read only the receives. The provider allocates whole pages for both queues
- * together, and the receive queue comes first.
+ * Moves the queues into the pool if the QP has a receive queue: other processes do not access the
+ * send queue. Both queues move, because the provider allocates whole pages for the two together.
  */
 int prepare_create_qp(struct cmd *c)
 {

@@ -24,7 +24,7 @@ static bool size_ok(const struct ib_uverbs_create_srq *req)
 	return req->max_wr <= SRQ_MAX_WR && req->max_sge <= 31;
 }
 
-/* The provider allocates whole pages for the entries. */
+/* The provider allocates whole pages for the entries, so these pages can move into the pool. */
 int prepare_create_srq(struct cmd *c)
 {
 	struct ib_uverbs_create_srq req;

@@ -127,7 +127,10 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u = e->kind == FD_CHANNEL ? NULL : &uctxs[e->value];
 	sigset_t saved;
 
-	/* If the mutex was lost, the loop takes it again. Steps that are repeated do nothing. */
+	/*
+	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and the
+	 * loop takes the mutex again. Steps that are repeated do nothing.
+	 */
 	while (fabric_enter(&saved))
 		;
 	if (u)

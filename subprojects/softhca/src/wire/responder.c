@@ -65,8 +65,8 @@ static void refuse_for(struct asked *a, int rc)
 }
 
 /*
- * Returns the stores that change the state to the one after this packet. @ends: the message is
- * complete.
+ * Returns the stores that advance the state by this packet, which has @psns PSNs. @ends: the
+ * message is complete.
  */
 static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 {
@@ -195,7 +195,7 @@ static void take_send(struct asked *a, const void *payload)
 		go_on(a, MSG_SEND);
 }
 
-/* Returns the READ as a message, from which its PSNs follow. */
+/* Returns the READ as a struct message, as the functions of packet/message.h need it. */
 static struct message read_of(const struct asked *a)
 {
 	return (struct message){.kind = MSG_READ,

@@ -142,7 +142,7 @@ struct wire_flight {
 struct wire_requester {
 	uint32_t una, next, top; /* PSNs */
 	uint32_t done; /* messages that have ended */
-	uint32_t begun; /* messages of which at least one packet was sent */
+	uint32_t begun; /* messages to which PSNs were assigned */
 	uint32_t window; /* packets */
 	uint32_t grown; /* packets acknowledged since the last growth of the window */
 	uint32_t retries, rnr_retries; /* since the last progress */

@@ -15,9 +15,10 @@
 #define PIECES 4
 #define PIECE_UNIT 8u /* an aligned word is never torn */
 /*
- * A step begins to neglect another QP with probability 1 / NEGLECT. With probability 1 / WAIT this
- * QP stays neglected for up to TURNS turns (calls of chaos_pump()) in which no other QP has work.
- * During this time the probability of the next change is 1 / SELDOM.
+ * While a QP is neglected, its queues are picked only if no other QP has work. Each step selects
+ * another QP to be neglected with probability 1 / NEGLECT. With probability 1 / WAIT, the new QP is
+ * not even picked without other work, for up to TURNS turns (calls of chaos_pump()). During this
+ * time the probability of the next change is 1 / SELDOM.
  */
 #define NEGLECT 16
 #define WAIT 8
@@ -26,7 +27,7 @@
 
 /* QPs of this process with announced requests. A bit may be set although the QP has none left. */
 static uint64_t announced[MAX_QPS / 64];
-static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
+static uint32_t neglected = NO_INDEX;
 static uint32_t patience; /* the neglect lasts for this many turns without other work */
 static uint64_t generator;
 static bool seeded;
@@ -217,7 +218,10 @@ void chaos_finish(struct qp *qp)
 		xport_step(qp);
 }
 
-/* Returns the offset at which piece @n ends: at an aligned word, or at the end of the payload. */
+/*
+ * Returns the offset at which piece @n begins (@n = PIECES: the end of the payload). The payload is
+ * cut at aligned words.
+ */
 static uint64_t cut(const struct qp *qp, uint32_t n, const struct copy *c)
 {
 	uint64_t state = qp->piece_seed, at[PIECES - 1], words = c->length / PIECE_UNIT + 1;

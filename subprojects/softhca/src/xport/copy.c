@@ -26,8 +26,8 @@ static void set_copying(const struct qp *qp, bool on)
 }
 
 /*
- * `copy_to` is set first and cleared last, because each `copy_from` that a killed process has set
- * is found through it.
+ * `copy_to` is set first and cleared last: if this process is killed, copy_abandon() finds the
+ * other side's `copy_from` through it.
  */
 static uint64_t begin(const struct copy *c)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counters of the ports' traffic. The caller must hold the fabric's mutex or its lane. */
+/* Counters of the ports' traffic. The caller must hold the fabric's mutex or a lane. */
 #ifndef SOFTHCA_XPORT_COUNTS_H
 #define SOFTHCA_XPORT_COUNTS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults on demand: applies the rules (fault.h) to messages. */
+/* Faults on demand: applies the rules (fault/fault.h) to messages. */
 #ifndef SOFTHCA_XPORT_FAULT_HIT_H
 #define SOFTHCA_XPORT_FAULT_HIT_H
 

@@ -5,9 +5,7 @@
 
 #include "hca/objects.h"
 
-/*
- * Destroys one object, its records and its FIFO. A copy of data that uses the object is abandoned.
- */
+/* Destroys one object, with its trace ring or FIFO. Ends the copy that a QP is sending (copy.h). */
 void obj_free(enum obj_kind kind, uint32_t index);
 
 /* Destroys all objects of a context, or of a process. */

@@ -10,7 +10,8 @@
 #include "hca/wqe.h"
 
 /*
- * Keeps the WRITE @w of @qp until @due. Other messages, and WRITEs beyond the capacity, are lost.
+ * Keeps the WRITE @w of @qp until @due. Other messages, and WRITEs for which there is no room, are
+ * not kept.
  */
 void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due);
 

@@ -28,8 +28,9 @@ void pause_announced(struct qp *qp, uint32_t pi);
 
 /*
  * Returns the time for which the link is paused for @w, which occupies it for @busy_ns after it was
- * idle for @idle_ns. The pause is a share of both times, so that traffic that does not fill the
- * link is slowed by the same share. The pause is counted at both ports.
+ * idle for @idle_ns. The pause is a share of the sum of these two times and the pause itself, so
+ * that traffic that does not fill the link is slowed by the same share. The pause is counted at
+ * both ports.
  */
 uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns, uint64_t idle_ns);
 

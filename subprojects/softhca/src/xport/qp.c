@@ -320,7 +320,7 @@ void qp_to_error(struct qp *qp)
 	qp->wait_until = 0;
 	xport_flush(qp);
 	qp_end_receive(qp, true);
-	owed_release_all(qp); /* must come before the event below */
+	owed_release_all(qp); /* the event below follows all completions */
 	if (qp->srq != NO_INDEX && !qp->last_wqe_reported) {
 		async_qp(qp, EV_QP_LAST_WQE_REACHED);
 		qp->last_wqe_reported = 1;

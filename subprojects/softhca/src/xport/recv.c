@@ -38,8 +38,9 @@ static void place_in_rq(const struct qp *qp, uint32_t index, struct recv *rx)
 
 /*
  * Reads the counter and several entries in one access, because programs mostly post entries in a
- * row. A posted entry does not change before it is consumed. The cache is marked empty while it is
- * filled: if this process is killed or stopped in between, the next process reads the list again.
+ * row. A posted entry does not change before it is consumed. The cache (`ahead`) is marked empty
+ * while it is filled: if this process is killed or stopped in between, the next process reads the
+ * list again.
  */
 static int srq_look(struct srq *srq)
 {
@@ -86,7 +87,8 @@ static int peek_srq(const struct qp *qp, struct recv *rx)
 	rx->index = srq->head;
 	place_in_srq(srq, srq->head, rx);
 	/*
-	 * Read now, because the program may change the link as soon as it has seen the completion.
+	 * Stored now: as soon as the program has seen the completion, it may reuse the entry and
+	 * change its next_index.
 	 */
 	rx->next = srq->ahead[srq->taken - srq->ahead_from];
 	return 0;

@@ -14,7 +14,7 @@ struct recv {
 	uint32_t index; /* reported by its completion (wqe_counter) */
 	uint32_t next; /* SRQ: the entry after this one */
 	uint64_t addr; /* of the entry */
-	uint64_t shift; /* of the queue's buffer */
+	uint64_t shift; /* of the queue's buffer; see dma/pool.h */
 	uint32_t nsegs;
 	uint64_t capacity;
 	struct dma_seg segs[RECV_SEGS_MAX];

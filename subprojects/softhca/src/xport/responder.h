@@ -13,7 +13,7 @@ enum verdict {
 	V_RNR, /* no receive is posted: retry after the receiver's delay */
 	V_NO_ANSWER, /* no answer: retry after the transport timeout */
 	V_DEAD, /* the receiver does not exist any more */
-	V_LATER, /* not attempted yet: a timer is set */
+	V_LATER, /* not complete yet: a timer is set, or chaos mode has more pieces */
 	V_FORBIDDEN, /* the system forbids access to the other process */
 	V_BUSY, /* not attempted yet: another copy has to end first */
 	V_STOPPED, /* the sender's QP is not in RTS any more, or does not exist any more */

@@ -284,7 +284,7 @@ __attribute__((cold)) static void answer(struct qp *qp, const struct wqe *w, con
 
 void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a)
 {
-	/* The attempt has not ended, or another QP may have the index by now. */
+	/* The attempt has not ended, or (V_STOPPED) @qp may be another QP by now. */
 	if (a->verdict == V_BUSY || a->verdict == V_LATER || a->verdict == V_STOPPED)
 		return;
 	if (qp->tapped == qp->sq_done + 1 && wanted(qp, w))

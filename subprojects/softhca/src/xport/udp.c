@@ -49,9 +49,9 @@ struct option {
 /*
  * The sender computes the ICRC, so the options fix the header fields that the ICRC covers: with
  * IP_PMTUDISC_PROBE the IPv4 identification is 0, and nothing is fragmented. Other options set the
- * hop limit and the flow label that captures show, and make the kernel report header fields of each
- * received packet. rdma_rxe sends over IPv6 without UDP checksums, so packets without them are
- * accepted.
+ * hop limit and the flow label to the values that wired.c passes to tap_packet(), and make the
+ * kernel report header fields of each received packet. rdma_rxe sends over IPv6 without UDP
+ * checksums, so packets without them are accepted.
  */
 static const struct option options4[] = {
 	{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE},

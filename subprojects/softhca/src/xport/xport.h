@@ -24,9 +24,9 @@
 void xport_send(struct qp *qp);
 
 /*
- * Gets the producer index of a QP of any process, in blocks, with the 16 bits of the doorbell
- * record. A doorbell that traps announces the requests that are posted at that time; later ones in
- * the record wait for the next doorbell. Returns false if the record cannot be read.
+ * Gets the producer index of a QP of any process, in blocks; only the low 16 bits are valid, as in
+ * the doorbell record. A doorbell that traps announces the requests that are posted at that time;
+ * later ones in the record wait for the next doorbell. Returns false if the record cannot be read.
  */
 bool xport_producer(const struct qp *qp, uint32_t *pi);
 

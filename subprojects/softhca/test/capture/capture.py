@@ -214,7 +214,7 @@ def end_of_reader(env):
 
 
 def end_of_program(tmp, env, holder):
-    """The capture ends with the last program."""
+    """The capture ends when the last program of the fabric ends."""
     ctl = start_capture("-", env=env, stdout=subprocess.DEVNULL)
     holder.stdin.close()
     assert holder.wait() == 0

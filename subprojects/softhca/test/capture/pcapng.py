@@ -17,7 +17,7 @@ HEADERS = {  # bytes between BTH and payload, by operation
 
 
 def icrc(raw, head):
-    """The ICRC of an IP packet whose BTH begins at @head."""
+    """Returns the ICRC of an IP packet whose BTH begins at @head."""
     b = bytearray(raw[:-4])
     if b[0] >> 4 == 4:
         for i in (1, 8, 10, 11):
@@ -50,7 +50,7 @@ def decode(interface, raw, comment):
 
 
 def read(data):
-    """The packets of a file; every block must be whole."""
+    """Returns the packets of a file; every block must be whole."""
     packets, interfaces, at = [], 0, 0
     while at < len(data):
         kind, length = struct.unpack_from("<II", data, at)

@@ -24,7 +24,7 @@ def tshark(path):
 
 
 def scapy_icrc(packet):
-    """The ICRC over an IPv6 header, which scapy's RoCE layer does not know."""
+    """Returns the ICRC of a packet with an IPv6 header. Scapy's RoCE layer computes it for IPv4 only."""
     from scapy.contrib.roce import BTH
     from scapy.layers.inet import UDP
     from scapy.packet import Raw

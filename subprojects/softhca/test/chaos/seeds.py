@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs a program in chaos mode, once with each seed from 1 to N, and names a seed that fails.
+"""Runs a program in chaos mode (SOFTHCA_CHAOS) with each seed from 1 to N, and names the first seed that fails.
 
     seeds.py N [VARIABLE=VALUE]... PROGRAM [ARGUMENT]...
 """

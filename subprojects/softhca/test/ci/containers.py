@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two containers without privileges exchange packets by udp=on.
+"""Two containers without privileges exchange packets over UDP (udp=on in the topology).
 
     containers.py SOFTHCA-RUN HOSTS-PY-DIRECTORY
 

@@ -27,7 +27,7 @@ in_root() {
 	mkdir -m 777 "$work/user"
 	mount --bind "$work/ids" /etc/subuid
 	mount --bind "$work/ids" /etc/subgid
-	umount -l /sys/fs/cgroup # a mixture of v1 and v2, on some machines, which crun refuses
+	umount -l /sys/fs/cgroup # on some machines it is a mixture of v1 and v2, which crun refuses
 	mount -t cgroup2 none /sys/fs/cgroup
 	as_user sh "$0" "$work/source" user "$work"
 }

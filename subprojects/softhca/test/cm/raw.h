@@ -32,7 +32,7 @@ enum {
 
 #define LOOP "127.0.0.1"
 
-/* Names of the ids of most cases. */
+/* Values of uid in most cases, for the listener, for the id that it accepts, and for the client. */
 #define SERVER 0x100
 #define CHILD 0x101
 #define CLIENT 0x200
@@ -88,7 +88,7 @@ uint16_t raw_listener(int fd, uint64_t uid, const char *ip, int backlog, uint32_
 uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *from,
 	const char *ip, uint16_t port);
 
-/* Checks that no adapter has a path to @ip, and that a line on standard error ends with @why. */
+/* Checks that no adapter has a path to @ip, and that standard error names @ip and @why. */
 void raw_resolve_unknown(int fd, uint32_t id, uint64_t uid, const char *ip, const char *why);
 
 #endif

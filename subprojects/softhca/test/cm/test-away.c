@@ -56,7 +56,7 @@ static void open_all(void)
 	channel = raw_open(0);
 }
 
-/* Sends the first p->payload bytes of a message from @ip. */
+/* Sends packet @p from address @ip, with p->payload bytes from @bytes. */
 static void send_as(int fd, const char *ip, const struct packet *p, const uint8_t *bytes)
 {
 	struct sockaddr_in to = raw_addr(HERE, ROCE_PORT);
@@ -136,7 +136,7 @@ static struct mad request_to(uint16_t port)
 	return m;
 }
 
-/* Makes an id that listens, and sends it a request. Returns the id of the request. */
+/* Makes an id that listens, and sends it a request. Returns the id that the event has for it. */
 static uint32_t ask(struct mad *m, uint32_t *listener)
 {
 	struct rdma_ucm_event_resp e;
@@ -180,7 +180,7 @@ static void no_event(void)
 	CHECK(!raw_readable(channel, 0));
 }
 
-/* Checks that the id's QP gets the address, the QP number and the PSN of the other host. */
+/* Checks that the id's QP attributes have the other host's address, QP number and PSN. */
 static void leads_out(uint32_t id, uint32_t qpn, uint32_t psn)
 {
 	struct ib_uverbs_qp_attr a;
@@ -326,7 +326,7 @@ static struct mad establish(uint32_t *client)
 	return rep;
 }
 
-/* After the program has destroyed the id the HCA still waits for the answer. */
+/* After the program has destroyed the id, the HCA still repeats DREQ until it is answered. */
 TEST(destroyed_while_it_disconnects)
 {
 	uint32_t client;
@@ -452,7 +452,7 @@ TEST(backlog)
 	CHECK_EQ(hear(MAD_REJ).remote, first.local);
 }
 
-/* The requester withdraws its request before it is answered. */
+/* Each of the two hosts withdraws a request before it is answered. */
 TEST(withdrawn)
 {
 	uint32_t client, listener;

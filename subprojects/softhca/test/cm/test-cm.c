@@ -63,7 +63,7 @@ static void in_model(const char *variable, const char *value, bool at_once)
 	CHECK(!at_once || raw_readable(sch, 0));
 	raw_expect(sch, CONNECT_REQUEST, SERVER);
 	CHECK(at_once || test_now_ns() - sent >= MESSAGE_NS + LATENCY_NS);
-	exit(0); /* the fabric is removed */
+	exit(0); /* this also removes the fabric */
 }
 
 /* These cases come first, because a process reads its model once and its children inherit it. */
@@ -618,7 +618,7 @@ static void client_dies(int stage)
 		raw_expect(sch, TIMEWAIT_EXIT, CHILD);
 	}
 	if (stage == READ_REQUEST)
-		raw_accept(sch, child, CHILD, &p); /* fails only if the client's end was noticed */
+		raw_accept(sch, child, CHILD, &p); /* fails if the HCA has noticed the death */
 	if (child)
 		CHECK(raw_destroy(sch, child) >= 0);
 	CHECK(raw_destroy(sch, listener) >= 0);

@@ -284,7 +284,7 @@ TEST(migrate)
 	}
 	in.fd = (uint32_t)none;
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
-	/* Devices are not event channels, not even the one with the number of the first FIFO. */
+	/* Devices are not event channels, even if a device has the same number as a FIFO. */
 	for (int i = 0; i < 2; i++) {
 		device[i] = open("/dev/infiniband/uverbs0", O_RDWR);
 		in.fd = (uint32_t)device[i];

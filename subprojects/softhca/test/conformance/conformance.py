@@ -252,7 +252,7 @@ def ucx_done(case, output, passive):
 
 
 def shows(*patterns):
-    """A check: each pattern is found in the output."""
+    """Returns a check that searches for each pattern in the output."""
     def check(case, output, passive):
         for pattern in patterns:
             if not re.search(pattern, output, re.M):
@@ -263,7 +263,7 @@ def shows(*patterns):
 
 
 def sides(pattern, client=None):
-    """A check: the output of each side has the pattern; the client may have a pattern of its own."""
+    """Returns a check that searches for `pattern` in the output of each side, or for `client` in that of the client."""
     server_shows, client_shows = shows(pattern), shows(client or pattern)
 
     def check(case, output, passive):

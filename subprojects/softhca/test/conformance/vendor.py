@@ -71,7 +71,7 @@ class Recorder(unittest.TextTestResult):
 
 
 def run_inside(where):
-    """The part that runs on the HCA."""
+    """Runs the tests in the directory `where`, in a process on the HCA."""
     sys.path[:0] = [where, f"{where}/tests"]  # the tests import each other with and without the package's name
     sys.argv = ["vendor"]
     from args_parser import parser  # pylint: disable=import-error

@@ -197,7 +197,7 @@ TEST(refuses_other_memory)
 	munmap(shared, PAGE);
 }
 
-/* A process must not run out of mappings. */
+/* The number of regions is limited, so that a process does not run out of mappings. */
 TEST(number_of_regions)
 {
 	const uint32_t most = 8192;
@@ -425,7 +425,10 @@ TEST(window)
 	CHECK_EQ(test_reap(pid), 0);
 }
 
-/* A file that its owner could make shorter, or that it did not announce, is not mapped. */
+/*
+ * A pool's file is not mapped if its owner could make it shorter, or if the inode or the number of
+ * pages in the arena is wrong.
+ */
 static void liar(int fd)
 {
 	struct proc *self;

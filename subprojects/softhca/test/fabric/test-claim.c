@@ -156,7 +156,7 @@ static void never(pid_t pid, int status)
 TEST_WITH(not_who_runs, never, child(spin, true), KEPT);
 TEST_WITH(not_who_sleeps, never, child(sleep_long, true), KEPT);
 
-/* No takeover from an owner that would not handle the signal. */
+/* No takeover from an owner that has blocked SIGSEGV, the signal that a takeover sends. */
 TEST(not_who_is_deaf)
 {
 	pid_t pid = child(spin_deaf, true);

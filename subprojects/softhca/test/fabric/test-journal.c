@@ -2,10 +2,11 @@
 /*
  * A child, the victim, executes a step of its journal (docs/locks.md): it reads the next receive of
  * an SRQ of its parent, the survivor, makes two completions for the survivor's queues, and takes
- * the receive. It is killed, or stopped, after each number of instructions of the step. Then the
- * survivor must find all effects of the step or none, and the event for which it has armed its CQ.
- * Each receive of the SRQ is taken once, in the order of the list. Every second victim holds a lane
- * instead of the mutex. A process that was stopped must not change anything when it continues.
+ * the receive. It is killed, or stopped, after a number of instructions of the step, which differs
+ * from victim to victim. Then the survivor must find all effects of the step or none, and the event
+ * for which it has armed its CQ. Each receive of the SRQ is taken once, in the order of the list.
+ * Every second victim holds a lane instead of the mutex. A process that was stopped must not change
+ * anything when it continues.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@
 #define ORDER 37u /* entry number i of the list is ORDER * i modulo ENTRIES */
 #define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex or the lane */
-#define STRIDE 17 /* between the instruction counts of one run; the first count differs */
+#define STRIDE 17 /* between the instruction counts of two victims; the first count varies */
 #define VICTIM 1 /* its slot */
 #define SELDOM 3 /* STRIDE's factor for stops, which leave the same state as kills */
 
@@ -48,7 +49,7 @@ static struct {
 } entries[ENTRIES];
 static uint32_t posted[2]; /* the SRQ's doorbell record */
 static struct srq *srq;
-static struct qp *qp; /* a QP that receives from it */
+static struct qp *qp; /* a QP that receives from srq */
 static int channel;
 
 static uint32_t make_cq(struct queue *q, uint64_t fifo)
@@ -115,7 +116,7 @@ static struct cqe64 completion(uint32_t n)
 enum part {
 	LOOK, /* taking the latches, and reading the SRQ's list */
 	COMMIT,
-	FLUSH, /* freeing the latches, and writing compressed completions, as before each release */
+	FLUSH, /* what precedes each release: freeing latches, writing compressed completions */
 };
 
 static void stop_if(bool here)

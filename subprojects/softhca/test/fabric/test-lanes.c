@@ -296,7 +296,7 @@ static void die(uint32_t lane)
 	raise(SIGKILL);
 }
 
-/* A thread that read the mutex before the dead holder's step must not find its own lane open. */
+/* A thread that recovers from the death of the mutex's owner does not open its own lane yet. */
 TEST(no_lane_is_opened_before_recovery)
 {
 	const struct lane *l;
@@ -366,8 +366,8 @@ TEST(latches_of_the_dead)
 }
 
 /*
- * All runs of compressed completions are written before a lane is released, even if a latch is
- * held.
+ * All runs of compressed completions are written before a lane is released, even if the CQ's latch
+ * is held.
  */
 TEST(runs_of_a_latched_cq)
 {

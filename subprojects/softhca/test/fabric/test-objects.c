@@ -43,7 +43,7 @@ TEST(all)
 	}
 }
 
-/* The bits of an entry are missing if a process was killed before it set them. */
+/* An entry's bits in the bitmaps are missing if a process was killed before it set them. */
 TEST(missing_bits)
 {
 	struct arena *a = arena();

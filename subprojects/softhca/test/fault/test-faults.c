@@ -168,7 +168,7 @@ static void late_write_after_fence(void)
 	CHECK_EQ(b.buf[DST], 0);
 }
 
-/* The sender gets no completion, and gives up by itself. */
+/* The sender sets its QP to the error state before the WRITE completes. The WRITE still arrives. */
 static void late_write_given_up(void)
 {
 	uint64_t start;
@@ -282,8 +282,8 @@ static void by_program(void)
 }
 
 /*
- * Runs @fn with these rules in a process and a fabric of its own. @signal: it ends the process; 0:
- * none.
+ * Runs @fn with these rules in a process and a fabric of its own. @signal: the signal that must end
+ * the process, or 0.
  */
 static void run(const char *rules, void (*fn)(void), int signal)
 {

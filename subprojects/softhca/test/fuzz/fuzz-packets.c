@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: packets of a hostile peer, after the check of the ICRC, which such a peer computes
- * correctly. The input consists of the kinds of the posted messages, and the packets, each after
- * its length. Each buffer is as large as the peer may access, so that the sanitizer detects
- * accesses beyond it.
+ * correctly. The input consists of the number of posted messages, their kinds, and the packets,
+ * each after its length. Each buffer is as large as the peer may access, so that the sanitizer
+ * detects accesses beyond it.
  */
 #include <errno.h>
 #include <stdlib.h>

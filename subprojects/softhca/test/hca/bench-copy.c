@@ -13,7 +13,7 @@
 #define BIG (4u << 20)
 #define RATIO_MAX 1.5
 
-/* An end with a buffer of BIG bytes. */
+/* Opens an end with a buffer of BIG bytes, and connects it. */
 static struct ibv_mr *open_end(struct rig *r, int fd, struct rig_addr *to)
 {
 	struct ibv_mr *mr;

@@ -7,7 +7,8 @@
  *
  * Each process has one SRQ, one send CQ and one receive CQ for all its QPs. The two ends of a
  * connection answer each other with lists of 1 to 32 messages of 64 B. Runs of all modes alternate.
- * Each run has new processes, so a run of mode auto includes the time in which it makes its choice.
+ * Each run has new processes, so a run of mode auto includes the time until it has chosen trap or
+ * poll.
  *
  * A round has a run of each mode. Modes are compared within windows of three rounds, by their
  * median rates in the window, because the cost of a handover between two cores may change within
@@ -17,8 +18,9 @@
  * - the part of the doorbells of mode auto that trapped, in all its runs: the others were polled;
  * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
  *   median of all windows, and both quartiles;
- * - the noise: the same ratio for the mode (trap or poll) that is faster in the whole cell,
- *   measured in a later window, instead of auto; if that is below 1, its inverse.
+ * - the noise: the same ratio, but instead of auto with the mode (trap or poll) that is faster in
+ *   the whole cell, at its rate in the window that begins WINDOW rounds later; if the ratio is below
+ *   1, its inverse.
  *
  * A ratio of at most LIMIT times the noise does not show a wrong choice of mode auto. To
  * compare two versions of the software HCA, run the program once with each of them preloaded.

@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 	double trap_ns[ROUNDS], write_ns[ROUNDS], imm_ns[ROUNDS], list_ns[ROUNDS];
 
 	test_fabric("cost");
-	if (times) { /* before the adapter handles the signal */
+	if (times) { /* before the HCA installs its handler of SIGSEGV */
 		for (int i = 0; i < ROUNDS; i++)
 			trap_ns[i] = ns_per_trap();
 	}

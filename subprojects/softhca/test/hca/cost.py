@@ -41,7 +41,7 @@ def run(command, mode, library):
 
 
 def totals(mode, function, part, phases):
-    """Instructions in the function and in registrations, by phase of a part of the program."""
+    """Returns the instructions in the function and in registrations, by phase of a part of the program."""
     with tempfile.TemporaryDirectory() as tmp:
         out = pathlib.Path(tmp) / "out"
         run(["valgrind", "--tool=callgrind", f"--toggle-collect={function}", "--toggle-collect=cmd_reg_mr",
@@ -51,7 +51,7 @@ def totals(mode, function, part, phases):
 
 
 def passes():
-    """Instructions of a pass of the polling thread, by phase of the program."""
+    """Yields the instructions of a pass of the polling thread, by phase of the program."""
     with tempfile.TemporaryDirectory() as tmp:
         out = pathlib.Path(tmp) / "out"
         run(["valgrind", "--tool=callgrind", "--dump-after=phase_*", "--compress-strings=no", "--compress-pos=no",

@@ -205,7 +205,7 @@ struct ibv_async_event rig_take_async(const struct rig *r);
 /* Takes the next asynchronous event, which must be of this type and of the port. */
 void rig_hears_port(const struct rig *r, enum ibv_event_type type);
 
-/* Returns the only thread of a process besides its main thread: the adapter's. */
+/* Returns the only thread of a process besides its main thread: the HCA's polling thread. */
 pid_t rig_thread(pid_t pid);
 
 /* Returns the number of a process's mappings with @text in their lines of /proc/PID/maps. */

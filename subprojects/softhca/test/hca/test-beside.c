@@ -24,7 +24,7 @@
 #define ROWS 50u /* rows: enough for a thread that may spin to get a core */
 #define SELDOM 40u /* messages of the case with rare doorbells */
 #define SELDOM_NS                                                                                  \
-	100000u /* between two messages: more than between doorbells that wake the thread */
+	100000u /* between two messages: too long for their doorbells to wake the thread */
 #define WATCHES 500u
 #define FILE_BYTES (64 << 20)
 #define GUARD_NS 60000000000u /* the longest wait for a doorbell, or for a change of the mode */

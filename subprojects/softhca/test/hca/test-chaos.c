@@ -113,7 +113,8 @@ static bool at_once(void)
 static bool overtake(struct ibv_cq *cq, const struct ibv_qp *first, enum ibv_wr_opcode op)
 {
 	/*
-	 * A program that does not step may be slower than the completion that it tries to overtake.
+	 * A program that does not step posts only one message: before a second one, the completion
+	 * that it tries to overtake may come.
 	 */
 	uint32_t most = stepping ? 3 : 1, n;
 	bool seen = false;
@@ -187,7 +188,7 @@ static void run_program(void)
 	exit(0);
 }
 
-/* Returns true if the program's data is not what it expects, with the first seed or a later one. */
+/* Returns true if with one of the seeds the program's data is not what it expects. */
 static bool is_seen(bool (*fn)(void), bool with_mistake)
 {
 	int status = 0;
@@ -350,7 +351,7 @@ TEST(correct_traffic)
 
 	traffic("3");
 	if (stepping) {
-		/* There is no order between the two ends. */
+		/* Either end of a message may complete first. */
 		CHECK(*first_sent && *first_received);
 		CHECK_EQ(traffic("1"), first);
 		CHECK(traffic("2") != first);

@@ -69,7 +69,7 @@ TEST(the_page_is_good_for_long)
 	CHECK(dv.max_clock_info_update_nsec > 3600 * SECOND);
 }
 
-/* Each context has a page of its own. */
+/* Each context has a page of its own, and by both pages a stamp is the same time of day. */
 TEST(contexts_agree)
 {
 	struct mlx5dv_clock_info one, two;

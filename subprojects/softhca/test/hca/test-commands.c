@@ -115,7 +115,7 @@ static void expect_ids(uint64_t from, uint64_t to)
 	rig_idle(a.scq);
 }
 
-/* Writes, and waits: a polling adapter executes posted requests a moment later. */
+/* Writes, and waits for the effect: in mode poll it comes a moment later. */
 static void write_and_wait(uint64_t id)
 {
 	write_once(id);
@@ -243,7 +243,7 @@ TEST(duplicates)
 	}
 }
 
-/* Not emulated: the command is refused, and the library closes its descriptor. */
+/* ibv_import_device() is not emulated: it fails, and libibverbs closes the descriptor. */
 TEST(import)
 {
 	int fd;

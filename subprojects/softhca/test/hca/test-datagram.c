@@ -134,7 +134,7 @@ static void with_grh(unsigned rail, int gid_index, bool roce)
 	CHECK(wc.wc_flags & IBV_WC_GRH);
 	length = header_length(&to, gid_index);
 	check_header(&from, &to, gid_index, roce);
-	/* RoCE: 8 for UDP and 1 for IPv6 or 2 for IPv4. */
+	/* On RoCE the field contains 8 for UDP, and 1 for IPv6 or 2 for IPv4. */
 	CHECK_EQ(wc.sl, !roce ? SL : gid_index ? 0xa : 0x9);
 	check_attributes(&from, &to, &wc, gid_index);
 	answer(&to, &from, &wc);

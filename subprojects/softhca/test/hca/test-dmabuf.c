@@ -148,7 +148,7 @@ static void reached(int fd)
 	CHECK(!munmap(p, PAGES * PAGE));
 }
 
-/* A device is closed, and its region with it. */
+/* The region of a device that is closed is unmapped. */
 static void closed(int fd)
 {
 	struct ibv_context *ctx;
@@ -211,7 +211,7 @@ static void bounds(int fd)
 	CHECK_EQ(mappings_of(fd), 0);
 }
 
-/* Files of other kinds. A descriptor that was opened with O_PATH counts as closed. */
+/* Files of other kinds are refused. A descriptor that was opened with O_PATH counts as closed. */
 TEST(other_kinds)
 {
 	int fds[2], path = open("/", O_PATH | O_CLOEXEC), dir = open("/", O_RDONLY | O_CLOEXEC);

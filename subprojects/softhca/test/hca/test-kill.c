@@ -232,7 +232,7 @@ static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, 
 	while (!t->victim_failed || t->to_victim != t->to_victim_done)
 		turn(t, steady_to, &to);
 	test_get(fd, &c, 1); /* the process is reaped */
-	while (!turn(t, steady_to, NULL)) /* destroying the QP would remove its completions */
+	while (!turn(t, steady_to, NULL)) /* before the QP's completions are removed with it */
 		;
 	CHECK(!ibv_destroy_qp(victim_qp));
 }

@@ -57,7 +57,7 @@ static void connecting(unsigned rail, enum ibv_qp_type type)
 	said_verdict(NULL);
 }
 
-/* Creates an address handle as libmlx5 does on Ethernet after its own checks. */
+/* Creates an address handle by the command that libmlx5 sends on Ethernet after its own checks. */
 static int create_ah(const struct ibv_ah_attr *a, uint32_t *handle_p)
 {
 	struct ib_uverbs_create_ah in = {.pd_handle = r.pd->handle,
@@ -147,7 +147,7 @@ TEST(changed_addresses)
 	said_verdict(NULL);
 }
 
-/* The path of b has become wrong, but not by a mistake of the program. */
+/* The path of b has become wrong, but not by a mistake of the program, so nothing is reported. */
 TEST(changed_before_the_first_message)
 {
 	struct rig a, b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The topology's pauses (softhca(7), Link model). Their share of the link's time grows step by
- * step.
+ * The topology's pauses (softhca(7), Link model). Their share of the link's time grows with five
+ * properties of the traffic.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void open_pairs(unsigned n)
 		rig_open_pair(&from[i], &(struct rig_attr){.depth = LIST * LISTS}, &to[i], NULL);
 }
 
-/* ---- virtual time: requests are executed immediately, so the batch is outstanding ---- */
+/* ---- in virtual time only the requests of the last doorbell are outstanding ---- */
 
 static double paused_share(uint32_t n, uint32_t len, int places)
 {
@@ -51,8 +51,8 @@ static double expected(uint32_t n, uint32_t len, int places)
 	double length = fmin(log2(len) - 5, 12) / 12, batch = fmin(floor(log2(n)), 6) / 6;
 
 	/*
-	 * While the messages are sent, fewer and fewer are outstanding. The share is that of the
-	 * beginning.
+	 * This is the share at the beginning. While the messages are sent, fewer and fewer of them
+	 * are outstanding.
 	 */
 	return PAUSES / 200. * (length + (places - 1) / 3. + batch + floor(log2(n)) / 10) / 5;
 }
@@ -98,9 +98,9 @@ static double pauses_of(unsigned qps, uint32_t lists, uint32_t n, uint32_t len, 
 }
 
 /*
- * All five properties must be large to add the second half of the share. Three of them are tried.
- * With smaller messages or batches the link would be idle in between, and idle time has pauses,
- * too.
+ * The second half of the share is added only if all five properties of the traffic (softhca(7)) are
+ * large. This test reduces three of them, one at a time. With smaller messages or batches the link
+ * would be idle in between, and idle time has pauses, too.
  */
 static void the_corner_is_worst(void)
 {
@@ -113,7 +113,7 @@ static void the_corner_is_worst(void)
 	CHECK(corner > pauses_of(QPS, 1, LIST, RIG_BUF, 4) * 1.3);
 }
 
-/* Before each message the link is idle for over a millisecond, of which only one counts. */
+/* Before each message the link is idle for over a millisecond, but only one millisecond counts. */
 static void idle_time_counts(void)
 {
 	double one_by_one, busy = expected(1, RIG_BUF, 1);

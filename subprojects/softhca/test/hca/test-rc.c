@@ -49,7 +49,7 @@ TEST(writes_and_reads)
 
 		rig_fill(a.buf + SRC, n, n);
 		post_write(n, IBV_SEND_SIGNALED | (n <= 100 ? IBV_SEND_INLINE : 0));
-		/* Unless a thread polls, the message is complete when the store returns. */
+		/* Without a polling thread, the message is complete when the store returns. */
 		if (rig_mode("trap"))
 			CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
 		else
@@ -222,7 +222,7 @@ TEST(refusals)
 	}
 }
 
-/* A region of the same memory, but of the other end's protection domain. */
+/* A region of the same memory, but of a protection domain of the other end's context. */
 static void other_domain(bool local)
 {
 	struct rig *at_end = local ? &a : &b, *other = local ? &b : &a;
@@ -317,7 +317,7 @@ TEST(receiver_not_ready)
 	CHECK_EQ(after.wqes[0x09] - before.wqes[0x09], 3);
 }
 
-/* Connects only one end if @to_a is false. */
+/* Opens both ends. Connects a to b, and if @to_a is true also b to a. */
 static void open_impatient(bool to_a)
 {
 	rig_open(&a, NULL);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages that find no receive are repeated by the engine's thread, which holds the fabric's mutex
+ * Messages that find no receive are repeated by the HCA's thread, which holds the fabric's mutex
  * meanwhile. Commands and the arming of a CQ need the mutex, too.
  */
 #include "rig.h"
 
 #define QPS 200
 #define COMMANDS 20 /* each makes a QP and destroys it */
-#define REFUSALS_MAX 100000 /* meanwhile: without a limit millions, otherwise about 5,000 */
+#define REFUSALS_MAX 100000 /* refusals during all commands; usually about 5,000 */
 
 static struct rig a, b;
 static struct rig from[QPS], to[QPS]; /* a and b with other QPs */
 
 /*
- * Counts the refusals of messages during commands. Without a limit the thread repeats all messages
- * while it holds the mutex, and often takes the mutex again before the waiting command does.
+ * Counts the refusals of messages during commands. If the thread did not pause after a few refusals
+ * in a row, it would repeat all messages while it holds the mutex, and often take the mutex again
+ * before the waiting command does. Then there would be millions of refusals.
  */
 TEST(do_not_keep_the_mutex)
 {

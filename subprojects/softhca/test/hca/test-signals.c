@@ -27,7 +27,7 @@ static void open_pair(void)
 	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.srq = true});
 }
 
-/* Sends one message. With the SRQ, its execution reads ahead and so uses more of the stack. */
+/* Sends one message. With the SRQ, the HCA reads receives ahead, which uses more of the stack. */
 static void message(uint32_t n)
 {
 	rig_recv(&b, n, 0, 64);
@@ -169,7 +169,10 @@ static void look_and_jump(int sig, siginfo_t *si, void *uc)
 	siglongjmp(out, 1);
 }
 
-/* In the handler exactly its own mask is blocked, and after it no more than before. */
+/*
+ * In the handler the signals of its mask are blocked and no others, and a jump out of it blocks no
+ * others either.
+ */
 static void masks(void)
 {
 	open_pair();
@@ -244,7 +247,10 @@ static void inherited(void)
 	exit(OK);
 }
 
-/* A child of the bare system call, in which no handler of fork() runs, does not leave for its parent. */
+/*
+ * A child made by the bare system call, so that no handler of fork() runs, does not take its parent
+ * out of the fabric when it exits.
+ */
 static void bare_child(void)
 {
 	struct softhca_fabric_info info;

@@ -27,7 +27,7 @@ TEST(in_steps)
 	CHECK(softhca_step() >= 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 0);
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 1);
-	CHECK(rig_same(b.buf, 64, 2)); /* the buffer as it was when it was sent */
+	CHECK(rig_same(b.buf, 64, 2)); /* the source as it was when the message was executed */
 	rig_idle(a.scq);
 	rig_recv(&b, 2, 0, 64);
 	rig_recv(&b, 3, 0, 64);

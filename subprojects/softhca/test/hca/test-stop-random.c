@@ -96,7 +96,10 @@ struct worker {
 	bool stopped;
 };
 
-/* Continues the worker if it is stopped, otherwise stops it. Returns true if it stopped it. */
+/*
+ * Continues a stopped worker. Otherwise agrees to the worker's request, or stops the worker if it
+ * has none. Returns true if it has stopped the worker.
+ */
 static bool turn(struct worker *w, struct shared *s)
 {
 	uint32_t asks = test_load(&s->asks);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process is stopped in the middle of a message: after some number of instructions since its
- * doorbell, or at the entry of a system call. No other process waits for it for longer than a
- * takeover takes: the receiver deregisters the target memory of the message. Then the stopped
- * process is continued. It must not change a byte of that memory or make a completion; if it was
- * stopped within the adapter, its QP has failed.
+ * doorbell, or at the entry of a system call. The receiver deregisters the target memory of the
+ * message. It does not wait for the stopped process: it takes the process's locks away
+ * (docs/locks.md). Then the stopped process is continued. It must not change a byte of that memory
+ * or make a completion; if it was stopped inside the code of the HCA, its QP has failed.
  *
  * test-stop [number of points for each kind of message]
  */
@@ -59,7 +59,7 @@ struct report {
 };
 
 static struct rig r;
-static unsigned before; /* recoveries, when the victim posts */
+static unsigned before; /* number of recoveries when the victim posts */
 static uint8_t *target;
 static const struct kind *kind; /* of the next victim's message */
 static struct ibv_mr *target_mr;
@@ -173,8 +173,8 @@ static bool stop_polling(const struct process *p)
 
 /*
  * Starts a victim and makes it post the message, with ptrace on the thread that executes it. The
- * thread is stopped, in trap mode where the doorbell has trapped. Returns the signal that the thread
- * must get.
+ * thread is then stopped: in trap mode where the doorbell has trapped, in poll mode before it
+ * executes the message. Returns the signal that the thread must get.
  */
 static int begin(const struct kind *k, struct process *p)
 {
@@ -234,8 +234,8 @@ static void write_to(const struct process *p)
 }
 
 /*
- * The process is stopped, perhaps with the mutex or in a copy. Continues without it, and
- * deregisters the target memory of its message. Returns true if the process was taken over.
+ * Deregisters the target memory of the message of a stopped process, which may hold the mutex or be
+ * in the middle of a copy. Returns true if a lock or the copy was taken away from the process.
  */
 static bool go_on_without(const struct process *p)
 {
@@ -246,7 +246,7 @@ static bool go_on_without(const struct process *p)
 	taken = rig_info().recoveries != before;
 	if (taken) {
 		write_to(p);
-		rig_wait(r.rcq); /* the receive, of the message or flushed */
+		rig_wait(r.rcq); /* the receive completes, by the message or flushed */
 	}
 	return taken;
 }
@@ -281,7 +281,7 @@ static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t
 	return ended;
 }
 
-/* The number of instructions until the message is completed. */
+/* Returns the number of instructions until the message is completed. */
 static uint32_t length_of(const struct kind *k)
 {
 	struct process p;
@@ -312,7 +312,7 @@ static void at_instructions(const struct kind *k)
 
 /*
  * Stops a victim at the entry of a system call, which is executed when the process is continued.
- * With @drop the debugger drops the signal by which the process learns that it was taken over.
+ * With @drop the debugger drops the signal by which the process learns that it lost a lock.
  */
 static void at_entry(const struct kind *k, long nr, bool drop)
 {

@@ -14,7 +14,7 @@
 
 static struct rig a, b;
 
-/* The attributes of an end. The defaults of both ends fit. */
+/* The attributes of an end. Two ends with the defaults can be connected. */
 struct end {
 	uint32_t rq_psn, sq_psn;
 	enum ibv_mtu mtu; /* 0: 1024 */
@@ -175,7 +175,7 @@ TEST(foreign_register)
 
 	open_pair();
 	dv = rig_dv_qp(a.qp);
-	do { /* until there is one on another page */
+	do { /* until one has its register on another page */
 		CHECK(n < MORE);
 		others[n] = rig_qp(&a);
 		other_dv = rig_dv_qp(others[n++]);
@@ -312,7 +312,7 @@ TEST(arming)
 	ibv_ack_cq_events(a.scq, 1);
 	verdict("armed with sequence number 0, whose event has been read");
 
-	open_events(); /* the record is behind what is polled */
+	open_events(); /* the doorbell record is behind the polled completions */
 	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
 	__atomic_store_n(&rig_dv_cq(a.scq).dbrec[0], 0, __ATOMIC_RELEASE);
 	CHECK(!ibv_req_notify_cq(a.scq, 0));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbell pages: objects that the provider allocates, as from a current kernel, and the fixed set
- * of a legacy context. Each case is a process of its own, because a process uses only one of the
- * two schemes.
+ * Doorbell pages: objects that the provider allocates, as with a current kernel, and the fixed set
+ * of a legacy context. Each case runs in a process of its own, because a process uses only one of
+ * the two schemes.
  */
 #include <endian.h>
 #include <infiniband/mlx5_api.h>
@@ -209,7 +209,7 @@ static int create_cq(uint16_t page_id)
 		NULL, 0);
 }
 
-/* A QP or CQ is created with a page that its context does not have. */
+/* A QP or CQ cannot be created with a page that its context does not have. */
 static void wrong_pages(void)
 {
 	struct mlx5dv_devx_uar *uar;
@@ -318,7 +318,7 @@ static void arm_elsewhere(void)
 	domain_close(d);
 }
 
-/* All tests with the scheme and BlueFlame of the environment. */
+/* Runs all tests with the scheme and the kind of pages that the environment selects. */
 static void one_process(void)
 {
 	open_ready(); /* the context that the counters need */
@@ -340,7 +340,7 @@ static void one_process(void)
 	exit(0);
 }
 
-/* MLX5_SHUT_UP_BF: the provider rings at pages that are not write-combining. */
+/* With @shut_up_bf "1", the provider rings at pages that are not write-combining. */
 static void with(const char *uar, const char *shut_up_bf)
 {
 	legacy = !strcmp(uar, "legacy");

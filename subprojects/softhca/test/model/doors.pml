@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The adapter's thread goes to sleep, and no doorbell is lost (src/sched/doors.h). The program
+ * The HCA's thread goes to sleep, and no doorbell is lost (src/sched/doors.h). The program
  * rings doorbells on two doors (doorbell pages): it stores the record, then the register. If the
  * door is shut, the second store traps. The handler then executes everything that the record
  * announces, and knocks: it sets the door's flag `knocked`. The thread clears these flags and opens
@@ -26,10 +26,10 @@
 #define RINGS 3
 #endif
 
-byte record[2], done[2]; /* by door: doorbells that were stored, and that were executed */
+byte record[2], done[2]; /* by door: doorbells in the record; doorbells that were executed */
 byte reg[2]; /* the register: the last record that it was rung for */
 bool open[2], knocked[2];
-bool told; /* the thread will learn of the knocks */
+bool told; /* a handler has rung the bell since the thread cleared this flag */
 byte bell;
 bool asleep, finished;
 

@@ -6,7 +6,7 @@
  * orders. An owner takes the mutex, deregisters the memory, and later takes the mutex again. Each
  * process can be killed at any step. A process that is stopped, and then loses its claim, counts as
  * killed, because it does not continue its step. The holder of the mutex may shut any lane, because
- * the model does not count how long it was idle.
+ * the model does not count how long a lane was idle.
  *
  * All accesses whose order matters are locked operations, and the machine does not reorder stores,
  * so the model has no store buffers.
@@ -29,7 +29,7 @@
  *	OPENS_BROKEN	a lane is opened before the step of a dead holder of the mutex is applied
  *	SHUTS_OWNED	a lane is shut before the holder of the mutex waits for it
  *	MAP_LATE	a lane is open before the map has it
- *	NO_LATCH	the objects are changed with the lane only
+ *	NO_LATCH	a thread changes the objects without their latches
  *	FREED_EARLY	the latches are freed before the step
  *	BY_USE		latches are taken in the order of their use
  *	SURVIVES	a latch stays taken when the lane is taken from its owner
@@ -247,8 +247,8 @@ inline look_whether_open()
 }
 
 /*
- * Takes latch @k. The swap is of the word that was read, so it is one step with the comparison. A
- * thread gives up waiting if the latch's owner has died or lost its lane.
+ * Takes latch @k. This is one step, because the code compares and swaps the word that it has read.
+ * A thread gives up waiting if the latch's owner has died or lost its lane.
  */
 inline take_latch(k)
 {

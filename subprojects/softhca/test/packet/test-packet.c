@@ -60,7 +60,10 @@ static void set_identification(uint8_t *frame, size_t n, uint8_t id)
 		frame[n - ICRC_BYTES + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* With IPv4, 1 of 65,536 random ICRCs passes, as it fits some identification; with IPv6, none. */
+/*
+ * With IPv4, 1 of 65,536 random ICRCs passes, because frame_check() accepts an ICRC that fits any
+ * identification; with IPv6, none.
+ */
 static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);
@@ -81,8 +84,10 @@ static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 	memcpy(frame + n - ICRC_BYTES, icrc, ICRC_BYTES);
 }
 
-/* An intact frame passes. A damaged one does not, except in byte 4 of the BTH, which the ICRC does
- * not cover, nor one with other addresses or another source port. */
+/*
+ * An intact frame passes, even if byte 4 of the BTH, which the ICRC does not cover, has changed. A
+ * frame that is damaged elsewhere, or has another address or source port, does not pass.
+ */
 static void is_checked(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);
@@ -116,7 +121,7 @@ static void is_checked(const struct flow *f, uint8_t *frame, size_t n)
 	CHECK(!frame_check(f, frame + head, n - head));
 }
 
-/* The frame of packet @p in @f is exactly @hex, and decodes to the packet again. */
+/* The frame of packet @p of flow @f is exactly @hex, and decodes to the packet again. */
 static void is_frame(const struct flow *f, const struct packet *p, const char *payload,
 	const char *hex)
 {
@@ -251,8 +256,8 @@ static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
 }
 
 /*
- * Each opcode decodes to what was encoded. Packets that are shorter than their headers and padding
- * are refused, and wrong lengths, unknown opcodes and other versions.
+ * A packet of each opcode decodes to what was encoded. Packets that are shorter than their headers
+ * and padding, or have another wrong length, an unknown opcode or another version, are refused.
  */
 TEST(there_and_back)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program on the software HCA that stays until it is killed or its standard input ends. It joins
- * the fabric by reading the attributes of a device's file, prints "ready", and waits.
+ * A program that uses the software HCA until it is killed or its standard input ends. It joins the
+ * fabric by asking for access to a file of an adapter, prints "ready", and waits.
  */
 #include <stdio.h>
 #include <unistd.h>

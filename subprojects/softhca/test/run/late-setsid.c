@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded: setsid() is late, as it may be on a busy machine. */
+/* Preloaded: delays setsid(), as a busy machine may. */
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -442,7 +442,7 @@ f'; do
 		status 0 "$tmp/$odd/run/softhca-run" "$tmp/$odd/run/softhca-run" printenv LD_PRELOAD
 		[ "$(cat "$tmp/out")" = "$dir/libsofthca.so.0" ] || fail "$odd: $(cat "$tmp/out")"
 	done
-	# Two different libraries with one name in a fabric are refused.
+	# The directory of a fabric has room for a link to one such library. Another library is refused.
 	hold odd
 	"$tmp/a b/run/softhca-run" true 2>"$tmp/err" 9>&- || fail "beside another: $(cat "$tmp/err")"
 	"$tmp/c:d/run/softhca-run" true 2>"$tmp/err" 9>&-

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The choices of mode auto, which depend on looks (src/sched/choose.h), here on the struct load of
- * each look.
+ * The choices of mode auto, which depend on what its thread sees at each look (src/sched/choose.h).
+ * Here the tests pass what it sees, as a struct load.
  */
 #include "sched/choose.h"
 
@@ -16,24 +16,24 @@ static const struct {
 	struct load load; /* cores, quota, members, threads */
 	bool room;
 } cases[] = {
-	{LOAD(1, 0, 1, 2), false}, /* a program and its adapter take turns on one core */
+	{LOAD(1, 0, 1, 2), false}, /* a program and the HCA's thread take turns on one core */
 	{LOAD(2, 0, 1, 2), true},
-	{LOAD(2, 0, 1, 0), true}, /* no other threads are known */
-	{LOAD(2, 0, 0, 0), true}, /* this process counts */
+	{LOAD(2, 0, 1, 0), true}, /* the number of threads is unknown */
+	{LOAD(2, 0, 0, 0), true}, /* this process counts as a member */
 	{LOAD(2, 0, 1, 3), false}, /* a second thread runs, of this program or of another one */
 	{LOAD(2, 0, 2, 3), false}, /* a pair */
-	{LOAD(2, 0, 2, 2), false}, /* one of them sleeps now, but rings */
+	{LOAD(2, 0, 2, 2), false}, /* a pair; one of the two sleeps now, but rings */
 	{LOAD(3, 0, 1, 3), true},
 	{LOAD(4, 0, 2, 3), true},
 	{LOAD(4, 0, 2, 4), false},
 	{LOAD(16, 0, 8, 9), true}, /* four pairs */
-	{LOAD(16, 0, 14, 15), false}, /* seven */
+	{LOAD(16, 0, 14, 15), false}, /* seven pairs */
 	{LOAD(16, 0, 1, 16), true},
 	{LOAD(16, 0, 1, 17), false},
 	{LOAD(16, 2000, 1, 2), true}, /* a quota counts as its number of cores */
 	{LOAD(16, 1999, 1, 2), false},
 	{LOAD(16, 500, 1, 2), false},
-	{LOAD(2, 16000, 2, 3), false}, /* more than the machine's cores */
+	{LOAD(2, 16000, 2, 3), false}, /* a quota of more than the machine's cores */
 	{LOAD(1024, 0, 512, 513), true},
 	{LOAD(UINT32_MAX, 0, 1, UINT32_MAX), true},
 };
@@ -64,8 +64,9 @@ TEST(unsure)
 	CHECK(!choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 400}));
 	CHECK(choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 800}));
 	CHECK(choose_is_unsure(&(struct load){.doorbells = 1ull << 40, .wqes = 1ull << 45}));
-	CHECK(!choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 0})); /* of CQs */
-	CHECK(!choose_is_unsure(&(struct load){.doorbells = 0, .wqes = 32})); /* rung before */
+	/* Only doorbells of CQs; and WQEs whose doorbell was rung before the last look. */
+	CHECK(!choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 0}));
+	CHECK(!choose_is_unsure(&(struct load){.doorbells = 0, .wqes = 32}));
 	CHECK(!choose_is_unsure(&(struct load){.bytes = 5000000, .ns = 5000000}));
 	CHECK(choose_is_unsure(&(struct load){.bytes = 5000001, .ns = 5000000}));
 }
@@ -136,12 +137,12 @@ TEST(room)
 	RUN(steps);
 }
 
-/* Long lists are slower in poll mode, then faster. */
+/* Long lists of WQEs are first slower in poll mode, then faster. */
 TEST(long_lists)
 {
 	static const struct step steps[] = {
 		{0, FREE(SHORT), true, true},
-		{20, FREE(LONG), false, true}, /* the thread may only have been late */
+		{20, FREE(LONG), false, true}, /* perhaps the thread was only late */
 		{25, FREE(LONG), false, false}, /* so it traps */
 		{30, FREE(LONGER), false, false}, /* and continues to trap */
 		{129, FREE(LONG), false, false},
@@ -186,7 +187,7 @@ TEST(disturbed_trials)
 		{216, FREE(LONG), false, false},
 		{221, FREE(LONG), false, false},
 		{226, FREE(LONG), false, false},
-		{231, FREE(LONG), false, true}, /* polling had won */
+		{231, FREE(LONG), false, true}, /* polls again, because polling had won */
 		{236, FREE(LONG), false, true},
 		{241, FREE(LONG), false, false},
 		{246, FREE(LONGER), false, false},
@@ -226,12 +227,12 @@ struct program {
 	uint32_t wqes; /* of a hundred doorbells */
 	uint32_t trap, poll; /* WQEs per us in each mode */
 	uint32_t swap_ms; /* after which the modes swap their speeds; 0: never */
-	uint32_t busy_pct; /* of all looks see another thread that runs for a moment */
+	uint32_t busy_pct; /* percentage of looks that see another thread for a moment */
 };
 
 /* The work and the times of a program. */
 struct result {
-	uint64_t done, possible; /* WQEs: in the modes that were chosen, in the faster ones */
+	uint64_t done, possible; /* WQEs: in the modes that were chosen; in the faster ones */
 	uint64_t slow_ns, ns; /* in the slower mode; in all */
 };
 
@@ -281,8 +282,8 @@ TEST(looks)
 }
 
 /*
- * @percent: the longest permitted time, in percent of the time that the program would take if it
- * were always in the faster mode.
+ * Simulates a program. @percent: the longest permitted time, in percent of the time that the
+ * program would take if it were always in the faster mode.
  */
 static void check_time(const struct program *p, uint32_t percent)
 {
@@ -310,15 +311,15 @@ TEST(trials_are_cheap)
 	}
 }
 
-/* The cores come closer or move apart every three seconds. */
+/* Every three seconds the slower mode becomes the faster one. */
 TEST(the_faster_mode_changes)
 {
 	check_time(&(struct program){.wqes = LONG, .trap = 5, .poll = 8, .swap_ms = 3000}, 105);
 }
 
 /*
- * Other threads run for a moment when the thread looks. The thread must not trap for that reason,
- * or forget which mode has won.
+ * At some looks another thread runs for a moment. The HCA's thread must not change to trap mode for
+ * that reason, and must not forget which mode has won.
  */
 TEST(others_run_for_moments)
 {

@@ -21,7 +21,10 @@
 #define DEVICE "/dev/infiniband/uverbs1"
 #define NO_DEVICE "/dev/infiniband/uverbs2"
 
-/* Older programs call these instead of stat() and openat(). Headers no longer declare them. */
+/*
+ * Older programs call the first eight instead of stat() and its kind. Programs compiled with
+ * _FORTIFY_SOURCE call the last two instead of openat(). The headers do not declare them here.
+ */
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 int __lxstat(int version, const char *path, struct stat *st);

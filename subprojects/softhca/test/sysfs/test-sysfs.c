@@ -114,7 +114,7 @@ TEST(ports)
 	attribute_is("class/infiniband/rdma1/ports/1/gid_attrs/ndevs/0", "eth7");
 }
 
-/* local_cpus and local_cpulist name the same CPUs, those of the adapter's node. */
+/* local_cpus and local_cpulist name the same CPUs: all, as the adapter's node is unknown. */
 TEST(local_cpus)
 {
 	cpu_set_t want, got;

@@ -94,7 +94,7 @@ TEST(roce_defaults)
 	CHECK_STR(t.rails[0].netdev, "lo");
 }
 
-/* Wrong texts, each with a part of the line of its error message. */
+/* Wrong texts, each with a part of its error message; and right ones, with NULL. */
 static const struct {
 	const char *text, *says;
 } wrong[] = {
@@ -206,8 +206,8 @@ static void refuses(const char *path)
 }
 
 /*
- * Files that are not regular are refused without waiting. At the second attempt the FIFO has a
- * writer.
+ * Files that are not regular are refused without waiting: a directory, a FIFO without a writer, and
+ * one with a writer.
  */
 TEST(no_regular_file)
 {

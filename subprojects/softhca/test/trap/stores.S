@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Layout of store_state: 16 * 8 bytes, 32 * 64 bytes, two words; see stores.h. */
+/* Layout of store_state: 16 * 8 bytes, 32 * 64 bytes, two times 8 bytes; see stores.h. */
 	.set	VEC, 128
 	.set	VEC_ISA, VEC + 32 * 64
 	.set	VEC_CLEAR, VEC_ISA + 8
@@ -246,7 +246,7 @@ form_done:
 	A512	vmovntdq %zmm22, 0xc0(%rdi)
 	A512	vmovntdq %ymm23, (%rdi)
 
-	/* Left to the processor. */
+	/* Not decoded, but left to the processor. */
 	FORM	0, 0, stosb
 	FORM	0, 0, stosq
 	FORM	0, 0, rep stosb

@@ -25,7 +25,7 @@ extern struct store_state {
 	uint64_t gpr[16];
 	uint8_t vec[32][64];
 	uint64_t vec_isa; /* ISA_BASE: XMM only; ISA_AVX; ISA_AVX512 */
-	uint64_t vec_clear; /* leave the upper halves in their initial state */
+	uint64_t vec_clear; /* whether to clear the upper halves, by VZEROUPPER */
 } store_state;
 
 extern uint8_t store_page[8192];

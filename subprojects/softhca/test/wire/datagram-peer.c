@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * datagram-peer GID [HOST]: a server, or with HOST its client. The client sends datagrams of
- * several lengths from its GID with the index GID. The server checks the IP header in front of each
+ * datagram-peer GID [HOST]: a server, or with HOST its client. GID is the index of this side's GID.
+ * The client sends datagrams of several lengths. The server checks the IP header in front of each
  * payload, as it was in the packet, and replies to the sender that the header and the completion
  * name.
  */
@@ -71,7 +71,7 @@ static struct ibv_wc completion(void)
 	return wc;
 }
 
-/* Both ends have a receive before one of them sends. */
+/* Posts a receive, and waits until the other end has posted one, too. */
 static void post_receive(void)
 {
 	struct ibv_sge sge = {(uintptr_t)memory[0], sizeof(memory[0]), mr->lkey};

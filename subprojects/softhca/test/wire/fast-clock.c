@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Preloaded into the programs of perftest by tests that do not look at their figures. Each program
- * measures the frequency of the processor: it reads the time in a loop for .4 s, which is ten times
- * as long as its messages take. With this library the loop takes a twentieth of that, and the
- * figures are wrong by the same factor.
+ * measures the frequency of the processor: it reads the time in a loop for 0.4 s, which is ten
+ * times as long as its messages take. With this library the loop takes a twentieth of that, and the
+ * program's figures are wrong by the same factor.
  */
 #include <sys/time.h>
 #include <time.h>

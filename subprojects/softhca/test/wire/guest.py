@@ -44,7 +44,7 @@ nc -ll -p {port} -e /bin/sh
 
 
 def in_guest(address, command):
-    """Runs a shell command in the guest, and exits with its status."""
+    """Runs a shell command in the guest. Returns its status, or a text if the guest has not answered."""
     with socket.create_connection((address, AGENT_PORT), timeout=SILENCE_S) as agent:
         agent.sendall(f"{{ {command}\n}} </dev/null 2>&1; echo status $?\n".encode())
         agent.shutdown(socket.SHUT_WR)
@@ -77,7 +77,7 @@ def unpack_kernel(package, directory):
         bz_image = f.read()
     path, xz = os.path.join(directory, "vmlinux"), bz_image.find(b"\xfd7zXZ\0")
     with open(path, "wb") as f:
-        # Unpacked here, because the boot loader's decompression of xz is slow in an emulator.
+        # Unpacked here, because the image's own decompression of xz is slow in an emulator.
         f.write(lzma.LZMADecompressor().decompress(bz_image[xz:]) if xz >= 0 else bz_image)
     version = os.listdir(os.path.join(directory, "lib/modules"))[0]
     subprocess.run(["depmod", "-b", directory, version], check=True)
@@ -159,7 +159,7 @@ class Guest:
         return said.split(":")[0]
 
     def start(self, *program, env={}):
-        # Packets have priority, because programs that poll occupy the guest's processors.
+        # Low priority, because programs that poll would otherwise keep the kernel from processing packets.
         p = self.shell("nice -n 19 " + " ".join(self.gids.get(word, word) for word in program), env, GuestProgram)
         p.guest = self
         return self.guard.watch(p) if self.guard else p

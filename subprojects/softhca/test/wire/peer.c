@@ -5,10 +5,10 @@
  * QP. Both sides compute all messages from the same numbers, so every byte, every completion and
  * their order are checked.
  *
- * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever.
- * -g is the index of this side's GID; with GIDS the QPs use that many GIDs in turn. -f: no request
- * is fenced. -s: receives come from an SRQ. -e: sends for ever; prints what ended it, which must be
- * one error and then flushed requests.
+ * -t and -m are the codes of the QP attributes timeout and path_mtu; with timeout 0, the default,
+ * the HCA repeats a request every 10 ms for ever. -g is the index of this side's GID; with GIDS the
+ * QPs use that many GIDs in turn. -f: no request is fenced. -s: receives come from an SRQ. -e:
+ * sends for ever; prints what ended it, which must be one error and then flushed requests.
  */
 #include <getopt.h>
 #include <infiniband/verbs.h>
@@ -55,7 +55,7 @@ struct end {
 	uint64_t *counters;
 	uint32_t posted, done; /* messages of this side */
 	uint32_t expected; /* the peer's message that the next receive is for */
-	uint32_t fetched, swapped; /* atomics that have ended */
+	uint32_t fetched, swapped; /* atomics that have completed */
 	bool failed;
 };
 
@@ -108,13 +108,13 @@ static bool takes_receive(enum kind k)
 static void make_table(void)
 {
 	for (uint32_t i = 0; i < sizeof(table); i += sizeof(uint32_t)) {
-		uint32_t word = hash(i, 0) | 0x01010101; /* no byte is 0, as in unwritten memory */
+		uint32_t word = hash(i, 0) | 0x01010101; /* no byte is 0, unlike unwritten memory */
 
 		memcpy(table + i, &word, sizeof(word));
 	}
 }
 
-/* The bytes of a message, PATTERN at least. */
+/* Returns where the bytes of a message begin; at least PATTERN bytes are there. */
 static const uint8_t *bytes_of(int from, uint32_t q, uint32_t n)
 {
 	return table + hash((uint32_t)from * 64 + q, ~n) % STARTS;
@@ -413,7 +413,7 @@ static void poll_cq(void)
 			sent(e, &wc[i]);
 	}
 	empty = n ? 0 : empty + 1;
-	if (empty > YIELDS) { /* nothing has come since the arm */
+	if (empty > YIELDS) { /* no completion has come since the CQ was armed */
 		wait_for_event();
 		empty = 0;
 	} else if (empty == YIELDS) {

@@ -139,9 +139,8 @@ class Software(hosts.Host):
 
 class Patience:
     """
-    A call returns None while packets move and the test should wait for the programs of a pair, otherwise the reason to stop.
-    A check that finds no traffic runs a command in the guest, so time in which the guest does not run does
-    not count.
+    A call returns None while the test should wait for the programs of a pair, otherwise the reason to stop. A check
+    that finds no traffic runs a command in the guest, so time in which the guest does not run does not count.
     """
 
     def __init__(self, software, guest):

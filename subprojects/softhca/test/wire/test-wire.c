@@ -18,7 +18,7 @@
 #define IN_FLIGHT 4096
 #define LATENCY 5000
 
-/* Message @n of a side, as both sides compute it. */
+/* A message that a side sends. The other side checks what it receives against it. */
 struct plan {
 	enum message_kind kind;
 	bool imm, fence, solicited;
@@ -38,7 +38,7 @@ struct node {
 	uint32_t posted, completed;
 	uint32_t unstored; /* completions for an owner that has ended */
 	uint32_t receives, taken; /* posted, consumed */
-	uint32_t arriving; /* the peer's message that takes the next receive */
+	uint32_t arriving; /* number of the peer's message at which next_arrival() begins */
 	uint32_t have; /* bytes of that message, in order */
 	uint64_t counter; /* of atomics */
 	uint32_t returned; /* atomics whose original value has come, without repeats */
@@ -55,7 +55,7 @@ static uint64_t now, seed;
 static uint32_t rounds; /* of random traffic */
 static struct {
 	uint32_t lose, twice, late; /* percent */
-	uint32_t kill; /* in 10,000 operations */
+	uint32_t kill; /* deaths in 10,000 calls of may_die() */
 } bad;
 static struct plan plans[2][MESSAGES];
 static jmp_buf killed;
@@ -102,7 +102,7 @@ static void put_frame(int to, const struct packet *p, const void *payload, uint6
 	CHECK(nframes < IN_FLIGHT);
 	f->when = now + delay;
 	f->to = to;
-	/* As on a wire: without the fields for which the opcode has no header. */
+	/* As on a wire, the fields for which the opcode has no header are left out. */
 	CHECK_EQ(packet_decode(bytes, head + p->payload + packet_padding(p->payload), &f->p), head);
 	if (p->payload)
 		memcpy(f->payload, payload, p->payload);
@@ -555,7 +555,10 @@ TEST(silence)
 	CHECK_EQ(now, 1 + 3 * attr.timeout_ns);
 }
 
-/* Sending again takes longer than the timeout for the peer's answer. */
+/*
+ * Sending packets again takes longer than timeout_ns. The timeout begins when all are sent
+ * (wire_sent()).
+ */
 TEST(slow_sender)
 {
 	struct wire_attr attr = attributes(1024);
@@ -575,7 +578,7 @@ TEST(slow_sender)
 	CHECK_EQ(wire_deadline(&nodes[0].q), 0);
 }
 
-/* Passes a packet to node 1. Returns its answer. */
+/* Passes a packet to node 1. Returns the answer of the node, or NULL. */
 static const struct packet *answer_to(struct packet p)
 {
 	static const uint8_t zeros[PACKET_PAYLOAD_MAX];
@@ -605,7 +608,8 @@ TEST(hostile)
 	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
 	a = answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe1, .payload = 1024});
 	CHECK(a && a->syndrome == AETH_NAK_SEQUENCE && a->psn == 0xffffe0);
-	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* once */
+	/* Only the first packet after a gap gets a NAK. */
+	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2}));
 	a = answer_to(read_of(0xffffe0, RKEY, 0, 2048));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_LAST && a->psn == 0xffffe1);
 	/* A repeated request that extends beyond the original one has no answer. */
@@ -652,7 +656,10 @@ TEST(repeated_write)
 	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe2);
 }
 
-/* A dead process does not answer, and nothing fails; another process may get the next attempt. */
+/*
+ * Requests to a dead process get no answer, not even a NAK: the next attempt may reach another
+ * process.
+ */
 TEST(dead_owner)
 {
 	struct wire_attr attr = attributes(1024);
@@ -704,7 +711,10 @@ static void dead_requester(enum message_kind second)
 TEST_WITH(dead_writer, dead_requester, MSG_WRITE);
 TEST_WITH(dead_writer_of_nop, dead_requester, MSG_NOP);
 
-/* A WRITE whose payloads are longer, or shorter, than it has announced. */
+/*
+ * The second packet of a WRITE makes it longer or shorter than the first has announced, or belongs
+ * to another operation.
+ */
 TEST(hostile_lengths)
 {
 	static const struct {
@@ -749,7 +759,7 @@ TEST(hostile_answers)
 
 	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 10}, false);
 	work(&nodes[0]);
-	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL); /* never sent */
+	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL); /* for a PSN that was not sent */
 	CHECK_EQ(nodes[0].completed, 0);
 	post_one(&attr, (struct plan){.kind = MSG_READ, .length = 3000}, false);
 	work(&nodes[0]);

@@ -7,12 +7,12 @@ GROUP is one of these:
     ucx         ucx_perftest
     faults      PEER, while its packets are lost, doubled and late
     losses      tools and ucx, with the same faults
-    modes       PEER in the HCA's modes
+    modes       PEER with several settings of the HCA
     ipv6        PEER and tools over IPv6
     capture     captures of both hosts
     foreign     PEER while another host sends invalid packets
-    killed      processes are killed, or end slowly
-    messages    lines for requests that cannot be served
+    killed      processes that are killed, or end slowly
+    messages    the lines that the HCA prints about what it cannot do
     partitions  P_Keys
 """
 import os
@@ -98,13 +98,14 @@ def count(host, name):
 
 
 def foreign(a, b, gid, *addresses):
-    """Packets of other senders, damaged packets and packets without meaning, sent from @addresses of @b, change nothing."""
+    """Packets of other senders, damaged packets and packets without meaning, sent from @b, change nothing. @addresses:
+    the first three arguments of foreign.py."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
     member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
     others = [hosts.Program([*b.prefix, sys.executable, script, *addresses, *flood], {}) for flood in ([], ["flood"])]
     for program in others:
         assert program.process.stdout.readline() == "running\n"
-    peers(a, b, 10, "-g", gid, "-q", "2")  # losses are repaired by timers
+    peers(a, b, 10, "-g", gid, "-q", "2")  # timers cause lost packets to be sent again
     bad, icrcs = count(a, "counters/port_rcv_errors"), count(a, "hw_counters/rx_icrc_encapsulated")
     assert bad > icrcs > 0, (bad, icrcs)
     for program in others[1], member:
@@ -126,7 +127,7 @@ def run_foreign():
         foreign(a, b, "1", b.ipv6[0][0], "fd99:0::3", a.ipv6[0][0])
 
 
-# For QPs that must exceed their retries when the peer is killed, and not before: 0.27 s, eight times. A host
+# A QP's timeout code: 0.27 s. A QP whose peer is killed fails after eight timeouts, and must not fail before. A host
 # whose cores have other work, real-time programs for example, may not answer for as long as a second.
 TIMEOUT = 16
 
@@ -147,8 +148,8 @@ def only_retries(program, qps):
 
 
 def end_slowly(a, b):
-    """A process that has received for its host leaves the port to others when it exits, even if it exits slowly, as under
-    a sanitizer that looks for leaks."""
+    """A process that has received the packets of its host leaves the port to others when it exits, even if it exits
+    slowly, as under a sanitizer that looks for leaks."""
     slow = a.start(PEER, "-n", "20", env={"HOSTS_LINGER": "1"})
     slow.await_listener(4444)
     client = b.start(PEER, "-n", "20", a.address)
@@ -176,7 +177,7 @@ def run_killed():
             pair[victim].kill()
             only_retries(pair[not victim], 2)
             pair[victim].process.communicate()
-        # The first of two processes of a host receives for both. The test kills it.
+        # The first of two processes of a host receives the packets of both. The test kills it.
         for victim in range(1 if SHORT else 2):
             first = started(a, b, "-e", "-t", str(TIMEOUT), port=4444)
             second = started(a, b, "-n", "400", "-q", "2" if SHORT else "8", port=4445)
@@ -214,7 +215,7 @@ def run_partitions():
 
 
 def fails(host, peer, says, *options, env={}):
-    """Runs a peer that is refused when it connects its QP, and ends the other end."""
+    """Runs a client on @host, which must fail to connect its QP and print @says, and its server on @peer."""
     server = peer.start(PEER, "-e", env=env)
     server.await_listener(4444)
     client = host.start(PEER, "-e", *options, peer.address, env=env)
@@ -225,7 +226,7 @@ def fails(host, peer, says, *options, env={}):
 
 
 def fails_tool(host, peer, says, *program):
-    """Runs a tool whose transport does not leave the host: its server gets an error, and its client waits."""
+    """Runs a tool whose transport cannot reach another host: the server gets an error, and the client waits."""
     if not shutil.which(program[0]):
         return
     server = peer.start(*program)
@@ -339,7 +340,7 @@ HALF_MET = "Failed to connect RDMA CM events"
 
 
 def meet(a, b, server, client):
-    """Like hosts.pair(), by rdma_cm: no table shows that the server listens, so a refused client is started again."""
+    """Like hosts.pair(), by rdma_cm: nothing shows that the server listens, so a refused client is started again."""
     running, guard = a.start(*server), hosts.in_time()
     while True:
         program = b.start(*client)
@@ -391,8 +392,8 @@ def run_ucx():
             ucx(a, b, transports, options)
 
 
-# With -u 0 the HCA repeats without limit, so a slow machine does not fail the test. This does not hold for the
-# pingpongs: their client may have ended when the ACK of the last message is lost, and then the server must fail.
+# With -u 0 the HCA repeats without limit, so a slow machine does not fail the test. The pingpongs are not in the list:
+# their client may have ended when the ACK of the last message is lost, and then the server fails.
 LOSSY_TOOLS = """
 ib_write_bw -x 0 -u 0 -s 20000 -n {bulk}
 ib_send_bw -x 0 -u 0 -s 20000 -n {bulk} -q 2

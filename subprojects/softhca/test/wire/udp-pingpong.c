@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 		CHECK(!bind(fd, (struct sockaddr *)&a, sizeof(a)));
 	for (int i = 0; argc == 4 || i <= rounds; i++) {
 		if (i == 1)
-			begun = now_us(); /* the first round resolves the route */
+			begun = now_us(); /* the first round also resolves the server's address */
 		if (argc > 4)
 			CHECK(sendto(fd, bytes, size, 0, (struct sockaddr *)&a, sizeof(a)) > 0);
 		while (recvfrom(fd, bytes, sizeof(bytes), flags, (struct sockaddr *)&a, &len) < 0)
