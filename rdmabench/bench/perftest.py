@@ -4,7 +4,7 @@
 
     perftest.py RDMABENCH SOFTHCA-RUN [--only TEXT] [--rounds N] [--seconds S] [--mode MODE] [--turns]
 
-A round is a run of each program; which of them is first alternates. The figure of a run is its median latency or its average
+A round is a run of each program; the program that runs first alternates. The figure of a run is its median latency or its average
 throughput. A row contains each program's median over the rounds, and the median of the rounds' ratios with its confidence
 interval (at least 95 %). Rounds end when the interval is narrower than 2 %, or after --rounds or --seconds. Both programs use the
 HCA in the same mode. Server and client have a processor each and, if this is permitted, real-time priority, so that other programs
@@ -60,7 +60,10 @@ def free_port():
 
 
 def placed(side, shared, priority):
-    """Returns a function for a new process. Unless they share a processor, each side has its own, so that neither waits for the other."""
+    """Returns a function that binds a new process to the processor of its side and sets its priority.
+
+    Unless `shared` is set, each side has a processor, so that neither waits for the other.
+    """
     cpus = sorted(os.sched_getaffinity(0))
 
     def place():
@@ -70,7 +73,7 @@ def placed(side, shared, priority):
 
 
 def one_pair(program, args, env=None, shared=False):
-    """Returns the output of the client, or None if it fails. A client that starts before the server listens tries again."""
+    """Returns the output of the client, or None. A client that starts before the server listens is started again."""
     run = [options.runner, "--fabric", f"perftest-{os.getpid()}", "--mode", options.mode]
     port = ["-p", str(free_port())]
     env = {**os.environ, **(env or {})}  # for both: either may be the first process of the fabric
@@ -122,7 +125,7 @@ def figure(out, size, column):
 
 
 def interval(values):
-    """Returns the median of the values and a confidence interval of it, by the binomial distribution; too few values: None."""
+    """Returns the median and its confidence interval by the binomial distribution (None, None: too few values)."""
     values, n = sorted(values), len(values)
     outside = .5 ** n  # the probability that all values are above the median
     k = 0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bodies of messages are written and read field by field, and checked when read. */
+/* Writes and reads the bodies of messages (wire.h) field by field, and checks what it reads. */
 #include <errno.h>
 
 #include "base/compiler.h"

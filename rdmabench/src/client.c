@@ -22,7 +22,7 @@ static int greet(struct session *e, struct peer *p)
 	if (err)
 		return err;
 	snprintf(e->run, sizeof(e->run), "%s", p->remote.run);
-	session_count(e, &e->before); /* the server may send as soon as all have joined */
+	session_count(e, &e->before); /* after JOIN, the server may send at any time */
 	err = session_send_side(e, p, WIRE_JOIN);
 	return err || !e->side.t.cm ? err : cm_connect(p, e->why);
 }

@@ -20,7 +20,7 @@
 
 #define MAGIC 0x434d4452u /* "RDMC" */
 
-/* The private data of a request, little-endian. */
+/* The private data of a connection request, little-endian. */
 struct wish {
 	uint32_t magic;
 	uint32_t qpn; /* of the server's QP */
@@ -76,7 +76,7 @@ static int create_id(struct side *s, struct rdma_cm_id **id_p)
 	return rdma_create_id(s->cm.state->channel, id_p, NULL, ports) ? -errno : 0;
 }
 
-/* Waits for an event of this kind, and writes its parameters to *param_p; another event is an error. */
+/* Waits for the next event and writes its parameters to *param_p. Fails if it has another kind. */
 static int expect_param(struct cm_side *c, enum rdma_cm_event_type kind,
 	struct rdma_ud_param *param_p, char *why)
 {
@@ -152,7 +152,10 @@ int cm_listen(struct side *s, char why[WIRE_TEXT_MAX])
 	return 0;
 }
 
-/* Returns the QP that a request names, if it comes from the QP that JOIN names, or NULL. */
+/*
+ * Returns the flow whose QP a request names. Returns NULL if there is none, if the request comes
+ * from another QP than remote_qpn, or if the QP is already connected.
+ */
 static struct flow *wanted(const struct side *s, const struct rdma_cm_event *request)
 {
 	const struct rdma_conn_param *param = &request->param.conn;
@@ -172,8 +175,8 @@ static struct flow *wanted(const struct side *s, const struct rdma_cm_event *req
 }
 
 /*
- * Takes over the id of a request, or rejects it. With UD, the client does not confirm the answer,
- * so the connection counts as established at once.
+ * Accepts or rejects a request. With UD, the client does not confirm the answer, so the connection
+ * counts as established at once.
  */
 static int on_request(struct side *s, const struct rdma_cm_event *request)
 {
@@ -221,7 +224,7 @@ int cm_accept(struct side *s, char why[WIRE_TEXT_MAX])
 
 /* ---- client ---- */
 
-/* The address of the peer's TCP connection, with the port of rdma_cm. */
+/* Writes the peer's address from its TCP connection, with the port at which rdma_cm listens. */
 static int address_of(const struct peer *p, struct sockaddr_storage *a_p)
 {
 	socklen_t len = sizeof(*a_p);

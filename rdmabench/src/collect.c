@@ -103,8 +103,8 @@ static void parse(int argc, char **argv, struct options *o)
 }
 
 /*
- * Makes the command for the shells of the other machines; find(1) takes files and directories
- * alike.
+ * Makes the command for the shells of the other machines. A path may be a file or a directory:
+ * find(1) accepts both.
  */
 static bool make_command(const struct options *o, char *command, size_t size)
 {

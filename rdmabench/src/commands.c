@@ -22,7 +22,7 @@ static void add(struct command *c, const char *format, ...)
 	c->argv[++c->n] = NULL;
 }
 
-/* Options that most points do not need. */
+/* Adds those of these options whose values are not the defaults. */
 static void add_unusual(struct command *c, const struct traffic *t)
 {
 	static const struct {
@@ -114,7 +114,7 @@ static void send_away(struct command *c)
 		remote_words(c->argv, c->timeout, c->host, c->line, WAIT_S);
 }
 
-/* A flow of a pair of processes. */
+/* A traffic flow between one pair of processes, a client and a server. */
 struct leg {
 	const struct trial_attr *a;
 	const struct traffic *t;
@@ -154,8 +154,8 @@ static void add_devices(struct command *c, const struct leg *l)
 }
 
 /*
- * Sets the directions in which the flow counts at the measured device. If the other end is another
- * device, this is one direction only, unless the flow is a loopback.
+ * Sets c->sends and c->receives: the directions of the flow at the measured device. Both are set if
+ * both ends of the flow are at this device.
  */
 static void describe(struct command *c, const struct leg *l)
 {
@@ -194,7 +194,7 @@ static void make_client(struct command *c, const struct leg *l)
 	send_away(c);
 }
 
-/* Calls fn() for the server, if it is to be started, and for the client. */
+/* Calls fn() for the server, unless --fork or the user starts it, and for the client. */
 static bool one_pair(const struct leg *l, bool (*fn)(void *arg, const struct command *c), void *arg)
 {
 	struct command c;

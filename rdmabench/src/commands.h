@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The commands that make the traffic of a point. If both ends of a flow are on one machine, a
- * command with --fork starts both engines of a pair of processes; otherwise there is a command for
- * the server and one for the client. A command for another machine is run by ssh.
+ * The commands that make the traffic of a point (space.h). If both ends of a flow are on one
+ * machine, a command with --fork starts both engines of a pair of processes; otherwise there is a
+ * command for the server and one for the client. A command for another machine is run by ssh.
  */
 #ifndef RDMABENCH_COMMANDS_H
 #define RDMABENCH_COMMANDS_H
@@ -16,7 +16,7 @@
 #define COMMAND_LINE 8192 /* bytes of a command for another machine */
 #define COMMANDS_MAX (4 * SPACE_PROCESSES)
 
-/* A machine at the other end. */
+/* A machine at the other end of a flow. */
 struct far_end {
 	char host[256]; /* [USER@]HOST for ssh; "": the user has started engine --serve */
 	char address[256]; /* the address to which engines connect */
@@ -27,21 +27,21 @@ struct trial_attr {
 	const char *far_program; /* the path of rdmabench on machines that ssh reaches */
 	const struct space *space;
 	const char *host; /* [USER@]HOST of the measured device; NULL: this machine */
-	const char *address; /* of `host`, for other machines; NULL: no flow is reverse */
+	const char *address; /* to which other machines connect; NULL: no flow is reverse */
 	struct far_end end[ENDS_MAX]; /* pairs of processes use them in turn */
 	uint32_t n_ends; /* 0: both ends are on the machine of the measured device */
-	uint32_t port; /* TCP port of engine --serve, and first one of servers that are started */
-	const char *device; /* NULL: the first */
-	const char *peer; /* at the other end; NULL: the same, or the first of another machine */
+	uint32_t port; /* TCP port of engine --serve, and of the first server that is started */
+	const char *device; /* the measured device; NULL: the first */
+	const char *peer; /* device at the other end; NULL: the same, or another machine's first */
 	const char *cpus, *nodes; /* of each engine, see place_bind(); NULL: any */
 	double seconds; /* seconds of traffic */
 	bool compat; /* statistics are written and merged by the compatible method */
-	const char *stats_dir; /* of engines on this machine, if there are no other machines */
+	const char *stats_dir; /* for the statistics files; not used if is_far() */
 };
 
 /*
- * Returns true if a measurement needs other machines. Then histograms are in the reports, otherwise
- * in files.
+ * Returns true if a measurement needs other machines. Then the engines write their histograms to
+ * their reports, otherwise to files.
  */
 static inline bool is_far(const struct trial_attr *a)
 {
@@ -56,7 +56,7 @@ struct command {
 	bool fits; /* no text is too long */
 	const char *host; /* where it runs; NULL: here */
 	bool is_client; /* the client; with --fork also the server */
-	/* The traffic of a client. */
+	/* The traffic, if this is the client. */
 	bool bidirectional;
 	bool sends, receives; /* directions of the traffic at the measured device */
 	uint32_t mtu; /* bytes */

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 
 #define SCRATCH 65536
-#define CQ_DEPTH 4096 /* QPs that were destroyed and are not freed yet occupy a part */
+#define CQ_DEPTH 4096 /* a destroyed QP occupies entries until mlx5dv-lite has freed it */
 #define QUEUE_BLOCKS 16
 #define PAYLOAD 64
 #define ANSWER_NS NSEC_PER_SEC
@@ -71,7 +71,7 @@ static int fail_once(struct control *c, struct mlx5dvl_qp *qp, const struct mlx5
 	return c->failed == (remote ? -EACCES : -EFAULT) ? 0 : c->failed;
 }
 
-/* Registers a region for a moment. If there is a QP, it posts a request that must fail. */
+/* Registers a region for a moment. If qp is not NULL, posts a request to it that must fail. */
 static int with_region(struct control *c, unsigned rights, struct mlx5dvl_qp *qp)
 {
 	struct mlx5dvl_mr mr;
@@ -106,7 +106,10 @@ static int use_pair(struct control *c, struct mlx5dvl_qp *qp, struct mlx5dvl_qp 
 		       with_region(c, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, qp);
 }
 
-/* The peer is another QP of this process, so that no other process is disturbed. */
+/*
+ * Creates a QP, uses it as c->kind says, and destroys it. Its peer is another QP of this process,
+ * so that no other process is disturbed.
+ */
 static int change_qps(struct control *c)
 {
 	struct mlx5dvl_qp_attr a = {.send_cq = c->cq, .sq_depth = QUEUE_BLOCKS};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs verbs of the control path, and requests that must fail, during the traffic. These use the
- * traffic's thread and context, but separate queue pairs. Also plants events, which the software
- * HCA causes at the n-th message of a queue pair.
+ * traffic's thread and context, but separate queue pairs. Also plants the events of enum
+ * inject_kind, which the software HCA causes at the n-th message of a queue pair.
  */
 #ifndef RDMABENCH_CONTROL_H
 #define RDMABENCH_CONTROL_H
@@ -45,7 +45,7 @@ void control_on_error(struct control *c, const struct mlx5dvl_error *error);
  */
 int inject_plant(enum inject_kind kind, uint32_t qpn, uint64_t at);
 
-/* Removes the event. Returns true if it has happened. */
+/* Removes the event with this number. Returns true if it has happened. */
 bool inject_remove(int number);
 
 #endif

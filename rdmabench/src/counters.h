@@ -22,7 +22,7 @@ struct counters {
 	struct counter c[COUNTERS_MAX];
 };
 
-/* Reads all counters; the result is empty if the device has none. @class: /sys/class/infiniband. */
+/* Reads all counters of a port. @class: /sys/class/infiniband, or a test's copy of it. */
 void counters_read(const char *class, const char *device, unsigned port, struct counters *c_p);
 
 /* Returns the value, or 0 if there is none; *has_p distinguishes the two. */

@@ -5,7 +5,7 @@
 #include "explorer.h"
 
 #define WRONG .1 /* probability of a wrong measurement that decide() allows for */
-#define DISTURBED_MAX 30 /* void measurements that end a decision without a result */
+#define DISTURBED_MAX 30 /* anomalies of the healthy point that end a decision without a result */
 #define FAILURES_MAX 3 /* failed measurements that end a decision without a result */
 #define HEALTHY_DRAWS 20 /* points that are tried when no healthy one is known */
 
@@ -41,8 +41,8 @@ static enum answer look(struct explorer *e, const struct point *p, enum anomaly 
 }
 
 /*
- * Returns by how many the measurements with one result must outnumber the others, for a wrong
- * decision to have at most this probability.
+ * Returns how many more measurements must have one result than the other, so that a wrong decision
+ * has at most the probability @error.
  */
 static int steps(double error)
 {

@@ -18,7 +18,7 @@
 #include "base/output.h"
 #include "base/tcp.h"
 
-/* The child is the server and prints nothing; its status becomes part of this process's status. */
+/* Runs the client, and in a child the server, which prints nothing. Returns 0 if both succeeded. */
 static int both(const struct engine_options *o)
 {
 	struct engine_options quiet = *o;
@@ -34,7 +34,7 @@ static int both(const struct engine_options *o)
 	fflush(stdout);
 	child = fork();
 	if (!child) {
-		/* The child may be waiting for a client that never comes. */
+		/* Without its parent, the child could wait for a client forever. */
 		if (!child_ends_with(parent) || !freopen("/dev/null", "w", stdout))
 			_exit(1);
 		exit(server_run(&quiet, listener));
@@ -53,8 +53,8 @@ static int both(const struct engine_options *o)
 }
 
 /*
- * Refuses processors and nodes that the machine does not have, before a role begins. Returns 0 or
- * the exit status.
+ * Checks that the machine has the processors and nodes of the options. Returns 0 or the exit
+ * status.
  */
 static int check_places(const struct engine_options *o)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rdmabench engine, lat and bw: their command line, both its roles, and its report. */
+/* rdmabench engine, lat and bw: their command line, and the report. */
 #ifndef RDMABENCH_ENGINE_H
 #define RDMABENCH_ENGINE_H
 
@@ -29,7 +29,7 @@ struct engine_options {
 	const char *server_device; /* device of the server if fork is set; NULL: the client's */
 	bool all; /* runs with all sizes, one after another */
 	uint32_t first_size, last_size;
-	bool more; /* not the first of these runs */
+	bool more; /* not the first run of --all */
 	const char *json, *hdr_log; /* files, - for standard output, or NULL */
 	const char *stats_dir, *stats_file, *run;
 	uint64_t stats_window;
@@ -37,7 +37,7 @@ struct engine_options {
 	bool gbits;
 	bool histogram;
 	bool hw_ts; /* completions are timed by the device's stamps */
-	uint32_t timeout_s; /* time limit of the TCP connection */
+	uint32_t timeout_s; /* time after which a silent peer is given up */
 };
 
 /*
@@ -47,10 +47,10 @@ struct engine_options {
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
 
 struct arg_row;
-/* Returns the row of an option, whose name is given without dashes and exists. */
+/* Returns the row of an option. @name: without dashes; the option must exist. */
 const struct arg_row *engine_option_row(const char *name);
 
-/* Changes the size in the options. The traffic was checked with the largest size. */
+/* Sets the size of the requests, for the next run of --all. */
 void engine_options_resize(struct engine_options *o, uint32_t bytes);
 
 /* Runs the sub-command and returns its exit status. */
@@ -61,7 +61,7 @@ int engine_main(int argc, char **argv);
 struct session;
 
 /*
- * Writes the table to @out. With many sizes (--all) this is one row, and only the first run has
+ * Writes the table to @out. With many sizes (--all) this is one row, and only the first run prints
  * column heads.
  */
 void report_table(const struct session *e, FILE *out);

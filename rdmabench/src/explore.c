@@ -26,8 +26,8 @@ bool anneal_accepts(double from, double to, double temperature, uint64_t *rand)
 /* ---- anomalies ---- */
 
 /*
- * Conditions that were not shown to be sufficient may fit points of other anomalies, so they do not
- * exclude any points.
+ * Returns true if the point has an anomaly that was found. Conditions that were not shown to be
+ * sufficient (!f->whole) may fit points of other anomalies, so they do not exclude any points.
  */
 static bool is_known(const struct explorer *e, const struct point *p)
 {
@@ -41,8 +41,8 @@ static bool is_known(const struct explorer *e, const struct point *p)
 }
 
 /*
- * Measures a point again whose first measurement had an anomaly. The allowed probabilities of a
- * false anomaly of all such points add up to the error.
+ * Measures a point again whose first measurement had an anomaly. Such a point, number i, may be a
+ * false anomaly with probability error / (i * (i + 1)). The sum of all these is at most the error.
  */
 static bool is_certain(struct explorer *e, const struct point *p, enum anomaly kind)
 {

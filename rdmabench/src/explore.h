@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search: chooses the next point from the measurements so far. The seed and the measurements
- * determine all choices.
+ * The search: chooses the next point (space.h) from the measurements so far. The seed and the
+ * measurements determine all choices.
  *
  *	random	draws each point independently
  *	sample	covers each parameter evenly: over all tries each value of a parameter is used
  *		equally often
- *	anneal	simulated annealing: goes from a point to a neighbour. A worse neighbour is accepted
- *		with probability exp(change / temperature), which falls with the temperature;
- *		otherwise the search stays where it was. It begins at the best of a few random
+ *	anneal	simulated annealing: goes from a point to a neighbour of higher energy
+ *		(measure_energy()). A neighbour of lower energy is accepted with probability
+ *		exp(change / temperature); the temperature falls with each step. If the neighbour is
+ *		not accepted, the search stays where it was. It begins at the best of a few random
  *		points, and begins again after an anomaly, or after many tries without a better
  *		point
  *	mixed	the points of random, and between them those of annealing: one for every five
@@ -19,9 +20,8 @@
  * the search finds the conditions of the anomaly (features.c): parameters, and the values that they
  * must have. The anomaly disappears when such a parameter has another value, and stays when all
  * other parameters are drawn at random. Points that fit conditions which were shown to be
- * sufficient are not tried again. Each kind of anomaly is the violation of a limit (struct rules).
- * If all points violate the limit, it does not distinguish points, and the search looks for no
- * conditions of this kind.
+ * sufficient are not tried again. The search for conditions needs a point without an anomaly; if
+ * none is found, it is left out (explore_result.blunt).
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -46,8 +46,8 @@ struct explore_attr {
 	enum explore_method method;
 	uint64_t seed;
 	uint32_t tries; /* points to choose; certainty and conditions need more measurements */
-	uint32_t measurements; /* of all kinds; 0: no limit */
-	uint32_t anomalies; /* stops after this many; 0: only after tries */
+	uint32_t measurements; /* stops after this many, of all purposes; 0: no limit */
+	uint32_t anomalies; /* stops after this many; 0: no limit */
 	double error; /* probability of a false anomaly, and of a wrong decision about conditions */
 	bool features; /* look for conditions */
 	struct rules rules;
@@ -70,7 +70,7 @@ struct explore_ask {
 	const char *what;
 	const struct point *point;
 	bool last; /* no more measurements are allowed after this one */
-	uint32_t *others; /* explore_fn adds the number of measurements that it made besides this */
+	uint32_t *others; /* explore_fn adds the number of other measurements that it made */
 };
 
 /* Measures a point. Returns 0; -ECANCELED to end the search; another -errno to skip the point. */
@@ -79,10 +79,10 @@ typedef int explore_fn(void *arg, const struct explore_ask *ask, struct measure 
 struct explore_result {
 	uint32_t tries; /* points that were measured */
 	uint32_t failures; /* points that could not be measured */
-	uint32_t measurements; /* of all kinds */
+	uint32_t measurements; /* of all purposes */
 	uint32_t refuted; /* points whose anomaly was not confirmed */
 	uint32_t accepted_worse, rejected; /* worse points accepted; points rejected */
-	bool blunt[1 - ANOMALY_LATENCY]; /* [-kind]: no point without an anomaly was found */
+	bool blunt[1 - ANOMALY_LATENCY]; /* [-kind]: no conditions: all points had an anomaly */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];

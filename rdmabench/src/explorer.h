@@ -5,14 +5,14 @@
 
 #include "explore.h"
 
-#define REDRAW_MAX 1000 /* draws of a point, at most, until one can be used */
+#define REDRAW_MAX 1000 /* attempts to draw a point that can be used */
 
 struct explorer {
 	const struct explore_attr *attr;
 	explore_fn *fn;
 	void *arg;
 	struct explore_result *r;
-	uint64_t rand; /* of independent points */
+	uint64_t rand; /* random state for points that are drawn independently */
 	bool over;
 	uint8_t *sample; /* tries x SPACE_DIMS, for EXPLORE_SAMPLE */
 	struct point healthy; /* a point without an anomaly */
@@ -20,12 +20,12 @@ struct explorer {
 	uint32_t candidates; /* points whose anomaly was measured again */
 	struct explore_ask next; /* purpose and number of the next measurement that is not a try */
 	/* State of annealing. */
-	uint64_t walk; /* random numbers of annealing */
+	uint64_t walk; /* random state for annealing, decide.c and features.c */
 	struct point current;
 	double energy, t_start, temperature;
 	double best, low; /* highest energy since annealing last began; lowest of the warm-up */
 	uint32_t warm, stale;
-	bool walking; /* the present point is one of annealing */
+	bool walking; /* annealing chose the present point */
 	double credit; /* tries that annealing may make, for EXPLORE_MIXED */
 };
 
@@ -37,19 +37,19 @@ enum answer {
 };
 
 /*
- * decide.c: measures a point until it is certain enough whether the point has the anomaly. Each
- * measurement may be wrong with a probability of at most 10 %, so it moves the logarithm of the
- * likelihood ratio by ln 9 (A. Wald's sequential probability ratio test). @false_yes and @false_no
- * are the accepted probabilities of a wrong yes and of a wrong no. After a measurement with the
- * anomaly, the healthy point is measured, too: if it has an anomaly as well, the machine was
- * disturbed, and neither measurement counts.
+ * decide.c: measures a point until it is certain enough whether the point has the anomaly, or any
+ * anomaly if @kind is ANOMALY_NONE. Each measurement may be wrong with a probability of at most
+ * 10 %, so it moves the logarithm of the likelihood ratio by ln 9 (A. Wald's sequential probability
+ * ratio test). @false_yes and @false_no are the accepted probabilities of a wrong yes and of a
+ * wrong no. After a measurement with the anomaly, the healthy point is measured, too: if it has an
+ * anomaly as well, the machine was disturbed, and neither measurement counts.
  */
 enum answer decide(struct explorer *e, const struct point *p, enum anomaly kind, const char *what,
 	double false_yes, double false_no);
 
 /*
- * Completes @ask, measures its point, and counts the measurement. Returns the result of e->fn;
- * -ECANCELED also ends the search.
+ * Sets @ask->last and @ask->others, measures the point, and counts the measurement. Returns the
+ * result of e->fn; -ECANCELED also ends the search.
  */
 int explorer_measure(struct explorer *e, struct explore_ask *ask, struct measure *m_p);
 

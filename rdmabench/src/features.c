@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The conditions of an anomaly. The search begins with a point that has the anomaly, and a healthy
- * one. It exchanges values between them by bisection, and so finds, one after the other, the
- * parameters whose values bring the anomaly into the healthy point (as QuickXplain by U. Junker
- * does for constraints). Then it finds the range, or the set, of values of each of these
- * parameters. Finally it draws points that differ in all other parameters. If one of them is
+ * one, which has no anomaly. It exchanges values between them by bisection, and so finds, one after
+ * the other, the parameters whose values bring the anomaly into the healthy point (as QuickXplain
+ * by U. Junker does for constraints). Then it finds the range, or the set, of values of each of
+ * these parameters. Finally it draws points that differ in all other parameters. If one of them is
  * healthy, the search continues between this point and the point with the anomaly.
  */
 #include <string.h>
@@ -13,9 +13,9 @@
 #include "explorer.h"
 
 #define DRAWN 10 /* points, drawn at random, that must have the anomaly */
-#define IMPLIED 200 /* drawn points that must all fit a condition that the others imply */
+#define IMPLIED 200 /* a condition that so many drawn points fit is implied by the others */
 #define HUNTS 3 /* hunts for one anomaly; a wrong decision can end a hunt without a result */
-#define ROUNDS_MAX 60 /* rounds of a hunt, each after a healthy point was drawn */
+#define ROUNDS_MAX 60 /* rounds of a hunt; each begins with a healthy point */
 
 /* An attempt to find the conditions of an anomaly. */
 struct hunt {
@@ -44,9 +44,9 @@ static enum answer has_anomaly(struct hunt *h, const struct point *p, const char
 /* ---- exchange ---- */
 
 /*
- * Makes a point with the values of h->base in the parameters of @take, and those of h->other in all
- * others. If the validity of a taken value depends on a parameter, this parameter is taken as well,
- * and marked in @take.
+ * Makes a point with the values of h->base in the parameters that @take marks, and those of
+ * h->other in all others. If the validity of a taken value depends on a parameter, this parameter
+ * is taken as well, and marked in @take.
  */
 static void mix(const struct hunt *h, bool take[SPACE_DIMS], struct point *p)
 {
@@ -135,7 +135,8 @@ static bool exchange(struct hunt *h, bool needed[SPACE_DIMS])
 
 	memset(needed, 0, SPACE_DIMS * sizeof(*needed));
 	for (;;) {
-		unsigned low = 0, high = n; /* first `low`: healthy; first `high`: anomaly */
+		/* With the first `low` of the list the point is healthy, with `high` it is not. */
+		unsigned low = 0, high = n;
 
 		seen = has_with(h, needed, list, 0, take);
 		if (seen != ANSWER_NO || !n)
@@ -288,7 +289,7 @@ static void find_values(struct hunt *h, unsigned dim)
 
 /*
  * Removes the value of h->other from the parameter's condition, because h->other is healthy with
- * it.
+ * it. If the values are ordered, also removes those beyond it.
  */
 static void narrow(struct hunt *h, unsigned dim)
 {
@@ -362,8 +363,8 @@ static bool has_conditions(const struct feature_set *f)
 }
 
 /*
- * All conditions are known now. Finds the values of those parameters again whose values were tried
- * at points that may have violated conditions. Returns true if more values have the anomaly.
+ * Finds the values of the parameters in h->doubt again, because all conditions are known now.
+ * Returns true if a condition allows more values than before.
  */
 static bool widen(struct hunt *h)
 {

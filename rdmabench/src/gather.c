@@ -20,7 +20,7 @@
 #define DEPTH_MAX 3 /* levels of directories: all runs, one run, and one more */
 #define NS_PER_S 1000000000ll
 
-/* One line: its writer and its figures. */
+/* One line of a statistics file: its writer and its figures. */
 struct line {
 	struct gather *g;
 	json_t *o;
@@ -44,7 +44,7 @@ struct gather {
 	uint64_t looks; /* comparisons in both trees */
 	json_t *sources, *skipped;
 	struct latrec_hist *hist; /* of all lines */
-	struct latrec_hist *line; /* of one */
+	struct latrec_hist *line; /* of the line that is being read */
 	struct stats_merged merged;
 	char why[96]; /* why a line cannot be used, if the text is not a constant */
 };
@@ -184,7 +184,7 @@ static bool hist_of(const struct line *l, struct latrec_hist *h_p)
 		json_object_get(l->o, "latency_samples"), h_p);
 }
 
-/* Adds one line, without its end. */
+/* Adds one line. @text does not contain the final newline. */
 static bool add_line(struct gather *g, const char *source, const char *text, size_t len)
 {
 	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);

@@ -30,7 +30,7 @@ void gather_destroy(struct gather *g);
  * Adds the content of a file whose name is @source. With attr.compat the caller must check the age.
  */
 void gather_add(struct gather *g, const char *source, const char *text, size_t len);
-/* Adds a file, or all files below a directory that have the right suffix. */
+/* Adds a file, or all .jsonl files (with attr.compat .txt files) below a directory. */
 void gather_path(struct gather *g, const char *path);
 /* Records a file that could not be read, or a host that did not answer. */
 void gather_skip(struct gather *g, const char *source, const char *why);

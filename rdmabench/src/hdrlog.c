@@ -122,8 +122,8 @@ static uint32_t adler32(const struct bytes *b)
 }
 
 /*
- * One stored block is enough: a count of nine bytes is at least 2^55, and the sum of all counts is
- * less than 2^63, so fewer than 256 counts need nine bytes.
+ * One stored block is enough: there are at most 7424 counts, and fewer than 256 of them need nine
+ * bytes. Such a count is at least 2^55, and the sum of all counts is less than 2^63.
  */
 static void put_zlib(const struct bytes *b, FILE *out)
 {
@@ -191,7 +191,7 @@ int hdrlog_line(const char *tag, double start_s, double seconds, const struct la
 		err = compress(&plain, &packed);
 	if (!err) {
 		fprintf(out, "Tag=%s,%.3f,%.3f,%.3f,", tag, start_s, seconds,
-			(double)latrec_hist_max(h) / 1e6); /* in ms, as its tools expect */
+			(double)latrec_hist_max(h) / 1e6); /* in ms, as HdrHistogram expects */
 		put_base64(&packed, out);
 		putc('\n', out);
 	}

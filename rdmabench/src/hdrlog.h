@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Histograms as a log of HdrHistogram, version 1.3, for its viewers and HistogramLogAnalyzer. A line
+ * Histograms as a log of HdrHistogram, version 1.3, which HistogramLogAnalyzer can read. A line
  * has a tag, the beginning of the interval, its length, its largest value, and in Base64 the
  * histogram in the compressed encoding V2. The format is that of HistogramLogWriter.java,
  * AbstractHistogram.java (encodeIntoByteBuffer) and ZigZagEncoding.java in

@@ -14,7 +14,7 @@
 #define INTERVAL_NS (50 * NSEC_PER_MSEC) /* time between two probes */
 #define APART_NS (5 * NSEC_PER_MSEC) /* between two groups of probes that check the clocks' rates */
 #define ANSWER_NS NSEC_PER_SEC
-#define BUSY_TRIES 1000 /* to read the clock page, which fails while the driver updates it */
+#define BUSY_TRIES 1000 /* attempts to read the clock page; they fail while the driver updates it */
 
 static int64_t drift(const struct hwclock_bounds *b, uint64_t now_ns)
 {

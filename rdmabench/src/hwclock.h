@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Converts the time stamps that a device puts into completions to times of the clock that stamps
- * posts. The device stamps a completion between the post and the poll of its request, so each
- * request gives a lower and an upper bound of the difference of the two clocks. Requests without
- * effect (probes) are posted for this on a separate QP, before and during the traffic; the requests
- * of the traffic give bounds as well. The bounds form an interval, which grows with time because
- * the clocks may drift apart, and each completion may narrow it. The error of a converted time is
- * half of the interval, and no converted time is before its post or after its poll.
+ * Converts the time stamps that a device puts into completions to times of the post clock, the
+ * clock of the host that times the posts. The device stamps a completion between the post and the
+ * poll of its request, so each request gives a lower and an upper bound of the difference of the
+ * two clocks. Requests without effect (probes) are posted for this on a separate QP, before and
+ * during the traffic; the requests of the traffic give bounds as well. The bounds form an interval,
+ * which grows with time because the clocks may drift apart, and each completion may narrow it. The
+ * error of a converted time is half of the interval, and no converted time is before its post or
+ * after its poll.
  */
 #ifndef RDMABENCH_HWCLOCK_H
 #define RDMABENCH_HWCLOCK_H
@@ -23,9 +24,9 @@
 struct hwclock_bounds {
 	uint32_t drift_ppm; /* largest drift of the two clocks */
 	bool known;
-	int64_t low, high; /* post clock minus device's clock, at at_ns of the post clock */
-	uint64_t at_ns;
-	uint64_t worst_ns, sum_ns, converted; /* errors of the converted times */
+	int64_t low, high; /* bounds of post clock minus device's clock, at time at_ns */
+	uint64_t at_ns; /* of the post clock */
+	uint64_t worst_ns, sum_ns, converted; /* largest error, sum of errors, number of times */
 	uint64_t jumps; /* completions that contradicted the bounds */
 };
 
@@ -55,9 +56,10 @@ struct hwclock {
 };
 
 /*
- * Creates the QP and probes until both clocks are known to run at the same rate. Returns 0;
- * -EOPNOTSUPP the device does not offer its clock; -ENOTSUP the rates of the two clocks differ; or
- * an error of the device. hwclock_close() must be called after an error as well.
+ * Creates the QP, probes, and checks that both clocks run at the same rate. Returns 0;
+ * -EOPNOTSUPP the device does not offer its clock; -ENOTSUP (the same number on Linux, but
+ * c->probes is not 0) the rates of the two clocks differ; or an error of the device.
+ * hwclock_close() must be called after an error as well.
  */
 int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec_clock *post);
 void hwclock_close(struct hwclock *c);

@@ -12,8 +12,8 @@
 int journal_append(FILE *journal, json_t *o);
 
 /*
- * Reads the next line as JSON. Returns 1; 0 if there is no whole line (the file position is then at
- * its beginning); -EBADMSG if the line is whole but not JSON.
+ * Reads the next line as JSON. Returns 1; 0 if there is no whole line (the file position then stays
+ * where it was); -EBADMSG if the line is whole but not JSON.
  */
 int journal_next(FILE *journal, json_t **o_p);
 

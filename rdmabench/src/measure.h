@@ -45,7 +45,7 @@ enum anomaly {
 	ANOMALY_LATENCY = -3,
 };
 
-/* Sets the defaults: 1000 and 0 us/s of pauses, 90 Gb/s, 4 million packets per second, no limit of
+/* Sets the defaults: tx_pause 1000, rx_pause 0, 90 Gb/s, 4 million packets per second, no limit of
  * the latency. */
 void rules_init(struct rules *r);
 enum anomaly measure_judge(const struct measure *m, const struct rules *r);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Landscapes for tests of the search: models of an adapter whose throughput depends on six
- * parameters of the first traffic in a known way. In each, one of a few hundred points has an
- * anomaly (pauses).
+ * parameters of the first traffic in a known way. In each landscape about one point in a few
+ * hundred has an anomaly (pauses). The landscapes, and where their throughput falls:
  *
- *	corner		gets worse towards the largest values of all six, where the anomaly is
- *	interior	gets worse towards the middle of all six, where the anomaly is
- *	deceptive	gets worse towards the smallest values, where there is no anomaly;
+ *	corner		falls towards the largest values of all six, where the anomaly is
+ *	interior	falls towards the middle of all six, where the anomaly is
+ *	deceptive	falls towards the smallest values, where there is no anomaly;
  *			the anomaly is where all six are large, and no gradient leads to it
  */
 #ifndef RDMABENCH_MODEL_H
@@ -22,7 +22,7 @@ extern const char *const model_names[]; /* by kind, NULL at the end */
 int model_measure(enum model_kind kind, const struct space *s, const struct point *p,
 	struct measure *m_p);
 
-/* The parameters that matter. */
+/* Returns the dimension of parameter i of the six. */
 #define MODEL_DIMS 6
 unsigned model_dim(unsigned i);
 

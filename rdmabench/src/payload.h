@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Payloads that can be checked: the sender's QPN, the kind of the request and its number determine
- * the bytes. A request that consumes a receive also carries its number in the first 8 bytes, if it
- * has so many.
+ * the bytes. A SEND of at least 8 bytes also carries its number in the first 8 bytes.
  */
 #ifndef RDMABENCH_PAYLOAD_H
 #define RDMABENCH_PAYLOAD_H

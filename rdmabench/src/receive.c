@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Receives, and the memory that the peer writes to. */
+/* Counts and checks receives, and checks the memory that the peer writes to. */
 #include <string.h>
 
 #include "payload.h"
@@ -26,8 +26,9 @@ static const struct pattern_request *request_of(const struct pattern *p, uint64_
 }
 
 /*
- * Returns the number of a receive. The immediate contains the low 32 bits of the number, or the
- * first bytes of the payload contain it; otherwise the number is the next one.
+ * Returns the number of a receive: the peer's QP numbers its requests that consume a receive, from
+ * 0. The immediate contains the low 32 bits of the number, or the first 8 bytes of the payload
+ * contain the number. A shorter payload is assumed to have the next number.
  */
 static uint64_t number_of(const struct flow *f, const struct mlx5dvl_recv *r, const uint8_t *data,
 	uint32_t len)

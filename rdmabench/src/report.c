@@ -23,7 +23,7 @@ static double per_s(const struct side *s, uint64_t n)
 	return elapsed_s(s) > 0 ? (double)n / elapsed_s(s) : 0;
 }
 
-/* If the run was shorter than an interval, the peak is the average. */
+/* Returns the peak, or the average if it is larger: a run shorter than an interval has no peak. */
 static double peak_bytes_per_s(const struct side *s)
 {
 	double average = per_s(s, s->bytes);
@@ -92,7 +92,7 @@ static void print_latency(const struct side *s, const struct latrec_hist *h, uin
 	fprintf(out, "%s\n", what);
 }
 
-/* Prints the row of one of many sizes, with the columns of both tables. */
+/* Prints the row of one size of --all, with the columns of both tables of print_both(). */
 static void print_row(const struct session *e, FILE *out)
 {
 	static const int widths[LATENCIES] = {14, 12, 18, 14, 15, 23, 0};
@@ -122,7 +122,7 @@ static void print_both(const struct session *e, FILE *out)
 			out);
 }
 
-/* Prints the row of one size, under one head, as perftest does. */
+/* Prints a row as perftest does; only the first run prints the head. */
 static void print_perftest(const struct session *e, FILE *out)
 {
 	const struct side *s = &e->side;
@@ -283,7 +283,7 @@ static json_t *peers_json(const struct side *s)
 	return list;
 }
 
-/* Returns the errors of the converted times. */
+/* Returns the errors of the times that were converted from the device's time stamps. */
 static json_t *hw_ts_json(const struct hwclock *c)
 {
 	double mean = c->b.converted ? (double)c->b.sum_ns / (double)c->b.converted : 0;
@@ -372,7 +372,7 @@ int report_write(json_t *o, const char *path, bool append)
 	return output_close("rdmabench", path, out, status);
 }
 
-/* Writes a histogram that ended at @now_s; with many sizes its tag has the size. */
+/* Writes a histogram whose interval ended at @now_s. With --all the size follows the tag. */
 static int write_hdr_line(const struct session *e, const char *tag, const struct latrec_hist *h,
 	double now_s, FILE *out)
 {

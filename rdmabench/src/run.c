@@ -11,7 +11,7 @@
 
 /* Rounds of a busy loop between two checks of the connections, which are system calls. */
 #define LOOK_ROUNDS 64
-#define LOOK_ROUNDS_PINGPONG 4096 /* longer than a round trip: most contain no check */
+#define LOOK_ROUNDS_PINGPONG 4096 /* so many that most round trips contain no check */
 #define SILENCE_NS (200 * NSEC_PER_MSEC) /* if nothing arrives for so long, the rest is lost */
 #define SLEEP_MS 1
 
@@ -50,8 +50,8 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* Counts lost messages, and compares the memory if no QP has failed: it is not known which of the
- * requests that were outstanding at a failure have arrived. */
+/* Counts lost messages. Compares the memory if no QP has failed: after a failure it is not known
+ * which of the outstanding requests have arrived. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
@@ -128,7 +128,10 @@ static bool is_over(const struct peer *p)
 	return p->gone || (p->sent_done && p->got_done && p->sent_result && p->got_result);
 }
 
-/* Reads from a connection once. @done: all own requests have completed. */
+/*
+ * Reads from a connection once, and sends the message that is due. @done: all own requests have
+ * completed.
+ */
 static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 {
 	const struct side *s = p->side;
@@ -225,9 +228,9 @@ static bool arm_queues(struct side *s)
 }
 
 /*
- * Polls the send CQ. With one request at a time, first arms the queue and waits for the event, even
- * if the completion is there already. So each latency includes the arming and the wait, as in
- * perftest.
+ * Polls the send CQ. With by_event (one request at a time) it first arms the queue and waits for
+ * the event, even if the completion is there already. So each latency includes the arming and the
+ * wait, as in perftest.
  */
 static uint32_t poll_sent(struct side *s)
 {
@@ -246,8 +249,8 @@ static uint32_t poll_sent(struct side *s)
 }
 
 /*
- * Sleeps until a message arrives on a connection, or a completion if the queues are armed, but at
- * most for a millisecond. Returns true if the connections may have messages.
+ * Sleeps until a message arrives on a connection, or with t.sleeps until a completion, but at most
+ * for a millisecond. Returns true if the connections may have messages.
  */
 static bool sleep_on(struct side *s)
 {

@@ -61,7 +61,7 @@ static int read_host(const struct arg *a, void *name_p)
 	return 0;
 }
 
-/* Adds a machine at the other end. @n: letters of @host. */
+/* Adds a machine at the other end. @n: length of @host, which may have no terminating 0 there. */
 static int add_end(const struct arg *a, struct trial_attr *t, const char *host, size_t n,
 	const char *address)
 {
@@ -78,7 +78,7 @@ static int add_end(const struct arg *a, struct trial_attr *t, const char *host, 
 	return 0;
 }
 
-/* If no address is given, it is HOST without the user. */
+/* The default of ADDRESS is HOST without the user. */
 static int read_peer(const struct arg *a, void *trial)
 {
 	const char *equal = strchr(a->value, '='), *at = strchr(a->value, '@');

@@ -12,6 +12,8 @@
  *	reproduce/mfs_help/A/I-WHAT.sh
  *	target/A			anomaly A: try, point, features, whole
  *	stats/RUN/			statistics files of the engines
+ *
+ * I is explore_ask.part, and WHAT is explore_ask.what (explore.h).
  */
 #ifndef RDMABENCH_SEARCHLOG_H
 #define RDMABENCH_SEARCHLOG_H
@@ -20,7 +22,7 @@
 
 #include "explore.h"
 
-#define SEARCHLOG_VERSION 7 /* of the journal; must change if a search would decide differently */
+#define SEARCHLOG_VERSION 7 /* of the journal; changes if a replay would lead to other decisions */
 
 struct searchlog;
 

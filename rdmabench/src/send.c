@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Batches of requests are posted when they are due and recorded when they complete. */
+/* Posts batches of requests when they are due, and records them when they complete. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define PEAK_NS (10 * NSEC_PER_MSEC)
 
-/* Generates the payload of request k if payloads are compared. */
+/* Writes the payload of request k, or zeroes the buffer of a READ or an atomic. */
 static void prepare(const struct flow *f, const struct pattern_request *r, uint64_t k,
 	uint8_t *local)
 {
@@ -92,7 +92,7 @@ static int post_one_place(struct flow *f, const struct pattern_request *r, uint8
 	}
 }
 
-/* Posts request k. The send queue has room for it: it is sized for the depth. */
+/* Posts request k. The send queue always has room, because t.depth requests fit into it. */
 static int post_request(struct flow *f, uint64_t k, bool last)
 {
 	const struct side *s = f->peer->side;
@@ -342,8 +342,8 @@ static void note_peak(struct side *s, uint64_t now_ns)
 }
 
 /*
- * Takes all batches up to and including the next signaled one, or the last one. Returns the last
- * batch taken.
+ * Counts the batches that have completed: up to and including the next signaled one, or all if none
+ * is signaled. Returns the last of them.
  */
 static const struct batch *take_batches(struct flow *f)
 {
@@ -366,8 +366,9 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 
 	s->last_ns = now;
 	note_peak(s, now);
+	/* flush_quiet() completed an unsignaled batch, at an unknown time. */
 	if (!b->signaled || s->t.pingpong)
-		return; /* a batch that flush_quiet() completed has no time of completion */
+		return;
 	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
 	record(f, b, done, now);
 }

@@ -235,7 +235,7 @@ int server_run(const struct engine_options *o, int listener)
 	return status;
 }
 
-/* Serves the client of a connection, in runs with this one client. */
+/* Serves one run of the client at this connection. */
 static int serve_one(const struct engine_options *o, int fd)
 {
 	struct session *e = session_new(o);

@@ -38,14 +38,14 @@ struct flow {
 	uint8_t *mem; /* laid out by side.layout */
 	const struct mlx5dvl_mr *mr; /* registration of that memory */
 	uint32_t rkey; /* rkey of the peer's memory */
-	uint64_t remote; /* address of the peer's memory, by the same layout */
+	uint64_t remote; /* address of the peer's memory, which has the same layout */
 	uint32_t remote_qpn;
 	bool failed;
 	/* The sending part. */
 	struct batch *batches; /* a ring of side.t.depth */
 	uint64_t head, tail; /* numbers of batches; modulo the depth they are indices */
 	uint64_t posted, completed; /* in requests */
-	uint64_t numbered; /* requests that consumed a receive of the peer */
+	uint64_t numbered; /* posted requests that consume a receive of the peer */
 	uint64_t atomics[2]; /* number of fetch-and-adds and of compare-and-swaps posted */
 	uint64_t checked[2]; /* the same, for atomics whose results were compared */
 	uint64_t resume_ns; /* end of the pause after a burst */
@@ -69,7 +69,7 @@ struct peer {
 	int inject; /* event that was planted for its first QP; 0: none */
 	uint64_t mismatches;
 	uint64_t last_recv_ns; /* time of the last arrival after DONE */
-	uint64_t recv_seen;
+	uint64_t recv_seen; /* receives at last_recv_ns */
 };
 
 struct cm_side;
@@ -142,9 +142,12 @@ int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Writes the addresses that the peer needs. */
 void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
-/* Connects to the addresses in p->remote; with t.cm the caller connects the QPs. Returns 0, or -errno with a line in @why. */
+/*
+ * Copies the addresses in p->remote to the flows and connects their QPs; with t.cm, cm.c connects
+ * them. Returns 0, or -errno with a line in @why.
+ */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
-/* Connects one QP, or creates the address of a UD QP's messages. Returns 0 or -errno. */
+/* Connects one QP; for UD also creates the address handle. Returns 0 or -errno. */
 int flow_connect(struct flow *f, const struct mlx5dvl_qp_info *theirs);
 /* Removes the planted events, and counts those that have happened. */
 void side_take_injected(struct side *s);

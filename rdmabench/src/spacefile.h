@@ -19,7 +19,7 @@
  */
 
 int space_change(struct space *s, const char *text, char *why, size_t size);
-/* The line names the file and the number of the bad line in it. */
+/* @why also names the file and the number of the bad line. */
 int space_read(struct space *s, const char *path, char *why, size_t size);
 
 /* Leaves out the value with that index. */
@@ -28,10 +28,10 @@ void space_leave_out(struct space *s, unsigned dim, unsigned at);
 /*
  * Must be called after the changes. Leaves out the values that no point can have, because they are
  * not valid with any value of another parameter: depths below the smallest batch; numbers of QPs
- * that are less than the smallest number of regions or too large for the smallest depth; and kinds
- * of QP that support none of a request's operations, or (UD) whose packets are too small for all of
- * its sizes. Returns an error if the text of a flow's requests can be longer than a pattern is
- * allowed to be.
+ * that are less than the smallest number of regions or too large for the smallest depth; kinds of
+ * QP that support none of a request's operations; and UD if every size of a request is larger than
+ * the smallest MTU. Returns an error if the text of a flow's requests can be longer than a pattern
+ * is allowed to be.
  */
 int space_prune(struct space *s, char *why, size_t size);
 

@@ -29,7 +29,8 @@ struct statsfile_attr {
 	/*
 	 * Either dir, for a file DIR/RUN/HOST-PROCESS-WRITER-ROLE.txt whose directories are
 	 * created, or the exact path. WRITER has the first digits of a random number, because
-	 * containers may have the same host name and process numbers. The .jsonl has all digits.
+	 * containers may have the same host name and process numbers. The JSON lines have all
+	 * digits.
 	 */
 	const char *dir, *path;
 	const char *run, *role; /* names that name_is_safe() accepts */

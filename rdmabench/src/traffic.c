@@ -10,7 +10,7 @@
 #include "payload.h"
 #include "text.h"
 
-#define BLOCKS_PER_REQUEST 4 /* the largest: 220 bytes inline */
+#define BLOCKS_PER_REQUEST 4 /* of the largest request: 220 bytes inline */
 #define CQ_BLOCKS_MAX (1u << 22) /* entries of the largest send CQ */
 #define RECV_MEMORY (64u << 20)
 #define RX_DEPTH_DEFAULT 1024

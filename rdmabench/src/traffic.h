@@ -73,7 +73,7 @@ struct traffic {
 	uint32_t control_us; /* time between two control operations */
 	uint8_t inject; /* enum inject_kind */
 	uint64_t inject_at; /* the number of the message, from 1 */
-	uint64_t iterations; /* per QP, with those of the warm-up; 0: by duration */
+	uint64_t iterations; /* requests per QP, including the warm-up; 0: until duration_ns */
 	uint32_t warm_up; /* first requests of each QP, whose latency is not recorded */
 	uint64_t duration_ns;
 	uint64_t rate; /* messages per second of a side; 0: as fast as possible */
@@ -81,7 +81,7 @@ struct traffic {
 	struct pattern pattern; /* made from pattern_text by traffic_check() */
 };
 
-/* The numbers of a traffic except its type, in the order of HELLO. */
+/* The numeric fields of struct traffic except type, in the order of the message HELLO (wire.h). */
 struct traffic_number {
 	const char *what; /* for error texts */
 	struct field field;
@@ -101,11 +101,11 @@ void traffic_init(struct traffic *t);
 int traffic_check(struct traffic *t, char *why, size_t size);
 
 /*
- * Returns the largest depth that so many QPs can have, because all their sends complete in one
- * completion queue.
+ * Returns the largest depth that each of so many QPs can have. All of them use one completion queue
+ * for their sends, whose size is limited.
  */
 uint32_t traffic_depth_max(uint32_t qps);
-/* Returns the number of blocks in a send queue for t->depth requests. */
+/* Returns the number of 64-byte blocks in a send queue for t->depth requests. */
 uint32_t traffic_sq_depth(const struct traffic *t);
 /*
  * traffic_rx_depth() returns the number of receives of a side with so many peers;

@@ -15,7 +15,7 @@
 #include "text.h"
 
 #define OUTPUT_MAX (1 << 20)
-#define GRACE_NS (30 * NSEC_PER_SEC) /* within this time after the traffic engines must end */
+#define GRACE_NS (30 * NSEC_PER_SEC) /* time after the traffic within which engines must end */
 
 /* A script that is being written. */
 struct script {
@@ -86,7 +86,7 @@ static void add_direction(struct measure *m, const struct command *e, bool back,
 	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
 }
 
-/* The port's own counters cover all engines, so the last report's are used. */
+/* Uses the counters of the last report: the port's counters cover all engines. */
 static void take_counters(struct measure *m, json_t *counters, double seconds)
 {
 	static const double scale[MEASURE_KEYS] = {8 / 1e9, 8 / 1e9, 1, 1, 1, 1};
@@ -159,7 +159,7 @@ static const char *reason_of(const json_t *o)
 }
 
 /*
- * Writes the reason why a command has failed to @why, unless that has the reason of an earlier one.
+ * Writes the reason why a command has failed to @why, unless @why has that of an earlier command.
  */
 static void explain(const struct command *e, const struct process *p, const json_t *o, char *why,
 	size_t size)
@@ -176,8 +176,8 @@ static void explain(const struct command *e, const struct process *p, const json
 }
 
 /*
- * Adds the report of an engine that has ended, and its latencies to @latency, unless that is NULL.
- * If the engine has failed, returns false, and @why has the reason of the first failure.
+ * Adds the report of an engine that has ended, and its latencies to @latency, unless @latency is
+ * NULL. If the engine has failed, returns false, and @why has the reason of the first failure.
  */
 static bool take_report(struct measure *m, const struct command *e, const struct process *p,
 	struct latrec_hist *latency, char *why, size_t size)

@@ -11,7 +11,8 @@
  *	DONE counts sent		DONE		after a side has sent all
  *	RESULT counts received		RESULT		after the peer's DONE
  *
- * A busy side sends ALIVE every second. REFUSE, a line of text, may replace any other message.
+ * During the traffic both sides send ALIVE every second, and a server does so while it waits for
+ * further clients. REFUSE, a line of text, may replace any other message.
  *
  * A peer is not trusted: its messages are bounded, read once and checked. If a peer is silent, or
  * takes longer for a message than the time limit, its connection is closed.

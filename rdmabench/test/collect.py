@@ -18,7 +18,7 @@ path_env = os.environ["PATH"]
 
 
 def collect(*args, status=0):
-    """The JSON object, and standard error."""
+    """Returns the JSON object, and standard error."""
     r = run(exe, "collect", "--json", "-", *args, status=status, timeout=400, env={"PATH": path_env})
     return json.loads(r.stdout), r.stderr
 
@@ -28,7 +28,7 @@ def write(directory, run_name, window, samples):
 
 
 def expected(samples):
-    """Nearest rank."""
+    """Returns the figures, with percentiles by nearest rank."""
     s, n = sorted(samples), len(samples)
     rank = [s[-(-n * p // 100) - 1] for p in (50, 95, 99)]
     return dict(zip(KEYS, [n, s[0], sum(s) // n, *rank, s[-1]]))

@@ -99,7 +99,7 @@ def buffers():
 
 
 def roce():
-    """Ports are addressed by GID, and a datagram is one packet of the port's MTU."""
+    """Ports are addressed by GID, and a datagram is at most as long as the port's MTU."""
     with topology("name=mlx5_0 link=roce mtu=1024 netdev=lo\n") as devices:
         hca = ["--topology", devices]
         for kind, size in (("RC", 3000), ("UC", 3000), ("UD", 1024)):
@@ -361,7 +361,7 @@ def devices():
 
 
 def machine(cpus, near):
-    """A machine as hwloc describes it, whose first device is near one processor."""
+    """Returns hwloc's XML of a machine whose device mlx5_0 is near processor `near`; None: it has no device."""
     def sets(units, kind, number, more=""):
         mask = hex(sum(1 << u for u in units))
         return (f'<object type="{kind}" os_index="{number}" cpuset="{mask}" complete_cpuset="{mask}" nodeset="0x1" complete_nodeset="0x1" '
@@ -431,7 +431,7 @@ def burst():
 
 
 def stats():
-    """Two files per process and role, in a directory of the run; also the file of the older tool."""
+    """Two files per process and role are written to a directory of the run; --compat writes the file of older tools."""
     with tempfile.TemporaryDirectory() as tmp:
         o = report("--fork", "-b", "-n", 100, "--stats-dir", tmp + "/s", "--run", "r1")
         assert o["run"] == "r1"
@@ -513,7 +513,7 @@ def machines():
         reports.append(json.loads(out))
     assert [r["device"] for r in reports] == ["mlx5_0", "mlx5_1", "mlx5_2"] and all(r["mismatches"] == 0 for r in reports)
     assert reports[0]["received"]["messages"] == 1000 and {r["run"] for r in reports} == {"incast"}, reports
-    # Each machine has its own files. One machine collects those of all, and names the machine that is off.
+    # Each machine has its own files. One machine collects those of all, and names the machine that ssh does not reach.
     files = [sorted(p.name for p in pathlib.Path(tmp, h, "stats", "incast").iterdir()) for h in ("alpha", "beta", "gamma")]
     assert all(len(f) == 2 and f[0].startswith(h + "-") for f, h in zip(files, ("alpha", "beta", "gamma"))), files
     r = support.run(exe, "collect", "--json", "-", "--run", "incast", "--host", "beta", "--host", "gamma", "--host", "delta",
@@ -588,7 +588,7 @@ def silent():
 
 
 def nobody():
-    """Without a server, a host or a device there is one line and a JSON object."""
+    """Without a server, a host or a device, the error is one line and is in the JSON object."""
     o = report("-p", free_port(), "--timeout", 1, "127.0.0.1", status=1)
     assert "refused" in o["error"], o
     assert "?" in report(b"\xff\xfe", status=1)["error"]  # no UTF-8, and still JSON
@@ -658,7 +658,7 @@ def engine_below(pid, runs):
                 if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == os.path.basename(exe)[:15]:
                     return int(child)
         except OSError:
-            pass  # it has just ended
+            pass  # the process has just ended
 
 
 def killed():
@@ -673,7 +673,7 @@ def killed():
         client.communicate()
         o, _ = server.end(1)
         assert o["peers"][0]["lost"] and "gone" in o["events"][0], o
-    # With --fork the server ends with the client, for which it may still wait.
+    # With --fork the server ends with the client, even if it still waits for the client's connection.
     both = start("--fork", "-D", 100)
     client = engine_below(both.pid, both)
     server = engine_below(client, both)
@@ -702,7 +702,7 @@ def larger():
 
 
 def virtual(devices, *args, what="engine", env=None):
-    """The report of an engine whose clock shows the time of the link only."""
+    """Returns the report of an engine that preloads virtual-clock.c: its clock shows the virtual time of the link."""
     preload = f'LD_PRELOAD="{os.path.abspath(sys.argv[4])}:$LD_PRELOAD" exec "$@"'
     line = command("--fork", *args, "-s", 8, "--json", "-", hca=["--topology", devices, "--link", "virtual", "sh", "-c", preload, "sh"], what=what)
     o = json.loads(support.run(*line, timeout=HANG, env=env).stdout)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Logs of HdrHistogram, read as its tools do: the encoding V2 with counts in ZigZag LEB128.
+"""Reads logs of HdrHistogram as its tools do: the encoding V2 with counts in ZigZag LEB128.
 
     hdrlog.py FIGURES [JAVA JAR]
 
@@ -21,7 +21,7 @@ HEAD = '''#[Logged with X, values in nanoseconds]
 
 
 def counts_of(data):
-    """The counts: those of 0 are written as one negative number."""
+    """Yields the counts. The number -n stands for n counts of 0."""
     at = 0
     while at < len(data):
         value = 0
@@ -35,13 +35,13 @@ def counts_of(data):
 
 
 def lowest_of(index, half):
-    """The smallest value of a bucket: HdrHistogram's valueFromIndex for a lowest value of 1."""
+    """Returns the smallest value of a bucket, as HdrHistogram's valueFromIndex does for a lowest value of 1."""
     bucket = (index >> half) - 1
     return index if bucket < 0 else ((index & (1 << half) - 1) + (1 << half)) << bucket
 
 
 def decode(text):
-    """A histogram, as the count by the smallest value of its bucket."""
+    """Returns a histogram as {smallest value of a bucket: count}."""
     data = base64.b64decode(text, validate=True)
     cookie, length = struct.unpack(">II", data[:8])
     assert cookie == 0x1c849304 | 0x10 and length == len(data) - 8, (hex(cookie), length, len(data))
@@ -56,7 +56,7 @@ def decode(text):
 
 
 def read(text):
-    """[(tag, start, length, maximum in nanoseconds, histogram)] of a log. HdrHistogram ignores lines before StartTime."""
+    """Returns [(tag, start, length, maximum in ns, histogram)]. HdrHistogram ignores lines before StartTime."""
     lines = text.splitlines(keepends=True)
     head = re.sub(r"with [^,]*", "with X", "".join(lines[:4]))
     assert re.sub(r": \d+\.\d{3} (.*), 20\S*Z", r": N \1, D", head) == HEAD, head
@@ -70,13 +70,16 @@ def read(text):
 
 
 def lowest(value):
-    """The smallest value of the bucket of this value: eight bits are kept."""
+    """Returns the smallest value of the bucket of this value: the value with all but its first eight bits cleared."""
     shift = max(value.bit_length() - 8, 0)
     return value >> shift << shift
 
 
 def reference(figures, java, jar):
-    """The processor adds the histograms of the tag; each row contains the number of values that are not above its own."""
+    """Compares with HistogramLogProcessor, which adds the histograms of a tag.
+
+    Each row that it prints has a value, and the number of values in the histogram that are not above it.
+    """
     log, wanted = "", {}
     for planted in ({}, {0: 3, 1: 1}, {5: 2, 6: 1, 8: 1, 11: 7}, {255: 1, 256: 2, 257: 300, 258: 1}, {3**k: 99 - k for k in range(39)}):
         args = [str(x) for pair in planted.items() for x in pair]

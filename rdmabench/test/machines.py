@@ -18,7 +18,7 @@ FIXED = ["0.process_num=2", "*.qp_num=4", "0.requests=1", "0.request0.op=s", "0.
 
 
 def stand_in(tmp, machines):
-    """Writes an ssh that reaches the machines by their names, while a file with that name exists."""
+    """Writes a program ssh that runs a command on a machine as long as tmp has a file with the machine's name."""
     lines = ["#!/bin/sh", 'while [ "$1" != -- ]; do shift; done', 'echo "$2" >>' + str(tmp / "called"),
              f'[ -e {tmp}/"$2" ] || exit 255', "case $2 in"]
     for m in machines:

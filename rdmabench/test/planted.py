@@ -8,8 +8,8 @@ Engines and links are in virtual time (CLOCK is preloaded), so neither the machi
 
 corner: the pauses of the HCA's link are longer if a point is nearer to a corner of the space.
 The long form (SOAK) compares annealing with random search over 30 seeds, which takes half an hour: the median of their tries
-is 58 for annealing and 112.5 for random search. The short form checks that annealing reaches the corner if only two of the four
-relevant properties vary.
+is 58 for annealing and 112.5 for random search. The short form checks that annealing reaches the corner if two of the
+five properties on which the pauses depend (see softhca(7)) are fixed.
 
 conditions: the search finds the exact conditions (on one, two and three parameters) of three anomalies, which a fault rule and the
 link model cause. The long form allows for wrong measurements, and therefore makes more measurements.
@@ -33,7 +33,7 @@ AT_ONCE = 2  # searches, each in a fabric of its own
 PLANTED = "name=mlx5_0 link=ib rate_mbps=10000 latency_ns=100000 pauses=90\n"
 NEVER, LIMIT = 1000000, 295000  # microseconds of pauses per second
 PAUSES = ["--tx-pause", LIMIT, "--rx-pause", LIMIT]
-# A pause between bursts, a rate and a wait for a receive would wait for a clock that stands still.
+# Pauses between bursts, a rate and waits for a receive are left out: the clock stands still during such waits.
 ONE = ["0.process_num=1", "0.bidirectional=0", "1.direction=none", "0.burst=0", "0.rate=0", "0.cq_mod=1", "0.control=none", "0.qp_type=RC",
        "0.requests=1", "0.qp_num=1,4"]
 

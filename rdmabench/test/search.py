@@ -39,7 +39,7 @@ def search(log, *args, **kw):
 
 
 def read_result(path):
-    """The blocks of a result file: JSON, counters, the six counters with source and anomaly, latency."""
+    """Returns the blocks of a result file: JSON; and counters, the six counters with source and anomaly, latency."""
     first, rest = path.read_text().split("\n", 1)
     assert set(json.loads(first)) == {"Traffics"}, first
     assert rest.startswith("\n") and rest.endswith("\n\n"), path
@@ -113,7 +113,7 @@ def blunt(tmp):
 
 
 def report(tmp):
-    """The report has an anomaly's conditions, in the form of --fix, and says which limit ended the search and whether they are complete."""
+    """The report has an anomaly's conditions, as --fix accepts them, and says which limit ended the search."""
     args = ["--model", "corner", "--tries", 2000, "--anomalies", 1]
     out = run("--log", tmp / "log", *args).stdout
     assert out.count("\n  0.qp_num=256,1024\n") == 1 and "whole" not in out and "stopped" not in out, out
@@ -227,7 +227,7 @@ def bad(_):
 
 
 def values(tmp):
-    """A file and --fix change the values of parameters, in their order; a resumed search needs the same ones."""
+    """A file and --fix change the values of parameters, in their order; a resumed search needs the same values."""
     file, log = tmp / "values", tmp / "log"
     file.write_text("# Few of them.\n\n  0.qp_num = 3, 1024 # and many QPs\r\n*.direction=none\n0.rate=0\n0.rate += 1000\n0.cq_mod=8\n"
                     "*.request*.op=r\n0.outs=2\n0.qp_timeout=9\n0.retry_count=3\n0.sl=4\n0.tclass=104\n0.burst=2\n0.burst_pause=70\n"
@@ -283,7 +283,7 @@ def dry_run(tmp):
 
 @contextlib.contextmanager
 def member(fabric):
-    """A process that keeps the fabric alive."""
+    """Keeps a fabric alive by a process that uses it."""
     p = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
                           "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -304,11 +304,11 @@ def without_counters(tmp):
     assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
     assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
     packet = float(six["tx_vport_rdma_unicast_bytes"]) * 1e9 / 8 / float(six["tx_vport_rdma_unicast_packets"])
-    assert abs(packet - 1024) < 1, six  # a message that fills its packets is not followed by an empty one
+    assert abs(packet - 1024) < 1, six  # a message that fills its packets is not followed by an empty packet
 
 
 def interrupted(tmp):
-    """Engines end with their search, and their old statistics are not counted when it is resumed."""
+    """Engines end with their search, and a resumed search does not count their old statistics."""
     log = tmp / "interrupted"
     args = ["--log", log, "--tries", "2", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none",
             "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
@@ -399,14 +399,14 @@ exec {exe} "$@"
 
 
 def with_libraries():
-    """The environment in which a copy of rdmabench finds its libraries."""
+    """Returns the environment in which a copy of rdmabench finds its libraries."""
     libraries = {os.path.dirname(line.split()[2]) for line in subprocess.run(
         ["ldd", exe], capture_output=True, text=True, check=True).stdout.splitlines() if " => /" in line}
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 def engine(tmp):
-    """Engines, their statistics files, the result: for both kinds of statistics."""
+    """A search runs engines and reads both kinds of statistics files into its results."""
     for compat in ([], ["--compat"]):
         # On a machine with other work a tenth of a second may be too short for ten latencies.
         for seconds in ".1", "1", "10":
@@ -502,7 +502,7 @@ def hopeless(tmp):
         o = search(tmp / f"none-{tries}", "--tries", tries, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
         assert o["failures"] == o["tries"] == min(tries, 5) and not o["anomalies"], o
         journal = (tmp / f"none-{tries}" / "journal.jsonl").read_text()
-        assert journal.count("\n") == 1, journal  # so --resume measures again
+        assert journal.count("\n") == 1, journal  # only the header, so --resume measures again
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]

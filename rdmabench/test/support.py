@@ -60,7 +60,7 @@ def until(process, true):
 
 @contextlib.contextmanager
 def topology(text):
-    """The name of a file that describes the devices of the software HCA."""
+    """Yields the name of a file that describes the devices of the software HCA."""
     with tempfile.NamedTemporaryFile("w") as f:
         f.write(text)
         f.flush()

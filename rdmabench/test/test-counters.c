@@ -8,7 +8,7 @@
 
 static char root[] = "/tmp/rdmabench-counters-XXXXXX";
 
-/* Also makes the directories above the file. */
+/* Makes a file, and the directories above it. */
 static void make_file(const char *name, const char *text)
 {
 	char path[400];

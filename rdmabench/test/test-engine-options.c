@@ -155,7 +155,7 @@ TEST(refuses_nonsense)
 	}
 }
 
-/* The reason names the option that was given, not the pattern that is made of it. */
+/* The reason names the option --op, not the pattern that is made from it. */
 TEST(names_op)
 {
 	static const char *const lines[] = {"--op x", "lat --op x", "bw --op \"w_1\" -s 8",

@@ -127,7 +127,7 @@ TEST(a_seed_gives_the_same_search)
 	}
 }
 
-/* The conditions are those of the model, whose points do not depend on the kind of QP. */
+/* The conditions that are found are those of the model. */
 TEST(conditions_are_what_matters)
 {
 	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 3);
@@ -136,7 +136,7 @@ TEST(conditions_are_what_matters)
 	a.anomalies = 4;
 	a.features = true;
 	CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
-	/* All of the region is one anomaly. */
+	/* The whole region is one anomaly. */
 	CHECK(r.n == 1 && r.tries == TRIES && r.found[0].whole);
 	CHECK_EQ(r.found[0].kind, ANOMALY_PAUSE);
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -146,7 +146,7 @@ TEST(conditions_are_what_matters)
 		for (unsigned k = 0; k < MODEL_DIMS; k++)
 			matters |= dim == model_dim(k);
 		CHECK_EQ(r.found[0].values[dim] != 0, matters);
-		/* The values up to a third of the range from the last one. */
+		/* The values in the condition: those of the last third of the range. */
 		for (unsigned at = 0; matters && at < n; at++)
 			CHECK_EQ(r.found[0].values[dim] >> at & 1, n - 1 - at <= .34 * (n - 1));
 	}
@@ -161,7 +161,7 @@ static int many_qps_are_slow(void *arg, const struct explore_ask *ask, struct me
 	return 0;
 }
 
-/* A quarter of the space is the same anomaly, which is found once. */
+/* A sixth of the space has the same anomaly, which is found once. */
 TEST(a_known_anomaly_is_not_tried_again)
 {
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_MIXED; method++) {
@@ -196,7 +196,7 @@ static int drawn_points_fail(void *arg, const struct explore_ask *ask, struct me
 	*m_p = (struct measure){.v = {[MEASURE_TX_GBPS] = slow ? 1 : 100,
 					[MEASURE_TX_PAUSE] = many && !slow ? 5000 : 0}};
 	if (ask->what && !strcmp(ask->what, "drawn") && d->fail)
-		return d->drawn++ / 3 % d->fail ? 0 : -EIO; /* a point may fail three times */
+		return d->drawn++ / 3 % d->fail ? 0 : -EIO; /* decide() tries a point three times */
 	return 0;
 }
 
@@ -237,7 +237,7 @@ TEST(only_shown_conditions_exclude)
 }
 
 /*
- * The space has twelve points. Three of them have an anomaly, whose conditions are not shown to be
+ * The space has 18 points. Three of them have an anomaly, whose conditions are not shown to be
  * sufficient.
  */
 TEST(the_point_of_an_anomaly_is_found_once)
@@ -316,7 +316,7 @@ TEST(what_is_fixed_stays)
 	}
 }
 
-/* By parameter and value: the number of points with this value. */
+/* sampled[dim][v]: the number of points whose parameter dim has value number v. */
 static uint32_t sampled[SPACE_DIMS][16];
 
 static int count_values(void *arg, const struct explore_ask *ask, struct measure *m_p)

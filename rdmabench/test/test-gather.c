@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The work of collect grows as n log n with the number of windows, not with its square. */
+/* The work of rdmabench collect grows as n log n with the number n of windows, not as n * n. */
 #include <unistd.h>
 
 #include "support/test.h"

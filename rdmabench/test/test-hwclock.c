@@ -7,7 +7,7 @@
 
 #define SAMPLES 100000
 
-/* The device's clock is ahead and fast, and every completion bounds it. */
+/* The device's clock is ahead and fast. Every converted time is within the stated error. */
 TEST(the_error_is_true)
 {
 	const double rate = 1 + 150e-6;

@@ -24,7 +24,7 @@ struct condition {
 enum shape {
 	FLAT, /* throughput is the same everywhere */
 	SLOPE, /* throughput falls towards the anomaly */
-	DECEPTIVE, /* throughput falls away from the anomaly */
+	DECEPTIVE, /* throughput falls with the distance from the anomaly */
 };
 
 struct landscape {
@@ -115,8 +115,8 @@ static bool inside(const struct landscape *l, const struct point *p)
 }
 
 /*
- * Returns how bad throughput is, from 0 to 1 (40 % is lost). SLOPE: 1 in the first region;
- * DECEPTIVE: 1 far from it.
+ * Returns how bad throughput is, from 0 to 1 (1: 40 % is lost). SLOPE: 1 in the first region;
+ * DECEPTIVE: 0 in the first region, and more with the distance from it.
  */
 static double badness(const struct landscape *l, const struct point *p)
 {
@@ -371,8 +371,8 @@ static void draw_region(struct landscape *l, uint64_t *rand)
 }
 
 /*
- * Returns true if these are exactly the conditions of the landscape: each point that fits one of
- * the two sets fits the other, and only planted parameters are named.
+ * Returns true if @f has exactly the planted conditions of the landscape: each point that fits one
+ * of the two sets fits the other, and @f has no conditions on other parameters.
  */
 static bool mean_the_same(const struct landscape *l, const struct feature_set *f, uint64_t *rand)
 {

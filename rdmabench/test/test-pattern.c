@@ -84,7 +84,7 @@ TEST(traffic_is_checked)
 	CHECK_EQ(WITH(buffers, 0), -EINVAL);
 	CHECK_EQ(WITH(buffers, TRAFFIC_BUFFERS_MAX + 1), -EINVAL);
 	CHECK_EQ(WITH(regions, 0), -EINVAL);
-	CHECK_EQ(WITH(regions, 2), -EINVAL); /* of one QP */
+	CHECK_EQ(WITH(regions, 2), -EINVAL); /* there is only one QP */
 	CHECK_EQ(WITH(mtu, 6), -EINVAL);
 	CHECK_EQ(WITH(qp_timeout, 32), -EINVAL);
 	CHECK_EQ(WITH(inline_max, MLX5DVL_INLINE_MAX + 1), -EINVAL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Every point of the search is traffic that the engine accepts; the landscapes of the model. */
+/*
+ * The engine accepts the traffic of every point of the search. Also tests the landscapes of
+ * model.h.
+ */
 #include "support/test.h"
 #include "mlx5dvl.h"
 #include "model.h"
@@ -445,7 +448,7 @@ TEST(landscapes_hide_their_anomaly)
 	}
 }
 
-/* Each step of a parameter that matters towards the corner increases the energy. */
+/* Each step towards the corner, in a parameter that matters, increases the energy. */
 TEST(the_corner_is_graded)
 {
 	enum model_kind k = MODEL_CORNER;

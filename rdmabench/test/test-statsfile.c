@@ -233,7 +233,7 @@ TEST(failures_are_told)
 	CHECK_EQ(statsfile_add(f, 1, 1), -ENOENT);
 	CHECK_EQ(mkdir(in_dir("gone"), 0777), 0);
 	CHECK_EQ(statsfile_add(f, 7, 1), 0);
-	CHECK_EQ(statsfile_close(f), -ENOENT); /* its JSON lines cannot be appended to */
+	CHECK_EQ(statsfile_close(f), -ENOENT); /* the new directory has no x.jsonl */
 	CHECK_EQ(entries(in_dir("gone")), 1);
 }
 

@@ -213,7 +213,7 @@ static int get_tally(struct wire_buf *b)
 	return wire_get_tally(b, 2, &t);
 }
 
-/* Returns a traffic whose values all differ from the defaults. */
+/* Returns a traffic in which most values differ from the defaults. */
 static struct traffic unusual(void)
 {
 	struct traffic t;

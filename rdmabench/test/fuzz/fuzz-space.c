@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: files of values. A space that is accepted can be written as text and read again, and all
- * of its points are traffic that the engine accepts, or refuses only because of its memory.
+ * libFuzzer: files of values. A space that is accepted can be written as text and read again. The
+ * engine accepts all of its points, except those that need too much memory or too deep a queue.
  */
 #include <string.h>
 #include <sys/mman.h>
