@@ -49,15 +49,16 @@
  *	- a delegrpc_server_recv() that finds nothing, a flush, an arm, a destroy
  *	- a poll or wait that finds no request
  *	- the second of two polls or waits without a reply in between
- * If a client has fewer calls in flight, replies to it are published immediately. No function spins
- * on another process: a function that cannot proceed returns -EAGAIN.
+ * If a client has fewer than eight calls in flight, replies to it are published immediately. No
+ * function spins on another process: a function that cannot proceed returns -EAGAIN.
  *
  * Waking: a process does not check at each publication whether its peer sleeps. It checks later,
  * with one memory barrier for all publications since the last check, and wakes the peer:
  *	- in a flush or an arm
  *	- in a poll or a wait that finds nothing
  *	- otherwise after 16 publications (a client) or 16 polls (a server)
- * After a call, a post or a reply, a thread must call flush before it does other work.
+ * After a call, a post or a reply, a thread must call flush before it does other work: otherwise a
+ * sleeping peer may not be woken.
  *
  * Threads: at most one thread at a time may use a server object or a client object; different
  * objects are independent. A process may hold any number of objects, including the server and
@@ -123,7 +124,7 @@
  *	- while clients are connected, if the server takes events
  * If a client dies after publishing a request and before waking the server (see Waking), or if
  * another process spoils the wake-up by writing into the region, the request waits until the next
- * client wakes the server. A timeout of poll(2) limits that wait.
+ * client wakes the server. A timeout of the server's poll(2) limits how long it waits.
  *
  * Waiting: the functions delegrpc_client_wait() and delegrpc_server_wait() poll for about 1 us,
  * with a pause instruction between polls, then yield the core between polls for about 100 us, and
@@ -186,7 +187,7 @@ struct delegrpc_attr {
 	/*
 	 * Slots in the request ring, rounded up to a power of two. The default is the larger of 256
 	 * and max_clients * resp_depth, rounded up, but at most DELEGRPC_MAX_RING_DEPTH. A ring of
-	 * fewer than max_clients * resp_depth slots can fill up. Then clients also read the
+	 * fewer than max_clients * resp_depth slots can fill up, so its clients also read the
 	 * server's tail, which costs time. Such a ring must have more than max_clients *
 	 * DELEGRPC_BATCH slots, because clients may check for room at the same time, and then
 	 * reserve one batch each.
@@ -310,12 +311,12 @@ void delegrpc_server_get_attr(const struct delegrpc_server *server, struct deleg
  * Looks for requests. Returns how many requests delegrpc_server_recv() can now hand out, at most
  * DELEGRPC_SERVER_POLL_MAX. Requests are handed out in the order in which their slots were
  * reserved. New requests are looked for only when all that were found before have been handed out.
- * Publishes replies (see Visibility), and wakes clients (see Waking). Every few hundred empty polls
- * it checks whether a dead client blocks the ring, and skips and gives back the slots that this
- * client reserved. One poll makes at most DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips;
- * the next polls do the rest. A busy server yields its core every 150 us if clients wait. Returns 0
- * if there is no request yet, or
- *	-EPROTO		a client has overwritten the ring's indices, which cannot be repaired. The
+ * Publishes replies (see Visibility), and wakes clients (see Waking). Every 256 empty polls it
+ * checks whether a dead client blocks the ring, and skips and gives back the slots that this client
+ * reserved. One poll makes at most DELEGRPC_POLL_LOOKS checks and DELEGRPC_POLL_SKIPS skips; the
+ * next polls do the rest. A busy server yields its core every 150 us if clients wait. Returns 0 if
+ * there is no request yet, or
+ *	-EPROTO		a process has overwritten the ring's indices, which cannot be repaired. The
  *			clients get -EPIPE; destroy the server
  */
 DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server);
@@ -349,7 +350,7 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
  *	-EPIPE		the client of this request has gone, and a later client uses its index: drop
  *			the request
  * A reply to a client that died and has no successor yet returns 0, but is never read. If such a
- * reply is still collected when the successor's first request is received, the reply is dropped.
+ * reply is not published yet when the successor's first request is received, it is dropped.
  */
 DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,
 	uint64_t id, const void *resp, uint32_t len);
@@ -408,8 +409,8 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  * more for requests. Returns 0 if the caller may sleep, 1 if it must poll again instead, or
  *	-EBADF		delegrpc_server_fd() has not opened the descriptor
  *
- * A thread must call this function each time before it sleeps, because clients wake only an armed
- * server.
+ * A thread must call this function each time before it sleeps in poll(2), because clients make the
+ * descriptor readable only while the server is armed.
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 

@@ -104,7 +104,7 @@ struct delegrpc_address {
  *	server_alive		by the server at its end, and by a client that has found the server
  *				dead, to tell the other clients
  *	server_state		by the server when it goes to sleep, by clients when they wake it
- *	changes			with events, by clients that connect or disconnect
+ *	changes			by clients that connect or disconnect, if the server takes events
  *	server_address		name and cookie, by the server when it makes a descriptor
  */
 struct delegrpc_header {
@@ -339,9 +339,9 @@ static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client
 }
 
 /*
- * Returns stamp and index of the next response slot. Pairs with the releases in
+ * Returns the first word of a response slot: stamp, index and length. Pairs with the releases in
  * delegrpc_server_reply() and delegrpc_priv_publish_replies(): once the first response of a burst
- * is visible, all of the burst is.
+ * is visible, the others are visible, too.
  */
 static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 {
@@ -382,7 +382,7 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 		} else {
 			delegrpc_priv_client_odd(client, id);
 		}
-		/* Only now may a publication assume that this slot is free for reuse. */
+		/* From now on delegrpc_priv_publish() considers this slot free. */
 		client->done++;
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
@@ -404,8 +404,8 @@ struct delegrpc_peer {
 	uint64_t generation;
 	uint32_t burst; /* replies to publish together, 1 .. DELEGRPC_BATCH */
 	/*
-	 * 1 if the client is in unfenced_peers: since its sleep word was last read, it has got a
-	 * reply, or a post of it has been received.
+	 * 1 if the client is in unfenced_peers: since delegrpc_line.state was last read, the client
+	 * has got a reply, or one of its posts has been received.
 	 */
 	uint32_t unfenced;
 	uint64_t posted; /* the position after its last post */
@@ -627,7 +627,10 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	delegrpc_priv_replied(server, client, 1);
 }
 
-/* Returns true if the next reply to this client must be added to the burst; opens the burst. */
+/*
+ * Returns true if the next reply to this client must be added to the burst. Opens that burst if it
+ * is not open.
+ */
 static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
 {
 	if (server->burst.client == client)

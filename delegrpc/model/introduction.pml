@@ -167,7 +167,9 @@ inline free_it()
 
 proctype server()
 {
-	byte who, claim, known;
+	byte who;
+	byte claim; /* the client that has introduced itself */
+	byte known; /* the client whose coming was reported */
 	mtype seen;
 	bool locked, here, told, ended, last;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc's ring when it can hold all calls in flight, so that clients do not check whether there
- * is room. The question is whether this is still correct when clients are killed and others take
+ * is room. The question is whether there is always room when clients are killed and others take
  * their ids. A new client waits until everything that was reserved before it has been given back.
  *
  * Each client keeps up to DEPTH / CLIENTS calls in flight; the server answers the requests that it

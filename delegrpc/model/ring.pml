@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's request ring: reservation with a margin, claims, publication by laps, the search for
- * holes, and giving slots back. At most one client is killed, between any two of its steps.
+ * delegrpc's request ring (see delegrpc(7)): reservation with a margin of one batch per client,
+ * claims, publication by laps, the search for holes, which are slots that a dead client reserved
+ * and did not fill, and giving slots back. At most one client is killed, between any two of its
+ * steps.
  *
  * The requests of a batch are copied to their slots first, and then the laps are stored, in order.
- * The server's sweep checks one client at a time, and the server takes requests and skips holes in
- * between. The program that uses the server (its user) gives slots back only after it has received
- * something.
+ * The server searches for holes by a sweep, which reads the claim of one client at a time. Between
+ * these steps the server takes requests and skips holes. The program that uses the server (its
+ * user) gives slots back only after it has received something.
  *
  * Each shared access is one step, and steps interleave freely (sequential consistency; the variant
  * LATE_FILL models what can happen without release and acquire on weaker machines). Positions do
@@ -24,8 +26,8 @@
  * Wrong variants, each of which must fail:
  *	SMALL_MARGIN	the margin is one batch less than all clients together may reserve
  *	NO_INTENT	a client does not store INTENT before the reservation
- *	NO_RECHECK	the slot is not read again after the claims
- *	LATE_FILL	a slot's last store is seen after the next claim (no release)
+ *	NO_RECHECK	the server skips a hole without reading its slot again after the sweep
+ *	LATE_FILL	the last lap of a batch is seen after the client's next claim (no release)
  *	FIRST_LAP_LAST	the laps of a batch are stored from its last slot to its first
  *	LATE_HEAD	a sweep uses the value of head at its end, not at its beginning
  *	SKIP_KEEPS_TAIL	skipped positions are given back by the user only
@@ -168,7 +170,8 @@ proctype killer()
 
 proctype server()
 {
-	byte i, limit, sweep_next, void_end;
+	byte i, limit, sweep_next;
+	byte void_end; /* slots before this position that are not filled are holes; 0: none known */
 	bool sweeping, gives, received;
 
 	do

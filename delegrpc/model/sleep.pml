@@ -13,9 +13,9 @@
  * deadlock, which Spin reports as an invalid end state.
  *
  * Wrong variants, each of which must fail:
- *	NO_PUBLISHER_FENCE
+ *	NO_PUBLISHER_FENCE	a publisher may read the word before its message is visible
  *	NO_LAST_FENCE		a publisher does other work without a fence and a check
- *	NO_SLEEPER_FENCE
+ *	NO_SLEEPER_FENCE	the sleeper may check for messages again before its word is visible
  *	NO_SECOND_LOOK		the sleeper does not check for messages again after it has set its
  *				word
  *	PLAIN_SLEEP		the kernel does not compare the word before the sleep
@@ -51,7 +51,7 @@ end:	do
 proctype publisher(byte me)
 {
 	byte n, seen;
-	bool owed;
+	bool owed; /* the fence and the check of the word are due */
 
 	do
 #ifdef NO_LAST_FENCE

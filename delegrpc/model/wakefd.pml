@@ -2,13 +2,13 @@
 /*
  * Sleeping on a descriptor (base/wakefd.h) on a machine with store buffers: one sleeper, two
  * publishers, and another source of events that wakes the sleeper at times. Store buffers and the
- * publishers' fences are those of sleep.pml; a system call drains its process's buffer.
+ * publishers' fences are modelled as in sleep.pml; a system call drains its process's buffer.
  *
- * The sleeper empties its descriptor, sets its word, fences, checks again for messages, and sleeps
- * until the descriptor is readable. When it wakes it does not reset its word, so a publisher can
- * reset the word while the sleeper is awake. A publisher resets the word in one step and sends in
- * another, any time later, so a wake-up may arrive in a later sleep. Sending can fail for lack of a
- * descriptor: then the publisher puts the word back and tries again.
+ * The sleeper empties its descriptor, sets its word to ON_FD, fences, checks again for messages,
+ * and sleeps until the descriptor is readable. When it wakes it does not reset its word to RUNNING,
+ * so a publisher can reset the word while the sleeper is awake. A publisher resets the word in one
+ * step and sends in another, any time later, so a wake-up may arrive in a later sleep. Sending can
+ * fail for lack of a descriptor: then the publisher sets the word to ON_FD and tries again.
  *
  * The model shows: the sleeper gets every message. Other wake-ups are limited in number, so a lost
  * wake-up is a deadlock, which Spin reports as an invalid end state.
@@ -18,13 +18,14 @@
  * after 100 ms wakes the sleeper whatever the word says (base/waitclient.h).
  *
  * Wrong variants, each of which must fail:
- *	NO_PUBLISHER_FENCE
- *	NO_SLEEPER_FENCE
+ *	NO_PUBLISHER_FENCE	a publisher may read the word before its message is visible
+ *	NO_SLEEPER_FENCE	the sleeper may check for messages again before its word is visible
  *	NO_SECOND_LOOK	the sleeper does not check for messages again after it has set its word
  *	DRAINS_LATE	the sleeper empties its descriptor after the second check
- *	SET_FIRST	the sleeper sets its word, checks, empties its descriptor, and sets the word again
- *	KEEPS_WORD	a publisher that could not send does not put the word back
- *	FORGETS		a publisher that could not send puts the word back but does not try again
+ *	SET_FIRST	the sleeper sets its word, checks, empties its descriptor, sets the word
+ *			again, and sleeps without another check
+ *	KEEPS_WORD	a publisher that could not send does not set the word to ON_FD
+ *	FORGETS		a publisher that could not send sets the word to ON_FD but does not try again
  *	TRUSTS_WORD	(DEATHS=1) a publisher that waits wakes the sleeper only if the word is ON_FD
  */
 #define PUBLISHERS 2
@@ -70,7 +71,7 @@ end:	do
 proctype publisher(byte me)
 {
 	byte n, seen;
-	bool owed;
+	bool owed; /* the check of the word is due */
 
 	do
 	:: n == MESSAGES && !owed -> break

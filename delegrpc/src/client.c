@@ -35,12 +35,12 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 /* ---- publication ---- */
 
 /*
- * Returns true if a batch may be reserved. At most ring_depth positions may be in use at any time.
- *
- * A batch must not be reserved while a predecessor's requests may be in the ring. After that a
- * batch may always be reserved if all calls in flight fit into the ring. If they do not fit,
- * `limit` leaves a margin of one batch for each client: once more than `limit` positions are in
- * use, a client reserves at most the one batch for which it had already checked the room.
+ * Returns true if a batch may be reserved. Two conditions must hold:
+ *	- The requests of our predecessors, the former clients of this id, have been given back.
+ *	- There is room: at most ring_depth positions may be in use. If the calls of all clients fit
+ *	  into the ring, there is always room. Otherwise at most `limit` positions may be in use
+ *	  before a reservation. `limit` leaves room for one batch of each client, because all
+ *	  clients may check at the same time and then reserve.
  */
 static bool has_room(struct client *c)
 {
@@ -52,7 +52,7 @@ static bool has_room(struct client *c)
 		if ((int64_t)(c->tail - c->start) < 0)
 			return false;
 		c->admitted = true;
-		/* Relaxed: the load in next_generation() comes after the kernel has freed our lock. */
+		/* Relaxed: a successor loads it only after the kernel has freed our lock. */
 		__atomic_store_n(&c->hot.line->published, c->hot.generation, __ATOMIC_RELAXED);
 		c->watch = !ring_holds_all(&c->layout.attr);
 		if (!c->watch)
@@ -75,7 +75,10 @@ static unsigned char *request_slot(const struct client *c, uint64_t pos)
 	return c->requests + (pos & (c->layout.attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
 }
 
-/* Prefetches the slots after our last ones. They are the next ones if no other client reserves. */
+/*
+ * Prefetches the slots after our last batch. The next batch gets them unless another client has
+ * reserved some of them.
+ */
 static inline void prefetch_slots(const struct client *c, uint32_t n)
 {
 	const unsigned char *slot = NULL;
@@ -131,11 +134,11 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 }
 
 /*
- * Publishes all staged calls. Returns 0, -EAGAIN or -EPIPE.
+ * Publishes all staged calls and posts. Returns 0, -EAGAIN or -EPIPE.
  *
- * If this client dies here, the claim tells the server which positions will not be filled. The
- * claim is stored with release: a reader that sees a later claim sees everything that was filled
- * under the earlier one.
+ * If this client dies in this function, its claim tells the server which positions may not have
+ * been filled. The claim is stored with release: a reader that sees a later claim sees everything
+ * that was filled under the earlier one.
  */
 int delegrpc_priv_publish(struct delegrpc_client *client)
 {
@@ -145,7 +148,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 
 	if (unlikely(!delegrpc_priv_alive(client->header)))
 		return -EPIPE;
-	/* Possible in a response function, because the slot of its response is still in use. */
+	/* Possible in a response function: its response is in a slot, and not in `done` yet. */
 	if (unlikely(client->sent + calls - client->done > client->resp_depth))
 		return -EAGAIN;
 	if (unlikely(c->watch) && !has_room(c)) {
@@ -342,7 +345,7 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
 {
 	struct client *c = client_of(client);
-	uint32_t polls = client->resp_depth + IDLE_POLLS; /* responses may be forged without end */
+	uint32_t polls = client->resp_depth + IDLE_POLLS; /* a limit, for forged responses */
 	int n = 0;
 
 	/* If a call or a flush noticed the server's end first, there may be unread responses. */

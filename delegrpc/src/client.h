@@ -44,7 +44,7 @@ void posts_add(struct client *c);
 /* Frees the ids of the posts that have been consumed. Returns true if there were any. */
 bool posts_take_back(struct client *c);
 
-/* Makes the client wait for room from now on, if posts are in flight that will make room. */
+/* If posts are in flight, makes later waits of the client end when there is room as well. */
 void posts_ask(struct client *c);
 
 /* Must be called after the staged posts have been published, in the batch that begins at pos. */
@@ -56,7 +56,7 @@ void posts_sent(struct client *c, uint64_t pos);
  */
 bool posts_asked(const struct client *c);
 
-/* Returns true if the client waits for room and there is room; then the client waits no longer. */
+/* Returns true, once, if the client waits for room (see posts_asked()) and there is room. */
 bool posts_room(struct client *c);
 
 #endif

@@ -139,12 +139,12 @@ static bool same_stamp(uint64_t a, uint64_t b)
 
 /*
  * Returns a generation whose stamps differ from those that the server may still write for
- * predecessors before it receives our first request. Such stamps have the generation whose request
- * the server received last (served), or the only generation whose requests it may not have received
- * yet (published). There is only one, because a client publishes nothing before the requests of all
- * predecessors have been given back. Relaxed: the predecessors wrote generation and published
- * before the kernel freed the lock that we hold. If the load of served misses its newest value,
- * that value is equal to published.
+ * predecessors, the former clients of this id. Only two generations can have such stamps:
+ * `served`, whose request the server received last, and `published`, which published a request
+ * last. Other generations have no requests in the ring, because a client publishes nothing before
+ * the requests of all its predecessors have been given back. Relaxed: the predecessors wrote
+ * generation and published before the kernel freed the lock that we hold. If the load of served
+ * misses its newest value, that value is equal to published.
  */
 static uint64_t next_generation(const struct delegrpc_line *line)
 {
@@ -159,9 +159,10 @@ static uint64_t next_generation(const struct delegrpc_line *line)
 }
 
 /*
- * Takes over the id of a predecessor, which may have died at any instruction. Its claim is reset.
- * Its stamps in the slots are cleared, because the 16 bits of the generation in a stamp may wrap.
- * Responses that the server still writes for the predecessor carry its generation, not ours.
+ * Takes over the id of a predecessor, which may have died at any instruction. Resets its claim.
+ * Clears its stamps in the response slots, because the 16 bits of a former generation in them may
+ * be equal to those of ours. Responses that the server still writes for the predecessor carry its
+ * generation, not ours.
  */
 static void take_over(struct client *c)
 {
@@ -240,7 +241,7 @@ static void place_leave(struct client *c)
 	__atomic_store_n(&c->hot.line->taken, c->watched ? DELEGRPC_LEFT : 0, __ATOMIC_RELEASE);
 	if (!c->watched)
 		return;
-	shm_release(&c->w.region); /* explicitly: an unread introduction keeps the file open */
+	shm_release(&c->w.region); /* before tell_server(): the server then tests the lock */
 	tell_server(c);
 }
 

@@ -14,7 +14,7 @@
 #include "server.h"
 
 #define TEST_NS (10 * NSEC_PER_MSEC) /* between tests of the locks */
-#define CALLS 64 /* calls between two readings of the clock */
+#define CALLS 64 /* calls of guests_look() between two readings of the clock */
 
 struct guest {
 	uint64_t until; /* if `leaving`: all requests of the client have smaller positions */

@@ -40,7 +40,7 @@ static uint64_t claimed_from(const struct server *s, uint32_t i)
 	return first > cursor ? first : cursor;
 }
 
-/* Continues the sweep. Returns true when it has ended. */
+/* Continues the sweep. Returns true when all clients have been checked. */
 static bool sweep_clients(struct server *s)
 {
 	struct sweep *sweep = &s->sweep;

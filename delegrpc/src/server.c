@@ -9,7 +9,7 @@
 #include "server.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
-#define MAX_BUSY (1u << 16) /* polls between two readings of the clock */
+#define MAX_BUSY (1u << 16) /* most polls between two readings of the clock */
 #define STAGED 256 /* larger response slots are not collected, because that copies them twice */
 
 static const struct live_type live_server = {LIVE_MAGIC, PREFIX, "server", WAITER_STATES,
@@ -196,7 +196,7 @@ static void announce_end(struct server *s)
 		wake_client(s, i);
 }
 
-/* Skips holes. If the ring turns out to be broken, tells the clients that the server has ended. */
+/* Returns the result of skip_holes(). If the ring is broken, tells clients that the server ends. */
 static int look_for_holes(struct server *s)
 {
 	bool was_broken = s->hot.broken;
@@ -274,7 +274,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 	return true;
 }
 
-/* The client checks only the first stamp of a burst, so everything else is copied before it. */
+/* The first stamp of the burst is stored last: once a client sees it, the rest is visible, too. */
 void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 {
 	struct delegrpc_burst *burst = &server->burst;
@@ -403,8 +403,8 @@ static bool anybody_waits(const struct server *s)
 /*
  * Yields the core at intervals if a client waits. A server that always finds work would otherwise
  * never yield its core, and a client on that core would run only when the scheduler preempts the
- * server, every few milliseconds. The number of polls between two readings of the clock is adapted,
- * so that they are 75 to 300 us apart.
+ * server, every few milliseconds. The number of polls between two readings of the clock is adapted
+ * so that the readings are 75 to 300 us apart.
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {

@@ -37,7 +37,7 @@ struct server {
 	uint32_t busy_polls; /* value that hot.busy starts from */
 	uint64_t looked_ns, yielded_ns;
 	uint64_t stale, holes, looks, yields;
-	uint64_t bursts, collected; /* published bursts of collected replies; their replies */
+	uint64_t bursts, collected; /* published bursts of collected replies; replies in them */
 	struct members members;
 	struct guests guests;
 };
@@ -59,8 +59,8 @@ int guests_init(struct server *s);
 
 /*
  * Looks for clients that came or ended. Tests the locks of some clients as well, to find dead ones,
- * if the last such test was 10 ms ago. With @sleeps each call reads the clock for that, otherwise
- * each 64th call does. Returns true if there are events.
+ * if the last such test was at least 10 ms ago. With @sleeps each call reads the clock for that,
+ * otherwise each 64th call does. Returns true if there are events.
  */
 bool guests_look(struct server *s, bool sleeps);
 

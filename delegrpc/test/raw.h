@@ -24,7 +24,10 @@ void raw_end(struct raw **raw);
 /* RAW *raw = raw_open(name); the region is unmapped at the end of the variable's block. */
 #define RAW __attribute__((cleanup(raw_end))) struct raw
 
-/* Acts as a client: locks the byte, and reserves n slots under a claim, without filling any. */
+/*
+ * Acts as this client: locks its byte of the file, claims and reserves n slots (see delegrpc(7)),
+ * and fills none of them. Returns the position of the first one.
+ */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 
 /* The id of a request, as a client with that generation makes it. */

@@ -90,7 +90,7 @@ static inline void answer(struct delegrpc_server *s, const struct delegrpc_req *
 	CHECK_EQ(delegrpc_server_reply(s, r->client, r->id, &value, sizeof(value)), 0);
 }
 
-/* Serves all requests that have arrived, adding 1000. Returns their number. */
+/* Answers each request that has arrived with its value + 1000. Returns their number. */
 static inline uint32_t serve(struct delegrpc_server *s)
 {
 	struct delegrpc_req r;
@@ -106,8 +106,8 @@ static inline uint32_t serve(struct delegrpc_server *s)
 }
 
 /*
- * Polls until a server whose next slot is not filled has searched for holes. Returns the first
- * result that is not 0, or 0.
+ * Polls until the server has searched for slots that will never be filled. Its next slot must not
+ * be filled. Returns the first result that is not 0, or 0.
  */
 static inline int poll_stuck(struct delegrpc_server *s)
 {

@@ -4,8 +4,9 @@
 #include "support/rpcagain.h"
 
 /*
- * A call or a flush can be the first function to notice the server's end. An abort then first hands
- * out the responses that were written before the end.
+ * A call or a flush can be the first function to notice the server's end. Then
+ * delegrpc_client_abort() first calls the response function for the responses that the server wrote
+ * before its end.
  */
 TEST(abort_follows_any_function)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests, in one thread, how delegrpc collects messages: all events that publish calls and replies
- * or check whether the peer sleeps, messages of every size, and replies to a client that is
+ * Tests, in one thread, how delegrpc collects messages: when it publishes calls and replies, when
+ * it checks whether the peer sleeps, messages of every size, and replies to a client that is
  * replaced.
  */
 #include "solo.h"
@@ -244,7 +244,7 @@ TEST(bursts_end_with_the_ring)
 	struct seen seen = {0};
 	uint32_t made = 0, got = 0;
 
-	while (made < 5) /* so that none of the following rounds ends with the ring */
+	while (made < 5) /* so that no round below ends at the end of the ring */
 		call(c, made++);
 	delegrpc_client_flush(c);
 	serve(s);
@@ -261,7 +261,7 @@ TEST(bursts_end_with_the_ring)
 	}
 }
 
-/* Like server_woken_by(): the function named @how wakes a client that sleeps. */
+/* Checks, like server_woken_by(), that the function named @how wakes a client that sleeps. */
 static void client_woken_by(const char *how)
 {
 	SERVER *s = server_new(2, 0, DEPTH);
@@ -337,7 +337,7 @@ TEST(replies_to_the_replaced_are_dropped)
 	for (uint32_t i = 0; i < 3; i++)
 		answer(s, &old[i],
 			i); /* collected, because the server considers the client alive */
-	r = take(s, 77); /* the successor's, so the server knows that the client is gone */
+	r = take(s, 77); /* the successor's: now the server knows that its predecessor is gone */
 	CHECK_EQ(ring_has(raw, 1), false);
 	delegrpc_server_flush(s);
 	CHECK_EQ(ring_has(raw, 1), false);

@@ -62,7 +62,8 @@ TEST(coming_clients_have_not_come)
 	map_region(test_name, &coming);
 	CHECK_EQ(shm_lock(&coming.region, 2), 0);
 	raw->lines[1].taken = DELEGRPC_COMING;
-	CHECK(delegrpc_server_fd(s) >= 0); /* the client has not stored its namespace yet */
+	/* The client has not stored its network namespace yet, and is no obstacle. */
+	CHECK(delegrpc_server_fd(s) >= 0);
 	for (int i = 0; i < 2; i++) {
 		raw->header->changes++;
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
@@ -72,7 +73,10 @@ TEST(coming_clients_have_not_come)
 	shm_close(&coming.region);
 }
 
-/* The hole of a client that died before the server read its introduction is skipped. */
+/*
+ * A client reserved a slot, and died before the server read its introduction (see delegrpc(7)). The
+ * server skips the slot.
+ */
 TEST(introductions_keep_no_holes)
 {
 	SERVER *s = events_server(2);

@@ -7,7 +7,10 @@
 #include "support/rpcfd.h"
 #include "raw.h"
 
-/* The server sleeps while a client has reserved slots. The client dies before it fills them. */
+/*
+ * The server sleeps while a client has reserved slots. The client dies before it fills them. Then
+ * the server wakes and skips them.
+ */
 TEST(server_looks_for_holes)
 {
 	SERVER *s = server_new(2);

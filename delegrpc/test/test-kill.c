@@ -3,7 +3,7 @@
  * Sends SIGKILL between any two instructions of connect, call, publish, poll, wait and disconnect
  * of a client, and of create, poll, recv, reply and destroy of a server.
  *
- *	test-delegrpc-kill [KILLS]	default 1000; a fifth of the kills are of servers
+ *	test-delegrpc-kill [KILLS]	KILLS * 9 / 10 clients and KILLS / 5 servers; default 1000
  *
  * After a client was killed, the slots that it had filled are served, once and in order. A second
  * client, which is always busy, loses nothing. Every fourth message of both clients is a post. The
@@ -31,8 +31,8 @@ static uint32_t pick(uint32_t n)
 }
 
 /*
- * Chooses the piece in which the victim is killed. The long pieces (the first one and the wait) are
- * chosen seldom.
+ * Chooses the piece in which the victim is killed: a function of client_pieces or server_pieces.
+ * The long pieces (the first one and the wait) are chosen seldom.
  */
 static uint32_t pick_piece(uint32_t n, uint32_t waiting)
 {
@@ -44,7 +44,10 @@ static uint32_t pick_piece(uint32_t n, uint32_t waiting)
 	}
 }
 
-/* Chooses the number of instructions. The first run through a piece measures its length. */
+/*
+ * Chooses the number of instructions before the kill. The first run through a piece measures its
+ * length.
+ */
 static uint32_t pick_limit(uint32_t length, bool waiting)
 {
 	if (!length)
@@ -81,7 +84,7 @@ static struct delegrpc_client *survivor;
 static bool takes_events, came[2]; /* came: the client has come and has not ended */
 static uint32_t life; /* number of the victim; 0 for the survivor */
 static uint32_t victim_seq; /* number of the victim's requests served so far */
-static uint32_t made, got; /* of the survivor: messages made; posts, and calls with a response */
+static uint32_t made, got; /* of the survivor: messages made; responses, and posts after them */
 
 static void survivor_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
@@ -231,7 +234,7 @@ static void recover(struct raw *raw)
 		if (got >= made && server->cursor == raw->control->head)
 			break;
 	}
-	/* Only `got` has counted the survivor's next message, if that is a post. */
+	/* If the next message is a post, survivor_response() has counted it before it is made. */
 	CHECK(got == made || (got == made + 1 && is_post(made)));
 	CHECK_EQ(delegrpc_client_pending(survivor), 0);
 	CHECK_EQ(delegrpc_client_posts(survivor), 0);

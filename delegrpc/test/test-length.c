@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each response arrives with its sender's length, and so does each request. */
+/* Each request and each response arrives with the length that its sender specified. */
 #include "solo.h"
 #include "support/rpclength.h"
 

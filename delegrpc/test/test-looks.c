@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts the tests of locks when clients of delegrpc connect. */
+/* Counts how many locks a client of delegrpc tests when it connects. */
 #include "rpc.h"
 #include "raw.h"
 #include "support/rpclooks.h"
@@ -12,8 +12,8 @@ TEST(connect_looks)
 	RAW *raw;
 
 	/*
-	 * Two tests find an id that was given back. An id whose client died with `taken` set is
-	 * found, too.
+	 * At most two tests of locks find an id that was given back. An id whose client died with
+	 * `taken` set is found, too.
 	 */
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);

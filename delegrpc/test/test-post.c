@@ -125,7 +125,7 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(delegrpc_client_call_wait(p.c, &v, 4, &answer, 4, 0, NULL), -EAGAIN);
 		CHECK_EQ(delegrpc_client_wait(p.c, 0), 0);
 		CHECK_EQ(receive(&p, 8), 8);
-		CHECK_EQ(delegrpc_client_wait(p.c, 1000), 0); /* not given back */
+		CHECK_EQ(delegrpc_client_wait(p.c, 1000), 0); /* the slots are not given back */
 		delegrpc_server_advance_tail(p.s);
 		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 1);
 		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* room is reported once */
@@ -152,11 +152,11 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(receive(&p, 8), 1);
 		delegrpc_server_advance_tail(p.s);
 		CHECK_EQ(delegrpc_client_posts(p.c), 0);
-		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* the room has been found */
+		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* room was reported above */
 	}
 }
 
-/* If the ring is full, the client waits for the room that its own posts make, as well. */
+/* If the ring is full, a client can wait until some of its posts have been consumed. */
 TEST(posts_wait_for_the_ring)
 {
 	AT_END(posts_end) struct posts p;
@@ -196,7 +196,10 @@ TEST(blocking_call_after_posts)
 		CHECK_EQ(make(&p, false), 0);
 }
 
-/* An armed client that waits for room is woken, whenever the server flushes. */
+/*
+ * An armed client that waits for room is woken by the server's next flush or poll after
+ * delegrpc_server_advance_tail(), also if an earlier flush found no room.
+ */
 TEST(room_wakes)
 {
 	for (uint32_t early = 0; early < 3; early++) {
@@ -250,7 +253,7 @@ TEST(posts_outlive_no_server)
 	delegrpc_client_flush(p.c);
 	CHECK_EQ(receive(&p, 3), 2);
 	delegrpc_server_advance_tail(p.s);
-	CHECK_EQ(receive(&p, 1), 1); /* this one is not given back */
+	CHECK_EQ(receive(&p, 1), 1); /* the slot of this post is not given back */
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(make(&p, i == 1), 0);
 	delegrpc_server_destroy(p.s);

@@ -181,7 +181,7 @@ TEST(servers_are_killed)
 
 /* ---- hostile clients ---- */
 
-/* Acts as client 1, and overwrites the region from a word on. */
+/* Acts as client 1, and overwrites random words of the region, from word @from on. */
 static void scribble(size_t from)
 {
 	struct raw *raw = raw_open(test_name);
@@ -204,7 +204,7 @@ static void scribble_everywhere(void)
 	scribble(0);
 }
 
-/* Overwrites lines, requests and responses, but not the indices, so that the server continues. */
+/* Overwrites lines, requests and responses, but not head and tail, so that the server continues. */
 static void scribble_behind_the_indices(void)
 {
 	scribble(32);
@@ -298,7 +298,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
-	/* A new region is not damaged. */
+	/* A server can create a new region. */
 	delegrpc_server_destroy(server_with(&attr));
 	return st;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's rings in one thread: slots that are never filled, ids that are used again,
- * counters at their wrap, and data that no correct client writes.
+ * delegrpc's rings in one thread: reserved slots that are never filled (holes), ids that are used
+ * again, counters at their wrap, and data that no correct client writes.
  */
 #include "solo.h"
 
-/* A reserved slot that is not filled holds back the requests after it, until it is skipped. */
+/* A slot that a living client has reserved holds back the requests after it until it is filled. */
 TEST(hole_is_waited_for)
 {
 	SERVER *s = server_new(4, 0, 16);
@@ -80,9 +80,8 @@ TEST(nameless_holes_are_skipped)
 }
 
 /*
- * A client died and left holes. Its successor can make calls although the server has not called
- * delegrpc_server_advance_tail(): it does so only after it has received a request, and it has
- * received none.
+ * A client died and left holes. Its successor can make calls although the server does not call
+ * delegrpc_server_advance_tail(), because it has received no request.
  */
 TEST(skipped_places_are_given_back)
 {
@@ -301,8 +300,8 @@ TEST(held_request_of_a_predecessor)
 }
 
 /*
- * The server holds requests of several clients that had the same id. The generation of the third
- * client has the lower 16 bits of the first client's, and that of the fourth those of the second.
+ * The server holds requests of four clients that had the same id. The generations of the first and
+ * the third have the same lower 16 bits, and those of the second and the fourth, too.
  */
 TEST(held_while_others_call)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* delegrpc in one thread: every function, every error, the layout, blocking, waiting. */
+/* delegrpc in one thread: limits, errors, the layout, blocking calls, waits, a server's end. */
 #include "solo.h"
 #include "support/rpccases.h"
 
@@ -93,7 +93,7 @@ TEST(layout)
 	call_out(c, 77);
 	memcpy(word, raw->requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
-	/* Length, and burst less one: the reply is published alone. */
+	/* Length, number of replies to publish together less one (here 0), client. */
 	CHECK_EQ(word[1], 4u << 15 | delegrpc_client_index(c));
 	CHECK_EQ(word[2], 1u << 16); /* generation, index 0 */
 	CHECK_EQ(word[3], 0);
@@ -482,7 +482,7 @@ TEST(connect_errors)
 	delegrpc_client_disconnect(c[2]);
 }
 
-/* The header is not of this library, or not of this version. */
+/* A client refuses a header that another library or another version has written. */
 TEST(connect_checks_the_header)
 {
 	static const size_t fields[] = {0, 8, 12, 16, 20, 32, 36};

@@ -5,8 +5,8 @@
  * A flux is a network of N nodes; each node belongs to one thread. A node calls any other
  * node, receives the calls of the others, answers them at any time and in any order, and gets
  * the responses to its own calls, each with the token of its call. No lock is taken, and no
- * memory is allocated after flux_create(). If they are published in bursts, a call of 32 bytes and
- * its response of 16 together take one cache line; if they are published alone, each takes one.
+ * memory is allocated after flux_create(). A call of 32 bytes and its response of 16 together take
+ * one cache line if they are published in bursts, or one each if they are published alone.
  *
  *	struct flux_attr attr = { .nodes = 2, .payload_size = 32 };
  *	struct flux *f;
@@ -37,9 +37,9 @@
  *	  refused with -EAGAIN
  *	- a flux_try_recv_raw() that returns 0; when flux_try_recv_raw() turns to the next peer, it
  *	  publishes the answers to the previous peer
- *	- a flux_poll(); but while more calls have arrived from the peer whose call the node
- *	  received last, a poll may leave answers to this peer collected, if the node has answered
- *	  since the previous poll
+ *	- a flux_poll(). Exception: if the node has answered since the previous poll, a poll may
+ *	  leave the answers to one peer collected. This is the peer whose call the node received
+ *	  last, if more calls of that peer have arrived
  *	- the 512th call or answer, to any nodes, that the node makes after this message
  * Calls to a peer are collected if at least eight are in flight, or were at the node's last
  * flux_poll() that came after a call. A node that makes many calls between two polls collects calls
@@ -310,9 +310,10 @@ int flux_fd(struct flux_node *node);
  * Returns 0 if the caller may sleep, 1 if it must not because flux_wait() would return 1, or
  *	-EBADF		flux_fd() has not opened the descriptor
  *
- * A thread must call this function each time before it sleeps, because peers wake only an armed
- * node. A node with no call in flight gets no response that wakes it, so a loop that ends after
- * the last response must check flux_pending() before it arms the node.
+ * A thread must call this function each time before it sleeps in poll(2), because peers make the
+ * descriptor readable only while the node is armed. A node with no call in flight gets no response
+ * that wakes it, so a loop that ends after the last response must check flux_pending() before it
+ * arms the node.
  */
 int flux_arm(struct flux_node *node);
 

@@ -6,10 +6,10 @@
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
  * one writer and one reader. cellring.h describes a ring, why its reader never sees a wrong
  * message, and a condition on space. That condition holds here: a node has at most max_inflight
- * calls outstanding to a peer, and a ring has more cells than that; a call is copied out before it
- * is answered; a response counts as outstanding until it is handled, and a post until the peer's
- * count shows that the post was read. So when a writer is about to write a cell, the former
- * contents of the cell have been read, regardless of the order of the answers.
+ * calls outstanding to a peer, and a ring has more cells than that; a call must not be read any
+ * more once it is answered; a response counts as outstanding until it is handled, and a post until
+ * the peer's count shows that the post was read. So when a writer is about to write a cell, the
+ * former contents of the cell have been read, regardless of the order of the answers.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
@@ -84,16 +84,16 @@ struct flux_out {
 	uint32_t ids_head; /* index at which a call takes an id */
 	uint32_t ids_tail; /* index at which a response puts its id */
 	uint32_t ids_mask;
-	uint32_t ids_max; /* ids that calls may have: 0 at first, and when the peer has left */
+	uint32_t ids_max; /* number of ids for calls: 0 at first, and when the peer has left */
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t polled_head; /* value of ids_head at the poll that set `window` */
-	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
+	uint32_t returned_head; /* value of ids_head from which in_a_row is counted */
 	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
 	uint32_t alone_end; /* calls are published alone while ids_head is before this */
 	/* A post occupies an id, so posts and calls together are at most max_inflight. */
 	uint32_t posts_open; /* posts that are not known to be consumed */
 	struct flux_burst *burst; /* the open burst of calls, or NULL */
-	const struct flux_shared *peer; /* the peer's; after this node has left, its own */
+	const struct flux_shared *peer; /* the peer's; after this node has left, this node's */
 	const uint32_t *consumed; /* posts that the peer has consumed, modulo 2^32 */
 	uint64_t responses; /* number of arrived responses */
 	uint64_t posts; /* number of posts made */
@@ -203,8 +203,8 @@ void flux_priv_consumed(struct flux_node *node, struct flux_in *in);
 void flux_priv_flush_published(struct flux_node *node);
 
 /*
- * Accepts the burst with this head, which has arrived, and returns how many messages it has. No
- * peer writes a count that exceeds a cell, so such a count means that memory has been overwritten.
+ * Accepts the burst with this head, which has arrived, and returns how many messages it has. If the
+ * count is larger than any that a peer writes, memory has been overwritten.
  */
 FLUX_PRIV_INLINE uint32_t flux_priv_arrived(struct cellring_cursor *c, uint64_t head)
 {

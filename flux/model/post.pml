@@ -14,13 +14,13 @@
  *	EARLY_COUNT		a post counts as consumed before it has been read
  *	RUN_GOES_ON		the count is not published at the end of a burst, but in the next one
  *	NO_FLUSH		the receiver waits without checking the sender's state
- *	NO_RECEIVER_FENCE
- *	NO_SENDER_FENCE
+ *	NO_RECEIVER_FENCE	the receiver may read the sender's state before its count is visible
+ *	NO_SENDER_FENCE		the sender may read the count again before its state is visible
  *	NO_SECOND_LOOK		the sender does not read the count again after it has set its state
  */
 #define DEPTH 2
 #define POSTS 6
-#define CELLS DEPTH /* each holds one burst; the library has more */
+#define CELLS DEPTH /* each holds one burst; the library has more cells */
 
 #define RUNNING 0
 #define ASLEEP 2

@@ -10,7 +10,8 @@
 #include "base/probe.h"
 #include "post.h"
 
-#define ALWAYS_ALONE (1u << 30) /* calls before flux_priv_call_begin() decides again */
+/* Calls before flux_priv_call_begin() decides again, if a cell holds only one message. */
+#define ALWAYS_ALONE (1u << 30)
 
 /*
  * Must be called if no id is free: either all are in flight, or this is the first call to the peer.
@@ -32,7 +33,10 @@ COLD static int out_open(struct flux_node *node, struct flux_out *o)
 		o->ids[i] = i;
 	o->ids_head = 0;
 	o->ids_max = o->ids_tail = n;
-	/* Pairs with the load in senders_load(), which may see the bit late, like any call. */
+	/*
+	 * Pairs with the load in senders_load(). Relaxed: the peer may see the bit late, as it may
+	 * see a call late.
+	 */
 	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
 		1ull << (node->index % 64), __ATOMIC_RELAXED);
 	return 0;
@@ -105,7 +109,7 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, const struct flux_burst *
 	flux_priv_published(node);
 }
 
-/* Closes a burst, which must be empty. The last open one takes its place. */
+/* Closes a burst, which must be empty. The last open burst takes its place in node->open. */
 static void burst_close(struct flux_node *node, struct flux_burst *b)
 {
 	struct flux_burst *last = node->open[--node->n_open];
@@ -118,7 +122,10 @@ static void burst_close(struct flux_node *node, struct flux_burst *b)
 	last->at = b->at;
 }
 
-/* Opens a burst again if its size or the lap of the ring has changed, or closes it. */
+/*
+ * Opens a burst again, with the present size and lap of the ring. Closes it if the peer has left,
+ * or if the next message must be published alone.
+ */
 static void burst_renew(struct flux_node *node, struct flux_burst *b)
 {
 	if (unlikely(burst_peer_left(node, b)) ||

@@ -17,7 +17,7 @@
 #define NO_BIT UINT32_MAX
 #define YIELD_LOOK 8 /* number of flushes per reading of the clock */
 
-/* Returns the first marked index that is >= i, or NO_BIT. */
+/* Returns the index of the first set bit from bit i on, or NO_BIT. */
 static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
 {
 	uint64_t mask = ~0ull << (i % 64);
@@ -51,7 +51,7 @@ COLD static void senders_link(struct flux_node *node, const uint64_t *bits)
 			last->next = in;
 		last = in;
 	}
-	/* A peer that is not in the circle any more has no calls in its ring. */
+	/* The circle is never empty: without senders it keeps rx, whose ring is then empty. */
 	if (!first)
 		first = last = rx;
 	last->next = first;
@@ -110,7 +110,7 @@ COLD static void senders_drop(struct flux_node *node, uint32_t left)
 	node->left_seen = left;
 }
 
-/* Accepts a burst of calls. Its answers are collected into bursts of the same size. */
+/* Accepts a burst of calls, whose head says how many answers to publish together. */
 static struct flux_in *in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
 	uint32_t together = CELLRING_TOGETHER(head), count = flux_priv_arrived(&in->req, head);
@@ -240,7 +240,10 @@ void flux_priv_flush_published(struct flux_node *node)
 		eight_wake(node, i);
 		memset(&node->unfenced_peers[i], 0, sizeof(eight));
 	}
-	/* Open bursts are published later. One of the two fields is FLUX_NOBODY, all ones. */
+	/*
+	 * Bursts that are open are published later, so their peers stay marked. One of the two
+	 * fields is FLUX_NOBODY, all ones.
+	 */
 	for (uint32_t i = 0; i < node->n_open; i++)
 		flux_priv_mark_unfenced(node,
 			(uint32_t)(node->open[i]->call_to & node->open[i]->reply_to));
@@ -331,7 +334,7 @@ static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 {
 	int r;
 
-	/* The fence pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
+	/* sleep_prepare() pairs with sleep_fence() in flux_priv_flush_published(), flux_leave(). */
 	assert(!bursts_collected(node));
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {
@@ -362,7 +365,7 @@ static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns
 		spent = clock_ns() - start;
 	}
 	live_wake(node->flux->live[node->index]);
-	if (r) /* if r is 0, room that came after the last check is not reported */
+	if (r) /* if r is 0, the next wait reports room that has come since */
 		room_told(node);
 	state_set(node, SLEEP_RUNNING);
 	node->yielded_ns = start + spent;

@@ -13,7 +13,10 @@
 
 #define PAGE 4096u
 #define INFLIGHT 256u
-/* Default slots: TIMES per call in flight, at least LEAST. More exceed the first-level cache. */
+/*
+ * The default capacity is TIMES messages per call in flight, at least LEAST. A longer ring would
+ * exceed the first-level cache.
+ */
 #define TIMES 4u
 #define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))

@@ -32,8 +32,8 @@ struct flux {
 };
 
 /*
- * Pairs with the store in flux_leave(). A call that misses the store is ended by flux_poll(); a
- * response that misses the store is never read.
+ * Pairs with the store in flux_leave(). If this load misses the store, the node still sends its
+ * message. If it is a call, flux_poll() ends it; if it is a response, nobody reads it.
  */
 static inline bool has_left(const struct flux_shared *peer)
 {

@@ -21,7 +21,7 @@ static inline uint32_t posts_news(const struct flux_out *o)
 	return consumed - ((uint32_t)o->posts - o->posts_open);
 }
 
-/* Gives the ids of the posts that the peer has consumed back. Returns their number. */
+/* Frees the ids of the posts that the peer has consumed. Returns their number. */
 static inline uint32_t posts_look(struct flux_out *o)
 {
 	uint32_t n = posts_news(o);

@@ -36,7 +36,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 0), 0);
 	CHECK_EQ(stats_of(a).flushes, 3);
-	/* A publication restarts the count, because the fence would wait for it. */
+	/* A publication restarts the count of vain polls: a fence would wait for its stores. */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
@@ -45,7 +45,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(stats_of(a).flushes, 4);
 	CHECK_EQ(serve(b), 5);
 	CHECK_EQ(flux_poll(a, on_response, &s), 5);
-	/* From now on each poll finds an answer, after a burst. */
+	/* Each round adds a burst and a poll that finds an answer. A check follows 64 of them. */
 	for (uint32_t i = 1; i <= 64; i++) {
 		CHECK_EQ(call(a, 1, 0, 0), 0);
 		CHECK_EQ(serve(b), 1);
@@ -303,7 +303,7 @@ TEST(peers_are_collected_apart)
 	CHECK_EQ(a->n_open, 3); /* so few bursts are not closed */
 	CHECK_EQ(serve(flux_get_node(f, 1)) + serve(flux_get_node(f, 3)), 14);
 	poll_all(a, &s);
-	/* Answers: the node takes four calls of each, then answers the callers in turn. */
+	/* Answers: the node takes four calls of each peer, then answers the peers in turn. */
 	for (uint32_t p = 1; p < 4; p++)
 		warm_up(f, flux_get_node(f, p), 0, 32);
 	for (uint32_t p = 1; p < 4; p++) {
@@ -385,7 +385,7 @@ TEST(answers_go_when_the_turn_ends)
 	CHECK_EQ(flux_poll(flux_get_node(f, first.from), on_response, &s), 1);
 }
 
-/* When a peer begins to publish its calls alone, so are the answers to it. */
+/* When a peer begins to publish its calls alone, the answers to it are published alone, too. */
 TEST(answers_to_single_calls_are_single)
 {
 	FLUX *f = make(2, 64, 32);
@@ -439,8 +439,9 @@ TEST(collected_calls_are_published_in_time)
 		struct flux_node *a = flux_get_node(f, 0);
 		uint32_t n = 0;
 
+		/* Calls to every third peer are published alone. */
 		for (uint32_t p = 1; p <= others + 1; p++)
-			warm_up(f, a, p, p % 3 ? 32 : 4); /* some are published alone */
+			warm_up(f, a, p, p % 3 ? 32 : 4);
 		CHECK_EQ(call(a, 1, 0, 0), 0);
 		while (!serve(flux_get_node(f, 1))) {
 			CHECK(n <= 512);
@@ -471,8 +472,8 @@ TEST(single_calls_are_counted)
 }
 
 /*
- * Everything is published by the 32nd event: a full burst, or a call or an answer that is published
- * alone. The first event is the call that is collected.
+ * The 32nd event publishes everything. Events are: a burst is opened or becomes full, a call or an
+ * answer is published alone. The first call in this test opens a burst.
  */
 TEST(events_are_counted)
 {
@@ -497,7 +498,7 @@ TEST(events_are_counted)
 	CHECK_EQ(n, 32); /* not 31: the burst was open already, which is no event */
 }
 
-/* Makes @n calls to the first @peers nodes in turn, and ends them. Returns how many were collected. */
+/* Makes @n calls to nodes 1 to @peers in turn. Returns how many of them it has collected. */
 static uint32_t calls_in_turn(struct flux *f, uint32_t peers, uint32_t n)
 {
 	struct flux_node *a = flux_get_node(f, 0);
@@ -537,7 +538,7 @@ TEST(few_calls_go_together_between_peers)
 	few_calls(1, 7, false);
 }
 
-/* A poll that comes after a few calls does not make the node forget that many came in a row before. */
+/* A node that made many calls in a row still collects after one poll with few calls. */
 TEST(many_calls_are_remembered_once)
 {
 	FLUX *f = make(5, 0, 16);
@@ -604,7 +605,7 @@ TEST(all_sizes)
 
 #define FORGED_WORDS 4
 
-/* Makes heads that a reader waits for in this or in the next lap, at any position. */
+/* Fills @words with values that look like heads of this or of the next lap. */
 static void forged(uint64_t *words, const struct flux_cursor *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < FORGED_WORDS; k++)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The instructions of a round trip do not depend on the number of nodes, and no call or reply contains a locked operation or a fence.
+"""The number of instructions of a round trip does not depend on the number of nodes, and no call or reply contains
+a locked operation or a fence.
 
 	test-cost.py TEST-COST LIBFLUX
 """

@@ -80,7 +80,7 @@ TEST(peer_that_leaves_wakes)
 	sleeps(a);
 }
 
-/* A node without calls is woken as well, if it has called flux_left(). */
+/* A node without calls is also woken when a peer leaves, if it has called flux_left(). */
 TEST(peer_that_leaves_wakes_who_asks)
 {
 	FLUX *f = make(3, 64, 16);
@@ -101,7 +101,7 @@ TEST(peer_that_leaves_wakes_who_asks)
 	sleeps(a);
 }
 
-/* One node sleeps in poll(2), its peer in flux_wait(). */
+/* A node with a descriptor may also call flux_wait(). Its peer has no descriptor. */
 TEST(wait_works_beside_it)
 {
 	FLUX *f = make(2, 64, 16);

@@ -143,7 +143,10 @@ TEST(bad_replies_of_a_burst)
 	answer(b, got[6]);
 }
 
-/* Two peers have more calls than one turn takes. The first gets a turn of 32, in whole bursts. */
+/*
+ * Two peers have made more than 32 calls each. The node receives at most 32 calls of one peer, in
+ * whole bursts, before it turns to the other.
+ */
 TEST(turn_has_32_calls)
 {
 	FLUX *f = make(3, 0, 0);
@@ -368,7 +371,7 @@ TEST(many_nodes)
 		CHECK_EQ(s.value[i], s.token[i] + 1);
 }
 
-/* Slots of more than one cache line, whole and in part. */
+/* Messages of many cache lines. Every second call is shorter than its slot. */
 TEST(long_payloads)
 {
 	static unsigned char out[5000], in[5000];
@@ -444,7 +447,7 @@ static void serve_or_keep(void *arg, const struct flux_req *req, const void *pay
 	k->token[k->n++] = req->token;
 }
 
-/* Calls are answered in the function or later, at most max per call, and the caller is woken. */
+/* flux_serve() calls its function at most max times. The function answers at once or later. */
 TEST(serve_answers_now_or_later)
 {
 	FLUX *f = make(2, 64, 60);
@@ -524,7 +527,7 @@ TEST(counters)
 	CHECK_EQ(s.calls, 0);
 }
 
-static pid_t sleeper_tid; /* the sleeper stores it, release; its waker loads it, acquire */
+static pid_t sleeper_tid; /* stored by the sleeper (release), loaded by its waker (acquire) */
 
 /* A server that sleeps before each call. */
 static void *sleeper(void *arg)
@@ -573,7 +576,7 @@ static int wait_for_ever(void *node)
 	return flux_wait(node, UINT64_MAX);
 }
 
-/* The caller handles the signal and waits again. */
+/* The wait returns 0, so that its caller can handle the signal. */
 TEST(signal_ends_a_wait)
 {
 	FLUX *f = make(2, 0, 0);

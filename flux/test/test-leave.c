@@ -37,7 +37,7 @@ TEST(leave_ends_calls_once)
 	CHECK_EQ(call(a, 2, 1, 1), 0);
 }
 
-/* A node gets an event for each other node that has left, when nothing more will come from it. */
+/* flux_left() returns another node once: when it has left and nothing more will come from it. */
 TEST(leavers_are_told_once)
 {
 	FLUX *f = make(130, 16, 8);
@@ -79,7 +79,7 @@ TEST(leavers_are_told_once)
 	CHECK_EQ(flux_left(a, &left), 0);
 }
 
-/* After the event that a node has left, no call to it is accepted, not even in an open burst. */
+/* After flux_left() has returned a node, no call to it is accepted, not even in an open burst. */
 TEST(told_nodes_get_no_calls)
 {
 	FLUX *f = make(2, 256, 128);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each call and each answer of flux arrives with its sender's length. */
+/* Each call and each answer of flux arrives with the length that its sender specified. */
 #include "support/lengthtest.h"
 #include "common.h"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Checks the number of messages in a published burst, and of instructions per call and response (those of the
-bench included). One thread steps the whole mesh, so the counts are the same in each run.
+"""Checks the number of messages per published burst, and the number of instructions per call in rpcbench_step(), which
+makes calls, serves them and polls. One thread steps the whole mesh, so the counts are the same in each run.
 
 	test-mesh-cost.py FLUX-BENCH
 """
@@ -23,7 +23,7 @@ CELLS = [
 
 
 def measure(nodes, depth, pattern):
-    """Returns messages per burst, and instructions per call in the stepped windows."""
+    """Returns messages per burst, and instructions per call."""
     text, n = collected(sys.argv[1], "--mesh", nodes, "--queue-depth", depth, "--mesh-pattern", pattern, "--step", 3000,
                         "--seconds", .001, "--peer", "none", "--json", "-", flags=["--toggle-collect=rpcbench_step"])
     row = json.loads(text)

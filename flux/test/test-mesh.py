@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """In a mesh every node gets the right response to each of its calls, in every pattern with one thread for all nodes,
-and in one pattern with a thread for each. A bad option gives one line and status 2.
+and in one pattern with a thread for each. With a bad option flux-bench prints one line and exits with status 2.
 
 	test-mesh.py FLUX-BENCH [PEERS]
 """

@@ -97,7 +97,8 @@ static void pair_turn(struct pair *p, uint32_t depth)
 		pair_answer(p);
 	CHECK(flux_poll(p->a, pair_ended, p) >= 0);
 	CHECK_EQ(flux_pending(p->a), p->calls - p->ended);
-	if (test_rand(&p->rng) % 4 == 0) /* otherwise a post or a call reads the count */
+	/* flux_posts() frees the ids of consumed posts; otherwise the next call or post does. */
+	if (test_rand(&p->rng) % 4 == 0)
 		CHECK(flux_posts(p->a, 1) + flux_pending(p->a) <= depth);
 }
 
@@ -144,7 +145,7 @@ TEST(wrong_arguments)
 	CHECK_EQ(flux_wait(a, 0), 0);
 }
 
-/* Posts count against the calls in flight until they are consumed. Then one wait ends. */
+/* Posts count against max_inflight until they are consumed. Then the next wait returns 1. */
 TEST(room_can_be_waited_for)
 {
 	struct pair p;
@@ -197,7 +198,7 @@ TEST(room_wakes)
 	}
 }
 
-/* The count is published after the last of successive posts in a burst. */
+/* The count of consumed posts is published after the last of successive posts in a burst. */
 TEST(count_is_published_once_per_run)
 {
 	FLUX *f = make(2, 0, 256);
@@ -220,7 +221,7 @@ TEST(count_is_published_once_per_run)
 	CHECK_EQ(flux_posts(a, 1), 0);
 }
 
-/* A post is consumed when the function has returned, not before. */
+/* flux_serve() consumes a post when the function has returned, not before. */
 static void serve_full(void *arg, const struct flux_req *req, const void *payload)
 {
 	struct flux_node *a = arg;
@@ -281,7 +282,7 @@ static void only_calls_end(void *arg, uint64_t token, const void *payload, uint3
 	++*(uint32_t *)arg;
 }
 
-/* If the receiver leaves, each call ends once, posts are dropped, and waits for room end. */
+/* If the receiver leaves, each call ends once, posts are dropped, and a wait for room returns. */
 TEST(receiver_leaves)
 {
 	for (uint32_t received = 0; received < 8; received++) {
@@ -309,7 +310,7 @@ TEST(receiver_leaves)
 	}
 }
 
-/* A node with posts in flight and no calls waits for room at a node that leaves. */
+/* A node with posts in flight, but no calls, waits for room. The wait ends when the peer leaves. */
 TEST(waiting_for_room_ends_with_the_receiver)
 {
 	FLUX *f = make(2, 0, 4);

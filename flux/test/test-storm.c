@@ -38,7 +38,7 @@ struct node {
 	bool chains, sleeps_on_fd, never_sleeps, leaves_early, leaves_debts, asks;
 	bool takes_turns; /* calls the others in turn, not at random */
 	bool posts;
-	uint32_t favourite; /* half of its other calls are made to this node, if it exists */
+	uint32_t favourite; /* without takes_turns: half of its calls go here, if the node exists */
 	/* Counters: */
 	uint32_t tried, made, ended, aborted, received, answered, n_held;
 	uint32_t posted[NODES], posts_from[NODES]; /* by index of the other node */
@@ -86,7 +86,7 @@ static uint32_t callee(struct node *n)
 	return storm_draw(&n->rng, 0, nodes - 1);
 }
 
-/* Returns what flux_call() does. */
+/* Returns the result of flux_call(). */
 static int call(struct node *n)
 {
 	struct storm *s = n->storm;
@@ -115,7 +115,7 @@ static int call(struct node *n)
 	return err;
 }
 
-/* Returns what flux_post() does. */
+/* Returns the result of flux_post(). */
 static int post(struct node *n, uint32_t to)
 {
 	struct storm *s = n->storm;
@@ -247,10 +247,7 @@ static bool receive(struct node *n)
 	CHECK(caller < s->attr.nodes && id < CALLS);
 	CHECK_EQ(len, storm_length(r.number, 0, 8, s->attr.payload_size));
 	storm_check(n->buf + 8, len - 8, r.number, 0);
-	/*
-	 * Relaxed: the call itself orders the additions for its caller, and no two nodes get the
-	 * same call.
-	 */
+	/* Relaxed: check_all() reads the counts after the threads have been joined. */
 	CHECK_EQ(__atomic_fetch_add(&s->received[caller][id], 1, __ATOMIC_RELAXED), 0);
 	n->received++;
 	if (n->n_held == HELD)
@@ -287,7 +284,7 @@ static void nap(struct node *n)
 	CHECK(poll(&p, 1, r ? 0 : ns == FLUX_FOREVER ? -1 : (int)(ns / 100000)) >= 0);
 }
 
-/* Posts until there is no room, and waits for room; the others receive until they leave. */
+/* Posts until there is no room, and waits for room. The peer makes room, or leaves. */
 static void wait_for_room(struct node *n)
 {
 	uint32_t to = callee(n);
@@ -374,7 +371,7 @@ static void *node_main(void *arg)
 	while (n->made < leaves_at || (!n->leaves_early && n->made != n->ended))
 		turn(n);
 	leave(n);
-	/* The answers that the node owes are not given; the calls that it waits for end. */
+	/* The calls of this node end, too. */
 	while (flux_pending(n->flux)) {
 		poll_responses(n);
 		if (storm_one_in(&n->rng, 4))
@@ -442,7 +439,7 @@ static void check_all(const struct storm *s)
 	}
 }
 
-/* Checks that impossible attributes are refused, and that defaults are as the header says. */
+/* Checks that impossible attributes are refused. */
 static void check_attr(uint64_t *rng, struct flux_attr *attr)
 {
 	struct flux_attr bad = *attr;
@@ -468,6 +465,7 @@ static void check_attr(uint64_t *rng, struct flux_attr *attr)
 	CHECK_EQ(flux_create(&bad, &f), -EINVAL);
 }
 
+/* Checks that defaults are as flux.h says. */
 static void check_defaults(const struct flux_attr *given, const struct flux_attr *used)
 {
 	uint32_t inflight = given->max_inflight ? given->max_inflight :

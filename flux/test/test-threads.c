@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every node calls every other at random, holds the calls that it receives and answers them in
- * random order; every call must end exactly once, with its own answer. In the second test the
- * nodes leave with calls in flight, and each call ends once, with the answer or without it.
+ * Every node calls random nodes, holds the calls that it receives and answers them in random order;
+ * every call must end exactly once, with its own answer. In the second test the nodes leave with
+ * calls in flight, and each call ends once, with the answer or without it.
  *
  *	test-threads [COUNT]	thousands of calls per node
  */

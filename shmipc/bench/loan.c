@@ -132,7 +132,7 @@ static int bare_serve(struct bench *b)
 /* Returns how many calls it has served. */
 static int serve_turn(struct bench *b)
 {
-	enum mode mode = b->mode; /* once: the client may change it meanwhile */
+	enum mode mode = b->mode; /* read once, because the client may change it meanwhile */
 
 	if (mode == ALONE)
 		return 0;
@@ -308,7 +308,7 @@ static void measure(struct bench *b)
 	fflush(stdout);
 }
 
-/* Gives the thread a core of its own if there are two. */
+/* Binds the thread to the nth core, unless there is only one. */
 static void pin(const cpu_set_t *all, pthread_t thread, int nth)
 {
 	cpu_set_t one;

@@ -20,11 +20,11 @@
  * destroy or disconnect them.
  *
  * Visibility: if a client has at least eight calls in flight, or had that many at its last poll
- * that came after a call, its calls are collected and published together, up to eight at a time,
- * and so are the replies to it. Otherwise each of its calls, and each reply to it, is published
- * immediately. A client publishes collected calls at the latest in its next poll, flush, wait or
- * arm, or in a call that is refused with -EAGAIN. The server publishes collected replies at the
- * latest in the first of these:
+ * that came after a call, its calls are collected and published together, up to eight at a time.
+ * The replies to it are collected, too. Otherwise each of its calls, and each reply to it, is
+ * published immediately. A client publishes collected calls at the latest in its next poll, flush,
+ * wait or arm, or in a call that is refused with -EAGAIN. The server publishes collected replies at
+ * the latest in the first of these:
  *	- a flush, an arm, a destroy, a reply to another client, a recv that returns 0
  *	- a poll or wait that finds no request
  *	- the second of two polls or waits without a reply in between
@@ -81,13 +81,13 @@
  *	- while clients are connected, if the server takes events
  * If a client dies after publishing requests and before waking the server, or if another process
  * spoils the wake-up by writing into the region, the requests wait until the next client wakes the
- * server. A timeout of poll(2) limits that wait.
+ * server. A timeout of the server's poll(2) limits how long they wait.
  *
  * Trust: with mode 0600, no other user can open the region; with 0660, the members of a group that
  * the server names can open it. A process that can map the region can:
  *	- overwrite its contents (requests, responses and extra buffers of every client)
  *	- keep the server busy with forged connects
- *	- keep all others from connecting, by taking all places or their locks
+ *	- keep all others from connecting, by taking all places (one per client) or their locks
  *	- if the server takes events (shmipc_server_event()): make requests in the place of a client
  *	  that has connected, also after that client's death
  *	- if the server takes events: keep the server from learning which clients come, by filling
@@ -428,8 +428,8 @@ int shmipc_server_fd(struct shmipc_server *server);
  * more. Returns 0 if the caller may sleep, 1 if it must poll again instead, or
  *	-EBADF		shmipc_server_fd() has not opened the descriptor
  *
- * A thread must call this function each time before it sleeps, because clients wake only an armed
- * server.
+ * A thread must call this function each time before it sleeps in poll(2), because clients make the
+ * descriptor readable only while the server is armed.
  */
 int shmipc_server_arm(struct shmipc_server *server);
 

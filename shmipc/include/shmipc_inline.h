@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The hot path of shmipc.h, inlined into its users. Users include shmipc.h, which includes this
- * file. The fields of these structs are private to the library: users must not read or write them.
+ * file. The fields of the structs here are private to the library: users must not access them.
  *
  * The rings are those of cellring.h, which explains why a reader never sees a wrong message, and
  * states a condition on space. That condition holds here: at most depth calls are in flight, and a
@@ -15,7 +15,8 @@
  * Sleep and wake: a sleeper sets its word (server_state or client_state), executes a fence, checks
  * once more for messages, and sleeps. A publisher executes a fence and then reads the word; this is
  * a wake test. It does so after polls that found nothing, and otherwise from time to time. One of
- * the two fences is first, so either the publisher sees the word, or the sleeper sees the message.
+ * the two fences is first, so either the publisher sees that the word is set, or the sleeper sees
+ * the message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H
@@ -68,10 +69,13 @@ struct shmipc_client {
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
-	/* With fewer others in flight, a call is published alone unless a burst is open. */
+	/*
+	 * A call with fewer than this number of other calls in flight is published alone, unless a
+	 * burst is open.
+	 */
 	uint32_t alone;
 	uint64_t polled; /* value of `called` at the poll that set `window` */
-	uint64_t returned; /* value of `called` when the last poll with responses ended */
+	uint64_t returned; /* value of `called` from which in_a_row is counted */
 	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
@@ -177,7 +181,7 @@ static inline void shmipc_priv_client_publish(struct shmipc_client *client)
 		shmipc_priv_client_part(client);
 }
 
-/* Sends the message of a call that was made with @open others in flight. */
+/* Sends the message of a call that was made with @open other calls in flight. */
 CELLRING_INLINE void shmipc_priv_client_put(struct shmipc_client *client, uint32_t open,
 	uint32_t id, const void *req, uint32_t len)
 {

@@ -12,8 +12,8 @@
  *
  * Wrong variants, each of which must fail:
  *	NO_KEEP		a place is cleaned when the client's death is noticed
- *	FIRST_ANSWER	the first answer gives the place back
- *	NO_DROP		the last answer to a client that has gone does not clean the place
+ *	FIRST_ANSWER	the first answer to a client that has gone cleans the place
+ *	NO_DROP		no answer to a client that has gone cleans the place
  *	EVENT_STAYS	a server that takes the event does not forget the requests, so that their answers
  *			clean the place again
  *	ANY_CLIENT	an answer counts also if its client is not the one that ended last
@@ -121,7 +121,8 @@ proctype server()
 	byte late[CHUNKS]; /* the client that has gone and whose request is unanswered; 0: none */
 	byte stale; /* client of request 0, if it is answered a second time, or after the event */
 	bool held[CHUNKS]; /* requests of the client that is connected */
-	bool keep[CHUNKS], reads[CHUNKS];
+	bool keep[CHUNKS]; /* unanswered requests of the client that ended last */
+	bool reads[CHUNKS]; /* requests that the server may still read after their client's death */
 	bool event, events;
 
 	if

@@ -26,7 +26,7 @@
 #define IS_POST 1
 
 chan ring = [DEPTH] of { bit, bool }; /* kind; whether the message ends a burst */
-byte count; /* in the place */
+byte count; /* of consumed posts, in the place */
 byte answers; /* answers to the client's calls, not taken yet */
 byte written, done; /* number of messages that the client has written; that the server has read */
 bool clean = true, alive;

@@ -54,7 +54,7 @@ static bool client_pending(const struct client *c)
 	return shmipc_client_pending(&c->hot) || c->hot.asked || c->hot.push;
 }
 
-/* Always publishes all calls: the ring has room for depth calls. */
+/* Returns false, because no call remains unpublished: the ring has room for depth calls. */
 static bool client_publish(struct client *c)
 {
 	shmipc_priv_client_publish(&c->hot);
@@ -144,7 +144,7 @@ static bool place_is_clean(const struct client *c, uint32_t index)
 	/* Acquire: pairs with the release in place_clean(): the bit and the rings are zero. */
 	uint64_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
 
-	/* Both relaxed: they are read again with the lock held, when only this client may write. */
+	/* Both relaxed: read again with the lock held, when only this client may write them. */
 	return !(__atomic_load_n(&c->header->active[index / 64], __ATOMIC_RELAXED) >> index % 64 &
 		       1) &&
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
@@ -158,7 +158,7 @@ static int server_notify(struct client *c)
 	return client_wake(c);
 }
 
-/* Like server_notify(), but also wakes a server whose word another client reset before it died. */
+/* Like server_notify(), but also wakes a server whose state a client reset before it died. */
 static int server_rouse(struct client *c)
 {
 	int err = server_notify(c);
@@ -341,7 +341,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	err = place_wait(c);
 	if (err)
 		return err;
-	err = waiter_check_reach(&c->w); /* server_notify() has executed its fence */
+	err = waiter_check_reach(&c->w); /* after the fence that server_notify() has executed */
 	if (err) {
 		place_leave(c);
 		return err;
@@ -385,7 +385,7 @@ static bool client_busy(const struct client *c)
 
 /* ---- slow paths of call, poll and flush ---- */
 
-/* Gives the room of consumed posts back. Returns 0, or the error that ended the connection. */
+/* Frees the room of consumed posts. Returns 0, or the error that ended the connection. */
 static int look_at_posts(struct client *c)
 {
 	if (c->w.err)
@@ -521,7 +521,7 @@ void shmipc_priv_client_wake_test(struct shmipc_client *hot)
 	client_wake(client_of(hot));
 }
 
-/* A wait for room ends when the caller learns that there is room or a response. */
+/* After a wait has returned 1, for room or for a response, the client no longer waits for room. */
 static int client_told(struct client *c, int r)
 {
 	if (r != 1 || !c->hot.asked)

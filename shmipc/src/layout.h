@@ -5,7 +5,8 @@
  *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer | loans
  *
  * The first two lines are struct shmipc_place; layout.c explains the gap of 2 KiB. Each cache line
- * has one writer, except the lines of `changes` and `active`, which several processes write.
+ * has one writer, with two exceptions: a waker resets the sleeper's state, and several processes
+ * write the lines of `changes` and `active`.
  */
 #ifndef SHMIPC_LAYOUT_H
 #define SHMIPC_LAYOUT_H
@@ -27,9 +28,9 @@
 #define PREFIX "shmipc" /* prefix of the file's name */
 static_assert(sizeof(PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_ONE_WAY CELLRING_ID_MASK /* the id of posts and pushes */
-#define SHMIPC_WORDS 64u /* words of the bitmap */
-#define SHMIPC_LEAST 64u /* a ring has room for at least this many messages in full bursts */
-#define CLIENT_BYTE(index) (1u + (index)) /* byte of the file; 0 is the server's */
+#define SHMIPC_WORDS 64u /* words of the bitmap shmipc_header.active */
+#define SHMIPC_LEAST 64u /* least number of short messages, in full bursts, that a ring can hold */
+#define CLIENT_BYTE(index) (1u + (index)) /* byte of the file that is locked; 0: the server's */
 
 /* The sizes in the header, with the same names as in struct shmipc_attr. */
 #define SHMIPC_SIZES(DO)                                                                           \
@@ -90,9 +91,9 @@ static_assert(SHMIPC_MAX_DEPTH <= SHMIPC_ONE_WAY, "an id fits into a head");
 static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length fits into a head");
 
 /*
- * A place is clean if its bit is clear and the client's epoch differs from the server's. A client
- * that gets the lock of a clean place may take the place, and makes the epochs equal. Only the
- * server cleans a place; to do so it increments its own epoch.
+ * A place is clean if its bit in `active` is clear and client_epoch differs from server_epoch. A
+ * client that gets the lock of a clean place may take the place, and makes the epochs equal. Only
+ * the server cleans a place; to do so it increments server_epoch.
  */
 struct shmipc_place {
 	/* Written by the client. The server clears the state when it wakes the client. */

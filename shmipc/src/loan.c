@@ -11,7 +11,7 @@
 static struct loan_message message_read(const unsigned char *slot)
 {
 	struct loan_message m;
-	/* Relaxed: cellring_look() has acquired. */
+	/* Relaxed: cellring_look() has loaded the burst's head with acquire. */
 	uint64_t word = __atomic_load_n((const uint64_t *)cellring_payload(slot), __ATOMIC_RELAXED);
 
 	static_assert(sizeof(m) == sizeof(word), "one load");
@@ -30,7 +30,7 @@ static void own_ends(const unsigned char *at, uint32_t len)
 	cellring_own(at + len - 1, 1);
 }
 
-/* Prefetches, for reading, the same two lines of a payload of @len bytes, which is not checked yet. */
+/* Prefetches, for reading, the same two lines of a payload. @len is not checked yet. */
 static void fetch_ends(const unsigned char *at, uint32_t len, uint32_t most)
 {
 	uint32_t last = len - 1;
@@ -184,8 +184,9 @@ static bool response_find(const struct shmipc_client *hot, uint64_t head, uint32
 }
 
 /*
- * Prefetches the loans of all responses that have arrived together, once. Otherwise each response
- * function would wait for the lines of its response. The ids in the ring are not checked yet.
+ * Prefetches the loans of all responses that have arrived together, once. Otherwise each call of
+ * the response function would wait for the lines of its response. The ids in the ring are not
+ * checked yet.
  */
 static void responses_fetch(const struct shmipc_client *hot, struct shmipc_client_loans *loans)
 {
@@ -296,7 +297,7 @@ static void own_next_response(const struct shmipc_server_loans *loans,
 			loans->resp_len);
 }
 
-/* Like responses_fetch(), for requests. The chunks in the ring are not checked yet. */
+/* Like responses_fetch(), for requests. The numbers of chunks in the ring are not checked yet. */
 static void requests_fetch(struct shmipc_server_loans *loans, const struct shmipc_peer *peer,
 	const unsigned char *slot)
 {

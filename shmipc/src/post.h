@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One-way messages: posts of a client, and pushes of the server. They pass through the rings of the
- * calls, in order with the calls, with an id that no call has. No answer proves that they were
+ * One-way messages: posts of a client, and pushes of the server. They pass through the rings, in
+ * order with requests and responses, with an id that no call has. No answer proves that they were
  * read, so the reader counts them. It publishes the count once for each series of successive
  * one-way messages in a burst. The writer reads the count only when it has no room left.
  */
@@ -17,7 +17,7 @@ static inline bool is_one_way(const unsigned char *slot)
 	return CELLRING_ID(cellring_head(slot)) == SHMIPC_ONE_WAY;
 }
 
-/* Returns how many posts the server has consumed since posts_look(), by its unchecked count. */
+/* Returns how many posts the server has consumed since posts_look(). Its count is not checked. */
 static inline uint32_t posts_news(const struct shmipc_client *c)
 {
 	/* Acquire: pairs with the release in shmipc_priv_server_consumed(): the cells were read. */
@@ -27,7 +27,7 @@ static inline uint32_t posts_news(const struct shmipc_client *c)
 }
 
 /*
- * Gives the room of consumed posts back. Returns 0, or -EPROTO if the server's count is impossible.
+ * Frees the room of consumed posts. Returns 0, or -EPROTO if the server's count is impossible.
  */
 static inline int posts_look(struct shmipc_client *c)
 {

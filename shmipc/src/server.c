@@ -22,7 +22,7 @@ struct server {
 	struct waiter w;
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
-	uint8_t *open; /* of all peers, by index * depth + id */
+	uint8_t *open; /* shmipc_peer.open of all peers, by index * depth + id */
 	/* Times of the last yield, of the last check of one client, and of the last check of all
 	 * clients. */
 	uint64_t yielded, probed, reclaimed;
@@ -55,7 +55,7 @@ static bool is_connected(const struct shmipc_peer *peer)
 	return peer->handle != NOBODY;
 }
 
-/* The epoch has 52 bits: if a place is taken every 10 us, it wraps after 1400 years. */
+/* The epoch has 52 bits here: if a place is taken every 10 us, they wrap after 1400 years. */
 static uint64_t peer_handle(const struct shmipc_peer *peer)
 {
 	return peer->index | peer->epoch << 12;
@@ -101,7 +101,7 @@ static void place_clean(struct server *s, uint32_t index)
 	__atomic_store_n(&place->pushes, 0, __ATOMIC_RELAXED);
 	/* Relaxed: published by the next store; pairs with the load in place_is_clean(). */
 	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64), __ATOMIC_RELAXED);
-	/* Release: pairs with the acquire in place_is_clean(): the rings are zero then. */
+	/* Release: pairs with the acquire in place_is_clean(), after which the rings are clean. */
 	__atomic_store_n(&place->server_epoch, ++peer->epoch, __ATOMIC_RELEASE);
 }
 
@@ -158,7 +158,7 @@ static void active_rebuild(struct server *s)
 {
 	struct shmipc_server *hot = &s->hot;
 
-	hot->visit = hot->n_visits = 0; /* a client that was found may have gone */
+	hot->visit = hot->n_visits = 0; /* a client in `visits` may have gone */
 	hot->n_active = 0;
 	for (uint32_t i = 0; i < hot->max_clients; i++)
 		if (is_connected(&hot->peers[i]))
@@ -271,7 +271,7 @@ static void server_flush(struct server *s)
 static bool server_rest(struct server *s)
 {
 	s->hot.budget = 0;
-	s->reclaim |= s->members.here != 0; /* a sleeping server polls seldom */
+	s->reclaim |= s->members.here != 0; /* it will poll seldom: checks all clients */
 	return false;
 }
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The functions call, recv and reply contain no fence and no locked operation, and neither do the functions
-that they call. The exceptions are the functions that report why a call is refused and that take a request
-that is not a call, and memcpy(), which is used for long messages. The wake tests contain the fence, so they
-show that a fence would be found. recv and a client's poll have no wide load of two fields if one of the
-fields may just have been stored alone.
+that they call. The exceptions are functions for refused calls, posts, loans, forged requests and clients that
+have gone, and memcpy(), which is used for long messages. A wake test executes a fence and checks whether the
+peer sleeps: it shows that this program recognizes a fence. recv and a client's poll do not load two fields
+together if one of them may just have been stored alone: such a load waits until the store has left the store
+buffer.
 
 	hotpath.py OBJDUMP ARCHIVE-OF-HOTPATH LIBSHMIPC.A
 """
@@ -16,14 +17,13 @@ text = subprocess.run([objdump, "-dr", "--no-show-raw-insn", *archives], check=T
                       capture_output=True, text=True).stdout
 bodies = dict(re.findall(r"<(hot_\w+|shmipc_priv_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
 fence = re.compile(r"\t(?:lock\b|mfence|xchg\s.*\(|dmb\s+ish$|dmb\s+sy|ldax|ldxr|swp|cas)", re.M)
-# cellring_step() and shmipc_priv_client_window() prevent wide loads, which wait for the store
-# buffer.
+# cellring_step() and shmipc_priv_client_window() prevent such loads.
 wide_load = re.compile(r"\tv?mov(?:dq[ua]|[ua]p[sd])\s+[^,]*\(.*\),%[xy]mm")
 relocation = re.compile(r"R_\w+(?:PLT32|CALL26|JUMP26)\s+(\w+)")
 
 for name in "shmipc_priv_client_wake_test", "shmipc_priv_server_wake_test":
     if not fence.search(bodies[name]):
-        raise SystemExit(f"no fence found in {name}: it is gone, or the check is blind")
+        raise SystemExit(f"no fence found in {name}: it is gone, or this test does not recognize it")
 bursts = {f"shmipc_priv_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
 for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
     body = bodies[name]

@@ -52,7 +52,7 @@ static inline void commit(struct shmipc_client *c, uint32_t len, uint64_t token)
 	shmipc_client_flush(c);
 }
 
-/* Answers in the loan with the bytes of the request, or in the ring if there is none. */
+/* Answers with the bytes of the request, in the loan, or in the ring if the call has no loan. */
 static inline void answer(void *arg, const struct shmipc_req *r, const void *payload)
 {
 	struct shmipc_server *s = arg;
@@ -60,7 +60,7 @@ static inline void answer(void *arg, const struct shmipc_req *r, const void *pay
 	int err = shmipc_server_loan(s, r->client, r->id, &a);
 
 	if (err) {
-		CHECK_EQ(err, -EINVAL); /* the call has no loan */
+		CHECK_EQ(err, -EINVAL);
 		CHECK_EQ(shmipc_server_reply(s, r->client, r->id, payload, r->len), 0);
 		return;
 	}

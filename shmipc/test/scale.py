@@ -23,7 +23,7 @@ if min(counts.values()) < 20 * CALLS:
     raise SystemExit("too few instructions: the measured function was not seen")
 if max(counts.values()) > 1.1 * counts[1]:
     raise SystemExit("the cost grows with the number of places without a client")
-# In rings with room for long messages each message is published alone. That is other code, but its cost does
-# not grow with the size, either.
+# In rings with room for long messages each message is published alone. This costs more instructions, but their number
+# does not depend on the room.
 if instructions(1, LONG) > 3 * counts[1]:
     raise SystemExit("the cost of a short message grows with the room for long ones")

@@ -43,6 +43,7 @@ static void held_calls_are_published(const char *how)
 
 /*
  * Makes so many calls that answers are published in bursts, and leaves the last answers collected.
+ * Returns the number of answers.
  */
 static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c,
 	struct shmipc_req *last)

@@ -103,7 +103,7 @@ TEST(connect_says_why_not)
 	CHECK(!c && !other);
 }
 
-/* A bit in the bitmap alone does not admit a client: it must have taken the place. */
+/* A bit in the bitmap alone does not admit a client: the client must also have taken the place. */
 TEST(bits_admit_nobody)
 {
 	SERVER *s = server_with(&msg_attr);
@@ -172,7 +172,7 @@ TEST(places_are_reused_clean)
 	}
 }
 
-/* Sets place 0, which has just been cleaned, to the state after @clients clients. */
+/* Sets place 0, which has just been cleaned, to its state after @clients more clients. */
 static void place_ages(struct shmipc_server *s, uint64_t clients)
 {
 	struct shmipc_peer *peer = &s->peers[0];

@@ -289,7 +289,7 @@ static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint
 	step_kill(pid);
 }
 
-/* Answers a dead client after the server has noticed its death. */
+/* Holds requests, without answers, until the server has noticed the death of the last victim. */
 static void answer_late(struct shmipc_server *s, struct holder *h)
 {
 	do {
@@ -454,7 +454,7 @@ static void client_turn(struct shmipc_client *c, struct books *b, uint32_t fligh
 	CHECK(n >= 0);
 }
 
-/* Every call ends exactly once: by its response or by -EPIPE and abort. */
+/* Every call ends exactly once: by its response, or, after -EPIPE, by shmipc_client_abort(). */
 static void server_is_gone(struct shmipc_client *c, struct books *b)
 {
 	uint32_t pending;
@@ -478,7 +478,7 @@ static void server_is_gone(struct shmipc_client *c, struct books *b)
 static void server_dies(bool trace)
 {
 	struct books b = {.sent = 0};
-	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* 16: calls travel in bursts */
+	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* 16: in bursts */
 	uint32_t steps = (uint32_t)(test_rand(&seed) % (400 * flight));
 	uint64_t end;
 	struct shmipc_client *c;

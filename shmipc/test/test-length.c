@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each message arrives with its sender's length; hostile lengths are refused. */
+/* Each message arrives with the length that its sender specified; hostile lengths are refused. */
 #include "common.h"
 #include "support/rpclength.h"
 
@@ -107,7 +107,7 @@ TEST(second_replies_are_refused)
 	CHECK_EQ(shmipc_server_reply(s, r[2].client, r[2].id, buf, 0), 0);
 }
 
-/* Unanswered requests of a client are not open for the next client in its place. */
+/* A client may use the id of a request that its predecessor made and the server never answered. */
 TEST(open_requests_go_with_their_client)
 {
 	SERVER *s = length_server(SIZE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loans: requests and responses that stay in place. */
+/* Loans: requests and responses that are not copied. */
 #include "support/spawn.h"
 #include "loans.h"
 
@@ -227,7 +227,7 @@ TEST(beside_other_calls)
 	check(copy, REQ, 8);
 }
 
-/* Calls with loans are published in bursts, up to a full depth. */
+/* Calls with loans are published in bursts, and at most depth of them are in flight. */
 TEST(depth_limits_calls_with_loans)
 {
 	struct shmipc_attr a = loan_attr;
@@ -317,14 +317,17 @@ TEST(regions_without_loans)
 
 /* ---- hostile peers ---- */
 
-/* Requests that no client makes are dropped: each row is sent after one with id 1 and chunk 1. */
+/*
+ * Requests that no correct client makes are dropped. When they are sent, a call with id 1 and chunk
+ * 1 is open.
+ */
 TEST(forged_requests_are_dropped)
 {
 	static const struct {
 		uint32_t id;
 		struct loan_message m;
 	} row[] = {
-		{LOAN_BIT, {LOANS, 8}}, /* the first chunk of the next client, or the end */
+		{LOAN_BIT, {LOANS, 8}}, /* behind the client's pool */
 		{LOAN_BIT, {UINT32_MAX, 8}},
 		{LOAN_BIT, {0, REQ + 1}},
 		{LOAN_BIT, {0, UINT32_MAX}},
@@ -474,7 +477,7 @@ static void gone_client(bool events, bool by_commit)
 		s->budget = 0;
 		shmipc_server_wait(s, 0);
 		check(q[1], REQ, 2);
-		if (!i || events) /* with events the place stays taken until the event */
+		if (!i || events) /* with events, only taking the event cleans the place */
 			CHECK_EQ(place->server_epoch, epoch);
 	}
 	while (events && e.kind == SHMIPC_EVENT_CAME)
@@ -502,7 +505,10 @@ static void send_two(void)
 	commit(c, REQ, 2);
 }
 
-/* The requests of a dead client are received once, although its bit is set until they are answered. */
+/*
+ * The requests of a dead client are received once, although its bit in shmipc_header.active is set
+ * until they are answered.
+ */
 static void dead_client(bool by_commit)
 {
 	SERVER *s = server_with(&loan_attr);
@@ -534,7 +540,7 @@ static void dead_client(bool by_commit)
 TEST_WITH(dead_client_replied, dead_client, false);
 TEST_WITH(dead_client_committed, dead_client, true);
 
-/* The server takes the event and does not answer. */
+/* A server that takes the event of a client's end need not answer the client's requests. */
 TEST(event_ends_the_loans)
 {
 	struct shmipc_attr attr = loan_attr;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loans in any order, and between two threads. */
+/* Calls with loans: in one thread, with steps in random order; and between two threads. */
 #include <pthread.h>
 
 #include "loans.h"
@@ -16,7 +16,7 @@ struct storm_client {
 		uint64_t seed;
 	} out[STORM_CALLS], held[STORM_CALLS];
 	uint32_t n_out, n_held, sent; /* sent: unanswered calls with loans */
-	uint64_t seed; /* of the storm */
+	uint64_t seed; /* state of test_rand() */
 };
 
 struct storm {
@@ -37,7 +37,7 @@ static void storm_got(void *arg, uint64_t token, const void *resp, uint32_t len)
 	struct storm_client *sc = arg;
 
 	sc->sent -= token & 1;
-	if (len <= 32) { /* short: copied, or not worth holding */
+	if (len <= 32) { /* copied: it cannot be held */
 		check(resp, len, ~token);
 		return;
 	}
@@ -132,8 +132,8 @@ static bool storm_has_room(const struct shmipc_server_loans *loans)
 }
 
 /*
- * Makes the server clean a place, as connect would. But connect waits for that, which one thread
- * cannot do.
+ * Makes the server clean a place. connect requests this, too, but then waits for the server, which
+ * runs in the same thread here.
  */
 static void storm_make_room(struct storm *st)
 {
@@ -185,7 +185,8 @@ TEST(storm)
 	struct shmipc_attr attr = loan_attr;
 	struct storm st = {.seed = test_seed()};
 
-	attr.max_clients = 3 * STORM_CLIENTS; /* some places are kept for loans */
+	/* The place of a client that has gone is not free until its loans have been answered. */
+	attr.max_clients = 3 * STORM_CLIENTS;
 	attr.loans = STORM_CALLS;
 	st.s = server_with(&attr);
 	for (uint32_t i = 0; i < 6000; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts the tests of locks when clients of shmipc connect. */
+/* Counts how many locks a client of shmipc tests when it connects. */
 #include "rpc.h"
 #include "support/rpclooks.h"
 

@@ -20,7 +20,7 @@ static struct shmipc_attr post_attr(uint32_t depth, uint32_t size, uint32_t push
 		.pushes = pushes};
 }
 
-/* A message is a number, repeated. */
+/* A message is a number of 4 bytes, and then its lowest byte, repeated. */
 static uint32_t post_fill(unsigned char *buf, uint32_t size, uint32_t n)
 {
 	uint32_t len = 4 + n % (size - 3);
@@ -47,7 +47,8 @@ struct post_pair {
 	struct shmipc_client *c;
 	uint32_t depth, size, pushes;
 	uint64_t rng;
-	uint32_t made, received, got, pushed; /* messages of both directions, numbered from 0 */
+	/* Messages to the server: made, received. To the client: pushed, got. */
+	uint32_t made, received, got, pushed;
 	struct rpc_req held[64];
 	uint32_t n_held;
 };
@@ -101,7 +102,7 @@ static uint32_t post_receive(struct post_pair *p, uint32_t max)
 	return posts;
 }
 
-/* Pushes and answers are numbered together, because they come in the order in which they were sent. */
+/* Pushes and answers are numbered together, because they come in the order of sending. */
 static bool post_push(struct post_pair *p)
 {
 	unsigned char buf[POST_MAX];
@@ -212,7 +213,7 @@ TEST(posts_wait_for_room)
 	CHECK_EQ(server_stats_of(p.s).replies, 150);
 }
 
-/* The descriptor of a client that waits for room or a push becomes readable then, not before. */
+/* A client's descriptor becomes readable when the room or the push for which it waits is there. */
 TEST(one_way_messages_wake)
 {
 	AT_END(post_end) struct post_pair p;
@@ -229,7 +230,7 @@ TEST(one_way_messages_wake)
 	CHECK_EQ(shmipc_client_arm(p.c), 1);
 	CHECK_EQ(shmipc_client_posts(p.c), 0);
 	shmipc_client_pushes(p.c, post_on_push, &p);
-	CHECK_EQ(shmipc_client_wait(p.c, 1000), 0); /* waits, with nothing pending */
+	CHECK_EQ(shmipc_client_wait(p.c, 1000), 0); /* waits for a push, in vain */
 	CHECK_EQ(shmipc_client_arm(p.c), 0);
 	CHECK(fdtest_sleeps(shmipc_client_fd(p.c)));
 	CHECK(post_push(&p));
@@ -255,7 +256,7 @@ TEST(pushes_are_bounded)
 	CHECK_EQ(shmipc_server_poll(p.s), 0);
 	for (uint32_t i = 0; i < 5; i++)
 		CHECK_EQ(post_push(&p), i < 3);
-	for (uint32_t i = 0; i < 500; i++) { /* without a function they are dropped */
+	for (uint32_t i = 0; i < 500; i++) { /* without a push function they are dropped */
 		CHECK_EQ(shmipc_server_push(p.s, index, NULL, 0), 0);
 		shmipc_server_flush(p.s);
 		CHECK_EQ(shmipc_client_poll(other, post_on_response, NULL), 1);
@@ -287,7 +288,7 @@ TEST(pushes_are_bounded)
 	post_end(&p);
 }
 
-/* A client learns how many posts its dead server may have lost; the next server starts anew. */
+/* A client learns how many posts its dead server may have lost. After a reconnect it has none. */
 TEST(posts_outlive_no_server)
 {
 	AT_END(post_end) struct post_pair p;
@@ -323,7 +324,7 @@ TEST(posts_outlive_no_server)
 	CHECK_EQ(post_one(&p, false), 0);
 	shmipc_client_flush(p.c);
 	CHECK_EQ(post_receive(&p, 1), 1);
-	CHECK(post_push(&p)); /* the function that was set before the reconnect gets it */
+	CHECK(post_push(&p)); /* for the function that was set before the reconnect */
 	shmipc_server_flush(p.s);
 	CHECK_EQ(shmipc_client_poll(p.c, post_on_response, &p), 1);
 	CHECK_EQ(p.got, 1);
@@ -389,7 +390,10 @@ TEST(forged_counts_of_pushes)
 	push_until_full(&p); /* the next client's count begins at 0 */
 }
 
-/* Room that a refused call has found cannot be used after the end of the server. */
+/*
+ * A refused call may free the room of consumed posts, so that the next call is accepted. After the
+ * end of the server no call is accepted.
+ */
 TEST(room_ends_with_the_server)
 {
 	struct post_pair p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Hostile files, clients and servers, and forked children. */
+/* Hostile files and hostile clients. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -70,7 +70,7 @@ TEST(foreign_files_are_refused)
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
-	for (size_t i = 0; i < 4; i++) { /* a size of 0; the file has the length for the default */
+	for (size_t i = 0; i < 4; i++) { /* one size is 0; the file's length suits its default */
 		bad[0] = good;
 		(&bad[0].max_clients)[i] = 0;
 		a = (struct shmipc_attr){.max_clients = bad[0].max_clients,
@@ -93,7 +93,7 @@ TEST(foreign_files_are_refused)
 	write_file(path, &good, 8, 100); /* the file is shorter than a header */
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EAGAIN);
 	CHECK_EQ(unlink(path), 0);
-	good.magic = 0; /* the server has not completed it */
+	good.magic = 0; /* the server has not completed the region */
 	write_file(path, &good, sizeof(good), (off_t)l.size);
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EAGAIN);
 	CHECK_EQ(unlink(path), 0);
@@ -124,7 +124,8 @@ static struct shmipc_attr hostile_attr(uint32_t extra_size)
 }
 
 /*
- * Writes a request in a loan to this cell. The server takes the request if this is the next cell.
+ * Writes a request in a loan to this cell. The server takes the request if it expects this lap in
+ * this cell next.
  */
 static void forge_loan(char *cell, uint64_t *seed)
 {
@@ -155,8 +156,8 @@ static void scribble(const struct range *ranges, size_t n, uint64_t seed)
 
 		if (v % 5 == 0 && at + 2 * CACHE_LINE < r->to)
 			forge_loan(map + at / CACHE_LINE * CACHE_LINE, &seed);
-		if (v % 4 == 0)
-			at = at / CACHE_LINE * CACHE_LINE; /* laps, epochs, states, bits */
+		if (v % 4 == 0) /* a line begins with a head, an epoch, a state or bits */
+			at = at / CACHE_LINE * CACHE_LINE;
 		if (v % 3 == 0)
 			v %= 5; /* may be the lap that is expected, or a valid id */
 		__atomic_store_n((uint32_t *)(map + at / 4 * 4), (uint32_t)v, __ATOMIC_RELAXED);
@@ -197,7 +198,7 @@ static void good_client(uint32_t calls)
 	_exit(0);
 }
 
-/* Answers a request; in its loan, if it has a loan and the seed decides so. */
+/* Answers a request: in its loan, if it has a loan and the seed is even, otherwise in the ring. */
 static int answer_anything(struct shmipc_server *s, const struct shmipc_req *r, const struct msg *a,
 	uint64_t seed)
 {
@@ -210,7 +211,7 @@ static int answer_anything(struct shmipc_server *s, const struct shmipc_req *r, 
 	return shmipc_server_commit(s, r->client, r->id, sizeof(*a));
 }
 
-/* The payload of a request in a loan is in the area of its client. */
+/* Checks that the payload of a request in a loan is in the area of the request's client. */
 static void check_loan(struct shmipc_server *s, const struct shmipc_req *r, const void *payload)
 {
 	const struct shmipc_layout *l = &s->loans->layout;
@@ -301,7 +302,7 @@ TEST(harm_stays_in_the_own_place)
 		sched_yield();
 	c = client_new();
 	CHECK_EQ(shmipc_client_index(c), 1);
-	do { /* if its epoch were overwritten earlier, the place would never be served */
+	do { /* the server must see client 1 before scribble() overwrites the epoch of its place */
 		serve_anything(s, 1, &forged);
 	} while (server_stats_of(s).connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
@@ -361,7 +362,7 @@ static void victim_turn(struct victim *v, uint64_t tag)
 
 /*
  * A hostile client overwrites everything: the server does not die or hang, and can still be
- * destroyed. Its reports about other clients may be wrong.
+ * destroyed. The server's reports about other clients may be wrong.
  */
 TEST(server_outlives_any_scribbling)
 {

@@ -191,9 +191,8 @@ TEST(visits_are_capped_and_rotate)
 }
 
 /*
- * If a server polls before each receive, the requests of a client still come in succession. Then a
- * poll with a mask reads the rings again, and the requests of a client that leaves are not
- * received.
+ * If a server polls before each receive, the requests of a client still come in succession. A poll
+ * with `skip` reads the rings again. The requests of a client that leaves are not received.
  */
 TEST(polls_continue_with_what_is_left)
 {
@@ -256,7 +255,7 @@ TEST(skipped_clients_keep_their_requests)
 		shmipc_client_disconnect(c[i]);
 }
 
-/* Both rings work while their laps wrap, because laps are compared for equality only. */
+/* Both rings work when their lap numbers wrap, because laps are compared for equality only. */
 TEST(laps_may_wrap)
 {
 	SERVER *s = server_with(&msg_attr);
@@ -281,7 +280,7 @@ TEST(waits_end_at_once_or_in_time)
 	CLIENT *c = client_new();
 
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
-	do /* on a busy machine the yields alone can take this long */
+	do /* a wait yields before it sleeps; on a busy machine the yields can take all the time */
 		CHECK_EQ(shmipc_server_wait(s, NSEC_PER_MSEC), 0);
 	while (!server_stats_of(s).sleeps);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 0); /* nothing is pending */
@@ -315,7 +314,7 @@ TEST(forged_responses_end_the_connection)
 	}
 }
 
-/* A client writes more requests than it may. The server takes one of each id. */
+/* A client writes more requests than it may. The server takes one request of each valid id. */
 TEST(flood_is_bounded_by_depth)
 {
 	SERVER *s = server_with(&msg_attr);
@@ -352,7 +351,10 @@ static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 	}
 }
 
-/* Wake tests, each with a fence, are made when nothing comes, and periodically otherwise. */
+/*
+ * A wake test is a fence and a check whether the peer sleeps. It is due after SHMIPC_VAIN polls
+ * without a message, and otherwise after SHMIPC_UNFENCED bursts and polls.
+ */
 TEST(when_sleepers_are_looked_for)
 {
 	SERVER *s = server_with(&msg_attr);
@@ -382,7 +384,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
 	CHECK_EQ(s->unfenced, 0);
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	/* A publication restarts the count, because the fence would wait for it. */
+	/* A publication restarts the count of vain polls: a fence would wait for its stores. */
 	CHECK_EQ(call_tag(c, 2), 0);
 	look_in_vain(c, SHMIPC_VAIN - 1);
 	CHECK_EQ(call_tag(c, 3), 0);
@@ -406,7 +408,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(serve_once(s), 1);
 	for (int i = 0; s->unfenced; i++) {
 		CHECK(i < SHMIPC_UNFENCED);
-		if (i < 7) /* each is published alone */
+		if (i < 7) /* at most 7 more calls in flight: each is published alone */
 			CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 	}
@@ -446,7 +448,7 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 	CHECK_EQ(cellring_burst_held(&s->burst), 0);
 }
 
-/* The number of replies per burst in a request is not trusted. */
+/* The server does not trust the two numbers in a head: messages in the burst, replies per burst. */
 TEST(hostile_bursts_are_bounded)
 {
 	SERVER *s = server_with(&msg_attr);
@@ -501,7 +503,7 @@ TEST(hostile_counts_end_the_connection)
 
 #define WORDS 4
 
-/* Makes heads that a reader waits for in this or in the next lap, at any position. */
+/* Fills @words with values that look like heads of this or of the next lap. */
 static void forge_words(uint64_t *words, const struct cellring_cursor *at, uint32_t i)
 {
 	for (uint32_t k = 0; k < WORDS; k++)
