@@ -14,7 +14,7 @@
 
 #define HELP_COLUMN 23 /* column of the help texts */
 #define HELP_WIDTH 92
-#define LONG 256 /* getopt_long() returns this plus the index of the row */
+#define LONG 256 /* for a long option getopt_long() returns this plus the index of its row */
 
 /* Appends to the text that @to already holds. */
 __attribute__((format(printf, 3, 4))) static void append(char *to, size_t size, const char *format,
@@ -135,7 +135,9 @@ static int bad_number(const struct arg *a, const struct arg_row *row)
 
 /* ---- values ---- */
 
-/* Reads a whole number at *at_p, and moves *at_p to its end. Units are K, M and G. */
+/*
+ * Reads a whole number at *at_p, and moves *at_p to its end. With @units, K, M or G may follow it.
+ */
 static bool read_number(const char **at_p, bool units, uint64_t *n_p)
 {
 	static const char letters[] = "KMG";
@@ -456,7 +458,7 @@ static int fail_alone(const struct args *args, const struct arg_row *row)
 	return args_fail(args, "--%s has no effect alone: give %s with it", row->name, others);
 }
 
-/* Refuses two options that exclude each other, and one without an option that it requires. */
+/* Refuses options that exclude each other, and an option without another one that it requires. */
 static int check_together(const struct args *args)
 {
 	for (uint32_t i = 0; i < args->n_rows; i++) {

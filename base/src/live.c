@@ -21,7 +21,7 @@ __asm__(".pushsection .note.mlx5rpc,\"a\",\"note\"\n\t"
 	".popsection");
 static_assert(sizeof(LIVE_NOTE) == 8 && LIVE_NOTE_TYPE == 1, "as in the note");
 
-/* Stands for the records of objects for which the table has no room. */
+/* live_add() returns this record if the table has no room. */
 static struct live_record spare;
 
 /*

@@ -41,7 +41,7 @@ void process_start(struct process *p, const char *const *argv, bool quiet)
 	if (!p->pid)
 		in_child(parent, argv, quiet, out[1]);
 	if (p->pid > 0)
-		setpgid(p->pid, p->pid); /* here as well: the caller may signal the group at once */
+		setpgid(p->pid, p->pid); /* here as well, because the child may not have run yet */
 	p->err = p->pid < 0 ? -errno : 0;
 	close(out[1]);
 	if (p->err)

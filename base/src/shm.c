@@ -17,8 +17,8 @@
 #include "base/list.h"
 
 /*
- * Numbers of further tries before -EADDRINUSE, if another process is faster each time: the first
- * ones after a yield each, then the others after a sleep of 1 ms each.
+ * While other processes are faster, a server tries again: SHM_YIELDS times after a yield, then
+ * SHM_NAPS times after a sleep of 1 ms. Then it returns -EADDRINUSE.
  */
 #define SHM_YIELDS 1000
 #define SHM_NAPS 1000
@@ -60,7 +60,7 @@ static void shm_fork_init(void)
 	pthread_atfork(shm_fork_prepare, shm_fork_parent, shm_fork_child);
 }
 
-/* Opens the description for the locks and registers it for the fork handler. */
+/* Opens the file description that holds the locks, and registers it for the fork handler. */
 static int shm_open_locked(struct shm_region *r, int flags)
 {
 	int err = 0;
@@ -78,7 +78,7 @@ static int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Returns another region of this process with the same file. The caller must hold the lock. */
+/* Returns another region of this process with the same file. Needs shm_regions.lock. */
 static struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
@@ -216,8 +216,8 @@ static bool shm_in_group(gid_t gid)
 }
 
 /*
- * Returns 0 if only this user may open the file, or if a group may open it and the caller expects
- * that; otherwise -EACCES.
+ * Returns 0 if the file has the expected mode and group, and belongs to this user, or, if mode 0660
+ * is expected, to a group of this process; otherwise -EACCES.
  */
 static int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
 {
@@ -237,7 +237,7 @@ static int shm_check_owner(int fd, const struct shm_access *expected, struct sta
 	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
 }
 
-/* Gives a group access to the file, by its descriptor, before the file is complete. */
+/* Sets the group and the mode of the file. */
 static int shm_give_access(int fd, const struct shm_access *a)
 {
 	if (a->has_gid && fchown(fd, (uid_t)-1, a->gid) != 0)
@@ -400,9 +400,9 @@ static int shm_check_current(const struct shm_region *r)
 /*
  * Locks the naming byte, and returns 0 if the server of this file is dead and the name is current.
  * Returns -EADDRINUSE if the server is alive, and -EAGAIN if another process is removing the name
- * or becoming the server, or has just done so. A process holds the naming byte while it removes a
- * file's name or becomes its server. So of several servers that find the same stale file exactly
- * one removes it, and none removes a file that has just got a server.
+ * or becoming the server, or has just done so. A process holds the naming byte while it removes the
+ * name of a stale file or becomes a file's server. So of several servers that find the same stale
+ * file exactly one removes it, and none removes a file that has just got a server.
  */
 static int shm_check_stale(const struct shm_region *r)
 {
@@ -414,8 +414,9 @@ static int shm_check_stale(const struct shm_region *r)
 	if (alive < 0)
 		return alive;
 	/*
-	 * Checked after the lock: a server that ends removes its name before it drops its lock. So
-	 * if the lock is free and the name is current, it stays current until we remove it.
+	 * Checked after the test of the server's lock: a server that ends removes its name before
+	 * it drops its lock. So if the lock is free and the name is current, it stays current until
+	 * we remove it.
 	 */
 	err = shm_check_current(r);
 	return !err && alive ? -EADDRINUSE : err;
@@ -425,8 +426,8 @@ static int shm_check_stale(const struct shm_region *r)
  * Removes the name, which must exist, unless it belongs to a living server (-EADDRINUSE)
  * or the file does not begin with magic (-EPROTO). -EAGAIN: see shm_check_stale(). For a group's
  * region, the locks of the guard decide which server lives and which process removes the file of a
- * dead one; otherwise the locks of the file itself do. Only the process that holds the guard
- * (r->guard) serves a group's region.
+ * dead one; otherwise the locks of the file itself do. If r->guard is set, this process has locked
+ * the guard as the new server, so no other server of the region is alive.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
@@ -500,7 +501,7 @@ static int shm_become_server(struct shm_region *r)
 {
 	int err = shm_create_file(r);
 
-	/* A process that holds the naming byte may have to wait for a core. */
+	/* Also sleeps, because a process that holds the naming byte may have to wait for a core. */
 	for (int i = 0; err == -EAGAIN && i < SHM_YIELDS + SHM_NAPS; i++) {
 		if (i < SHM_YIELDS)
 			sched_yield();

@@ -129,7 +129,7 @@ int tcp_listen(const char *host, uint16_t port, int *fd_p)
 	struct addrinfo *list = resolve(host, port, AI_PASSIVE);
 	int err = -EADDRNOTAVAIL;
 
-	/* Without a host IPv6 first: an IPv6 socket at all addresses accepts IPv4, too. */
+	/* Without a host, tries IPv6 first: an IPv6 socket at all addresses accepts IPv4, too. */
 	listen_by(list, host ? AF_INET : AF_INET6, port, &err, fd_p);
 	listen_by(list, host ? AF_INET6 : AF_INET, port, &err, fd_p);
 	if (list)
@@ -154,7 +154,7 @@ void tcp_peer(int fd, char *name, size_t size)
 {
 	static const char mapped[] = "::ffff:"; /* prefix of an IPv4 address in an IPv6 address */
 	char host[48], port[8];
-	struct sockaddr_storage addr = {0}; /* the kernel writes no path for a peer that has none */
+	struct sockaddr_storage addr = {0}; /* for an unnamed Unix socket, no path is written */
 	socklen_t len = sizeof(addr);
 
 	if (getpeername(fd, (struct sockaddr *)&addr, &len) ||
@@ -337,7 +337,7 @@ static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
 
 int tcp_read(int fd, void *to, size_t len, size_t *done_p)
 {
-	int err = -ECONNRESET; /* unless recv() returns an error */
+	int err = -ECONNRESET; /* if recv() returns 0 */
 	ssize_t n;
 
 	if (*done_p == len)
@@ -439,7 +439,10 @@ static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
 	return 0;
 }
 
-/* Returns 0, or the listener's error. A guest is not closed to make room before its first step. */
+/*
+ * Returns 0, or the listener's error. If no descriptor is free, closes the oldest guest, unless
+ * this call has accepted a guest: a new guest must get a step().
+ */
 static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now)
 {
 	uint32_t taken = 0;

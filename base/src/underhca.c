@@ -12,7 +12,7 @@
 
 #define SELF_MAX 4096
 #define RUNNER "softhca-run"
-#define SHM_LEAST (1u << 20) /* bytes: enough for a fabric and the regions of two small ranks */
+#define SHM_LEAST (1u << 20) /* bytes: enough for the software HCA and two small programs */
 #define MARK "WORKSPACE_UNDER_SOFTHCA" /* set for the second execution */
 
 bool underhca_is_software(void)

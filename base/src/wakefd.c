@@ -293,7 +293,7 @@ static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 {
-	/* Each is read once. No value of a peer is harmful, because the name gets our prefix. */
+	/* Each field is read once. No value of a peer is harmful: sockaddr_of() adds our prefix. */
 	uint64_t name = __atomic_load_n(&addr->name, __ATOMIC_RELAXED);
 	uint64_t cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED);
 	uint64_t netns = __atomic_load_n(&addr->netns, __ATOMIC_RELAXED);
@@ -314,7 +314,9 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 	case -EAGAIN: /* the sleeper's queue is full, so its descriptor is readable */
 		return 1;
 	case -ECONNREFUSED:
-		/* In the sleeper's own namespace no socket has the name: it was closed. */
+		/*
+		 * If this thread is in the sleeper's namespace, the sleeper has closed its socket.
+		 */
 		return wakefd_reaches(wakefd_netns(), netns) ? 0 : -ENETUNREACH;
 	case -ECONNRESET:
 	case -EPIPE:
@@ -332,8 +334,8 @@ static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr
 
 	if (woken < 0)
 		/*
-		 * Restores the word, so that a later wake test tries again. Relaxed: as a
-		 * read-modify-write it continues the release of sleep_prepare_as().
+		 * Restores the word, so that a later wakefd_wake() tries again. Relaxed: as a
+		 * read-modify-write it continues the release sequence of sleep_prepare_as().
 		 */
 		__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
 			__ATOMIC_RELAXED);
@@ -408,7 +410,7 @@ int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd)
 		.msg_control = control,
 		.msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	/* A new socket has an empty send buffer. It is closed below. */
+	/* A new socket, because its send buffer is empty. */
 	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
 	if (sock < 0)

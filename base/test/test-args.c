@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options read by a table: values, their ranges, defaults and help; and command lines with errors.
+ * Options that rows describe: values, their ranges, defaults and help; command lines with errors.
  */
 #include <errno.h>
 

@@ -86,7 +86,7 @@ static void *never_waits(void *arg)
 }
 
 /*
- * Each yield costs a time slice, so the wait asks to sleep before it has made WAIT_YIELDS yields.
+ * Each yield costs a time slice, so wait_step() returns true after fewer than WAIT_YIELDS yields.
  */
 TEST(wait_beside_one_that_never_waits)
 {
@@ -98,7 +98,7 @@ TEST(wait_beside_one_that_never_waits)
 	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
-	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* never_waits() inherits it */
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* the new thread inherits it */
 	CHECK_EQ(pthread_create(&hog, NULL, never_waits, &stop), 0);
 	/* Repeat until the other thread has run on this core during a wait. */
 	do
@@ -164,8 +164,8 @@ TEST(results_of_other_versions)
 }
 
 /*
- * The process ids of a client are kept until its events are taken. The next client with this index
- * has ids of its own.
+ * The ids (pid, uid, gid) of a client are kept until its events are taken. The next client with
+ * this index has ids of its own.
  */
 TEST(members)
 {

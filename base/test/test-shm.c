@@ -69,7 +69,7 @@ TEST(create_attach_close)
 	shm_close(&s);
 }
 
-/* All regions of this process share one mapping, which is removed with the last of them. */
+/* All struct shm_region of one file share a mapping, which is removed with the last of them. */
 TEST(one_mapping)
 {
 	struct shm_region s, a, b;
@@ -107,11 +107,11 @@ TEST(bad_names)
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), -EINVAL);
 	CHECK_EQ(shm_create(PREFIX, test_name, 0, &r), -EINVAL);
 	CHECK_EQ(shm_attach(PREFIX, "../x", SIZE, &r), -EINVAL);
-	longest[SHM_NAME_MAX - strlen(PREFIX)] = '\0'; /* prefix, dot, rest: the limit */
+	longest[SHM_NAME_MAX - strlen(PREFIX)] = '\0'; /* prefix and name: SHM_NAME_MAX bytes */
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
 }
 
-/* Making a region briefly needs a second descriptor. If that fails, nothing is left behind. */
+/* A second descriptor is needed while a region is made. Without one, nothing is left behind. */
 static void with_few_descriptors(void *arg)
 {
 	struct shm_region s, c;
@@ -407,7 +407,8 @@ int nanosleep(const struct timespec *ns, struct timespec *left)
 	return 0;
 }
 
-/* Another process removes the remains, and gets no core while this one yields. */
+/* The naming byte stays locked, as by a process that gets no core while shm_create() yields. It is
+ * released only when shm_create() sleeps. */
 TEST(creator_waits_for_the_name)
 {
 	struct shm_region s;
@@ -465,8 +466,8 @@ static void lock_later(void)
 }
 
 /*
- * shm_holds() is true only for the description that has locked the byte, even if the lock changes
- * between its two tests.
+ * shm_holds() is true only for the open file description that has locked the byte, even if the lock
+ * changes between its two tests.
  */
 TEST(only_the_holder_holds)
 {

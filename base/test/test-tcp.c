@@ -235,7 +235,8 @@ static struct tcp_crowd crowd_of(uint32_t most)
 	return (struct tcp_crowd){.size = sizeof(struct guest), .step = guest_step, .most = most};
 }
 
-/* Returns the next guest with a complete message; counts those whose message is wrong. */
+/* Returns the descriptor of the next guest with a complete message. Adds the number of guests with
+ * a wrong message to *wrong_p. */
 static int next(struct tcp_crowd *c, struct strangers *s, int *wrong_p)
 {
 	struct tcp_guest *g;
@@ -319,7 +320,10 @@ TEST(patience)
 	close(listener);
 }
 
-/* Without free descriptors strangers are closed; without strangers the crowd continues later. */
+/*
+ * If no descriptor is free, the crowd closes a stranger. If there is no stranger, it accepts the
+ * next connection when a descriptor is free.
+ */
 TEST(few_descriptors)
 {
 	struct tcp_crowd c = crowd_of(64);
@@ -343,7 +347,7 @@ TEST(few_descriptors)
 	close(next(&c, &s, &wrong));
 	CHECK_EQ(c.n, 0);
 	close(honest);
-	/* One descriptor is for the client's end, one for the crowd's. */
+	/* Two descriptors are free again: for the client's end and for the crowd's. */
 	honest = dial("127.0.0.1");
 	CHECK_EQ(tcp_put(honest, GREETING, 1, PAST), 0);
 	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);

@@ -269,7 +269,7 @@ static void open_without_descriptors(void *arg)
 		CHECK_EQ(err, more < 3 ? -EMFILE : 0);
 		CHECK_EQ(s.addr.name != 0, more == 3);
 		CHECK_EQ(fdtest_open(), before + (more < 3 ? 0 : 3));
-		CHECK_EQ(s.w.listed, more == 3); /* otherwise its memory may be freed */
+		CHECK_EQ(s.w.listed, more == 3); /* if it is not listed, it may be freed */
 		wakefd_close(&s.w);
 	}
 	CHECK_EQ(fdtest_open(), before);
@@ -316,7 +316,7 @@ TEST(all_is_closed_by_exec)
 	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64);
 }
 
-/* Starts a child that stays alive, with copies of all descriptors that fork() has not closed. */
+/* Starts a child that stays alive, with all descriptors that the fork handler has not closed. */
 static pid_t child_that_waits(int *end_p)
 {
 	int end[2], up[2];
@@ -396,7 +396,7 @@ TEST(namespaces_are_told_apart)
 	CHECK(!wakefd_reaches(0, 0)); /* both are unknown */
 }
 
-static uint32_t met; /* introductions */
+static uint32_t met; /* calls of meet() */
 
 static void door_without_descriptors(void *arg)
 {

@@ -5,10 +5,10 @@
  *
  * One server thread and up to 64 client threads exist during the whole run. Short windows (2 ms) of
  * each implementation and each number of clients alternate, so that disturbances by the machine
- * affect all of them. Ratios are computed within a round, which is one window of each. The round
- * trip of two cache lines between the same two cores is measured in each round: it is the physical
- * limit to compare figures with. Every response is checked; a wrong, lost or repeated one ends the
- * program with status 1.
+ * affect all of them. A round is one window of each implementation; ratios are computed within a
+ * round. Each round also measures the round trip of two cache lines between the cores of the server
+ * and of client 0: no single call can be faster. Every response is checked; a wrong, lost or
+ * repeated one ends the program with status 1.
  *
  * If each thread has a core of its own, and no response came for 100 us in a window, the window is
  * assumed to be disturbed: another program had the core. It is left out, for the layer and for the
@@ -23,24 +23,26 @@
  *	blocking	client and server use the blocking waits
  *
  * In single, many and blocking the client does the same as in callback. In callback and refill the
- * server takes and answers requests one by one until none is left. A side that finds nothing pauses
- * once per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead,
- * so for them the loop blocking is the same as the loop callback.
+ * server takes and answers requests one by one until none is left. A turn is one pass of such a
+ * loop. After an empty turn a side executes a pause instruction; after 64 empty turns it calls its
+ * blocking wait. Peers have no blocking waits: they pause instead, so for them the loop blocking is
+ * the same as the loop callback.
  *
- * With --mesh there is no server: N threads call each other. rpcbench_mesh.h describes that loop and
- * its minimum.
+ * With --mesh there is no server: N threads call each other. rpcbench_mesh.h describes that loop
+ * and the least work that a call needs in it.
  *
  * With --step one thread steps all sides: each client, or node, runs one turn, then the server runs
- * turns until it finds nothing. So the counts are the same in each run. A blocking wait is called
- * with a time of 0.
+ * turns until it finds nothing. So the order of the turns is the same in each run. A blocking wait
+ * is called with a time of 0.
  *
- * A layer defines how a call, a poll and so on are made; its functions are inlined here:
+ * A layer defines the functions of struct rpcbench_client_ops and struct rpcbench_server_ops. They
+ * are inlined into the loops:
  *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
  *	{ return x_client_call(c->handle, req, len, token); }           // 0, else retry later
  *	static void x_response(void *arg, uint64_t token, const void *resp, uint32_t len)
  *	{ rpcbench_response(arg, token, resp, len); rpcbench_again(arg, x_call); }
- *	static int x_poll(struct rpcbench_client *c)                    // the number that ended
+ *	static int x_poll(struct rpcbench_client *c)                    // number of responses
  *	{ return x_client_poll(c->handle, x_response, c); }
  *	...
  *	RPCBENCH_CLIENT(x_client, x_call, x_poll, ...)
@@ -112,7 +114,7 @@ enum rpcbench_kind {
 	RPCBENCH_WAKE, /* one call after each gap: measures the cost of waking up */
 	RPCBENCH_REST, /* no calls: measures the cost of a server that waits */
 	RPCBENCH_HOLD, /* one call, answered at the end: measures the cost of a client that waits */
-	RPCBENCH_PROBE, /* round trips of two lines */
+	RPCBENCH_PROBE, /* round trips of two cache lines */
 	RPCBENCH_QUIT,
 };
 
@@ -137,7 +139,7 @@ struct rpcbench_client {
 	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
 	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */
 	uint64_t wrong;
-	/* Calls ended. It is not adjacent to done_sum, so that no vector store writes both. */
+	/* Calls that have ended. Not adjacent to done_sum, so that no vector store writes both. */
 	uint64_t done;
 	/* Results of the last window. */
 	uint64_t window_done;
@@ -207,7 +209,7 @@ struct rpcbench_server_ops {
 	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
 };
 
-/* State that the threads share during a window. Only the counters are written during windows. */
+/* State that the threads share. During a window only *wake and the fields after it are written. */
 struct rpcbench_run {
 	enum rpcbench_kind kind;
 	enum rpcbench_loop loop;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of clients and servers, for rpcbench.h: inlined, each with its layer's functions. */
+/*
+ * The loops of clients and servers, for rpcbench.h. The functions of a layer are inlined into them.
+ */
 #ifndef RPCBENCH_LOOPS_H
 #define RPCBENCH_LOOPS_H
 
@@ -179,7 +181,7 @@ ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size
 	else
 		rpcbench_load(c, size, RPCBENCH_LOOP_CALLBACK, ops);
 	rpcbench_drain(c, ops);
-	/* Pairs with rpcbench_finished(): the server may stop when all have drained. */
+	/* Pairs with rpcbench_finished(): the server may stop when no client has an open call. */
 	__atomic_fetch_add(&c->run->finished, 1, __ATOMIC_ACQ_REL);
 }
 

@@ -10,13 +10,13 @@
  *		answers ceil(24 n / 64); each message has a head of 8 bytes. That is 2 lines per
  *		call for bursts of one, 1.5 for two, 1.25 for four, 1 for eight. A reader that looks
  *		before the burst is published makes a line move once more.
- *	looks	A turn looks at the request rings of the n - 1 other nodes, and at the response
+ *	looks	A turn looks at the request rings of the N - 1 other nodes, and at the response
  *		rings of those that owe a response: a load and a comparison each.
  *	copies	A request is copied three times (to private memory, to the ring, out of it), a
  *		response twice: 16 loads and 16 stores of 8 bytes. The bench also generates and
  *		checks each message.
  *
- * The peer `bare` does this, and keeps a queue of tokens.
+ * The peer `bare` does only this work, and keeps a queue of tokens.
  */
 #ifndef RPCBENCH_MESH_H
 #define RPCBENCH_MESH_H
@@ -25,10 +25,14 @@
 struct rpcbench_mesh_ops {
 	/* Calls node c->to. Returns 0, or not 0 if there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
-	/* Answers calls until at least @most are answered, or none is left. Returns their number.
-	 * */
+	/*
+	 * Answers calls until at least @most are answered, or none is left. Returns the number of
+	 * those answered.
+	 */
 	int (*serve)(struct rpcbench_client *c, uint32_t most);
-	/* Publishes the collected messages, and accepts responses. Returns the number of these. */
+	/*
+	 * Publishes the collected messages, accepts responses, and returns the number of responses.
+	 */
 	int (*poll)(struct rpcbench_client *c);
 };
 
@@ -56,7 +60,7 @@ static inline uint32_t rpcbench_mesh_after(const struct rpcbench_client *c, uint
 	return to + 1 < n ? to + 1 : 0;
 }
 
-/* Half of the calls go to the first K nodes, the others to the rest. */
+/* Half of the calls go to the first @hot nodes, the others to the rest. */
 static inline uint32_t rpcbench_mesh_hot(struct rpcbench_client *c, uint32_t hot, uint32_t n)
 {
 	bool to_hot = rpcbench_mesh_draw(c, 2);
@@ -89,7 +93,7 @@ static inline bool rpcbench_mesh_calls(const struct rpcbench_client *c)
 	return c->cfg->pattern != RPCBENCH_PATTERN_SERVERS || c->index >= c->cfg->pattern_nodes;
 }
 
-/* Runs one turn. Returns how many calls it has answered and how many responses came. */
+/* Runs one turn. Returns the number of calls answered plus the number of responses that came. */
 ALWAYS_INLINE int rpcbench_mesh_turn(struct rpcbench_client *c, bool calls,
 	const struct rpcbench_mesh_ops *ops)
 {

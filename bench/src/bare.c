@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The minimum that a layer above cellring must do. It uses the same rings and bursts, and nothing
- * else: no ids (answers come in order), no checks, no places of clients as in shmipc, no wake-ups.
+ * else: no ids (answers come in order), no checks, no clients that come and go, no wake-ups.
  */
 #include <cellring.h>
 
@@ -89,7 +89,7 @@ static int bare_setup(const struct rpcbench_config *cfg, struct rpcbench_server 
 	return 0;
 }
 
-/* Publishes a message alone, or collects it. */
+/* Publishes a message alone, or adds it to a burst. Publishes the burst if it is full. */
 ALWAYS_INLINE void bare_put(struct bare_end *e, const void *data, uint32_t len)
 {
 	if (!e->burst.to && !cellring_burst_open(&e->burst, &e->out, e->limit)) {

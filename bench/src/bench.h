@@ -95,7 +95,7 @@ void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv);
 
 /* Returns quantiles of v, which it sorts. */
 struct rpcbench_spread rpcbench_spread(double *v, uint32_t n);
-/* Runs the window of a node. */
+/* Runs a node's part of a window. */
 void rpcbench_mesh_window(const struct rpcbench_impl *impl, struct rpcbench_client *c);
 /*
  * Runs a window with at least this many calls in the calling thread, which steps all clients (or

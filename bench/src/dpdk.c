@@ -90,7 +90,7 @@ ALWAYS_INLINE int dpdk_burst_poll(struct rpcbench_client *c)
 	return n;
 }
 
-/* Enqueues answers: runs of answers to the same client together, at most @most. */
+/* Enqueues answers. Up to @most successive answers to the same client are enqueued together. */
 ALWAYS_INLINE void dpdk_reply(struct rpcbench_peer *p, const struct peer_resp *a, uint32_t n,
 	uint32_t most)
 {

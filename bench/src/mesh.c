@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 
-#define EMPTY_SWEEPS 1000000u /* sweeps in which no response comes, before one counts as lost */
+#define EMPTY_SWEEPS 1000000u /* after so many sweeps without a response, one counts as lost */
 
 /*
  * Runs turns until the deadline has passed and, if the node makes calls, at least one response has

@@ -133,16 +133,16 @@ static const char tail[] =
 	"  many      the server receives up to 32 requests, then answers them\n"
 	"  blocking  client and server use the blocking waits\n"
 	"Columns:\n"
-	"  ratio       time per call of the layer divided by that of this line\n"
+	"  ratio       time per call of the layer divided by that of this row\n"
 	"  best        time per call divided by that of the fastest loop of the run\n"
 	"  scale       calls per second divided by those with the first number of clients; 1 in a mesh\n"
-	"  per burst   messages in a published burst, where they are counted\n"
+	"  per burst   messages in a published burst; 0 if the bursts are not counted\n"
 	"  least krps  thousand calls per second of the slowest client\n"
 	"  line ns     round trip of two cache lines between the cores\n"
 	"  windows     measured / left out because no response came for 100 us\n"
-	"ratio, best and scale are medians over rounds, in which all lines take turns.\n";
+	"ratio, best and scale are medians over rounds; a round has one window of each row.\n";
 
-/* Makes the implementation under test a mesh. */
+/* Replaces the implementation under test by its mesh. */
 static int choose_mesh(struct rpcbench_bench *b, const struct args *args)
 {
 	if (!b->impl[0]->mesh)

@@ -11,7 +11,7 @@
  * Messages are copied into the rings with their token, 48 bytes for a request and 32 for a
  * response, so a peer also moves whole messages and the server never reads a client's memory. A
  * ring that belongs to one client is a single-producer ring. A request ring that clients share is a
- * multi-producer ring. An empty poll is one pause, as in our own spinning.
+ * multi-producer ring. An empty poll is followed by one pause instruction, as in our layers.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -53,10 +53,10 @@ struct rpcbench_peer {
 
 extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
 
-/* Returns the slots of a ring for the calls of this many clients. */
+/* Returns the number of slots of a ring for the calls of this many clients. */
 uint32_t peer_slots(const struct rpcbench_config *cfg, uint32_t clients);
 
-/* setup() and teardown() of a peer call these functions for everything but the rings. */
+/* For setup() and teardown() of a peer. ring_new() creates a ring; peer_teardown() frees it. */
 int peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp));

@@ -65,7 +65,7 @@ static const char *rpcbench_shape(const struct rpcbench_result *r, const struct 
 			       rpcbench_loop_names[c->loop];
 }
 
-/* Returns the number of messages, calls and responses, in a burst, or 0 if it is not known. */
+/* Returns the number of messages (calls and responses) per burst, or 0 if it is not known. */
 static double rpcbench_per_burst(const struct rpcbench_cell *c)
 {
 	return c->bursts ? 2 * (double)c->rpcs / (double)c->bursts : 0;

@@ -4,7 +4,7 @@
 #include "bench.h"
 
 #define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
-#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* threads share cores: a few time slices */
+#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* a few time slices if cores are shared */
 #define RPCBENCH_LEAST_ROUNDS 5
 #define RPCBENCH_PROBES 512
 #define RPCBENCH_PROBE_BATCH 64
@@ -228,7 +228,10 @@ static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *ce
 	cell->ns[round] = 1 / rate;
 }
 
-/* Returns true until the time is up, or five times as long if nearly all windows are disturbed. */
+/*
+ * Returns true until @ns has passed and there were RPCBENCH_LEAST_ROUNDS rounds. Continues for up
+ * to five times @ns while a cell has fewer than RPCBENCH_LEAST_ROUNDS undisturbed windows.
+ */
 static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, uint64_t spent,
 	uint64_t ns)
 {

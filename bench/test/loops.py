@@ -3,6 +3,8 @@
 every response), and a bad option gives one line and status 2.
 
     loops.py BENCH [PEERS]
+
+PEERS: the value of the option --peer; the default is "all".
 """
 import json
 import subprocess
@@ -43,9 +45,9 @@ def check_all(clients, depths, *args):
 impls = check_all("1", "1,8,33,256")
 check_all("1,3", "1,16", "--peer", "none")
 
-# Messages per burst of fifteen clients and their server in one thread. The order of the turns is the same in each run, but their
-# number depends on the time that they take, and the first bursts are shorter: the loop many of flux has 2.60 to 2.67 at
-# depth 8.
+# The least messages per burst of fifteen clients and their server in one thread. The order of the turns is the same in
+# each run, but their number depends on the time that they take, and the first bursts are shorter: the loop many of flux
+# has 2.60 to 2.67 at depth 8.
 LEAST = {
     "shmipc": {8: dict(callback=2.1, refill=6.4, single=2.2, many=2.1, blocking=2.1), 32: dict.fromkeys(LOOPS, 7)},
     "flux": {8: dict(callback=2.5, refill=6.7, single=1.9, many=2.5, blocking=2.5), 32: dict.fromkeys(LOOPS, 7)},

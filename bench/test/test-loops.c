@@ -9,9 +9,9 @@
 #define DEPTH 40
 
 /*
- * The requests that the server can still take, those that it has taken and not answered, and the
- * calls of poll and wait. asked[] has a letter for each event: poll, take (a request), answer,
- * wait, call, response, flush.
+ * Numbers of requests that the server can still take, of requests that it has taken and not
+ * answered, and of calls of poll and wait. asked[] has the first letter of each event: poll, take
+ * (a request), answer, wait, call, response, flush.
  */
 static uint32_t waiting, taken, polls, waits;
 static char asked[4096];
@@ -217,7 +217,7 @@ TEST(client_steps)
 
 /* ---- steps of all sides ---- */
 
-static uint64_t answers; /* that a client gets */
+static uint64_t answers; /* number of answers that a client gets */
 
 /* Keeps two calls in flight up to the last calls. */
 static void answering(struct rpcbench_client *c)
@@ -380,7 +380,7 @@ static int mesh_poll(struct rpcbench_client *c)
 
 RPCBENCH_MESH(mesh_turn, mesh_call, mesh_serve, mesh_poll)
 
-/* Each number of nodes has a mesh that has no other nodes. */
+/* Each number of nodes given to --mesh is measured in a mesh with exactly so many nodes. */
 TEST(meshes_have_their_size)
 {
 	static const struct rpcbench_impl mesh = {"fake", mesh_setup, mesh_teardown,

@@ -155,7 +155,7 @@ static const struct {
 	{"post + complete", run_closed},
 	{"the same, with due times", run_due},
 	{"one reading of the clock", run_tsc},
-	{"of CLOCK_MONOTONIC_RAW", run_raw},
+	{"CLOCK_MONOTONIC_RAW", run_raw},
 };
 
 #define WORKS ARRAY_SIZE(works)

@@ -3,10 +3,10 @@
  * latrec: records latencies of operations that are posted to a queue and complete later.
  *
  * A recorder keeps histograms of two latencies in nanoseconds: the service time, from the post to
- * the completion, and the response time, from the due time to the completion. In a closed loop the
- * two are the same. In an open loop the due times do not depend on earlier operations: if an
- * operation has to wait because an earlier operation was slow, only the response time contains the
- * wait.
+ * the completion, and the response time, from the due time to the completion. The due time is the
+ * time at which the operation should have begun. In a closed loop the two latencies are the same.
+ * In an open loop the due times do not depend on earlier operations: if an operation has to wait
+ * because an earlier operation was slow, only the response time contains the wait.
  *
  *	struct latrec_clock clock;
  *	struct latrec *r;
@@ -27,8 +27,8 @@
  *
  * Each completion is one sample. If only the last request of a batch is signaled, the sample is the
  * latency of the batch, from its post to the completion of its last request. The sample contains
- * the caller's work between the stamp and the doorbell, the queue, the network, the other side, and
- * the time until the caller polls the completion.
+ * the caller's work between the stamp and the doorbell, the time in the queue, in the network and
+ * at the other side, and the time until the caller polls the completion.
  *
  * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms,
  * or three if it records response times. Memory is allocated in three cases:
@@ -67,7 +67,7 @@ extern "C" {
 
 #define LATREC_PRECISION 128u /* default precision of a histogram */
 #define LATREC_MAX_PRECISION 4096u
-#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* maximum after a merge or an import */
+#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* of values; single records may exceed it */
 #define LATREC_MAX_DEPTH (1u << 24)
 #define LATREC_WINDOW_NS 100000000ull /* default length of a window: 100 ms */
 

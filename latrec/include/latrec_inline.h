@@ -8,8 +8,8 @@
  *	- a value out of the histogram's range
  *	- a copy that another thread has requested
  *	- a negative latency, which wraps to more than 2^63
- *	- a completion without a post: the stamp of a free FIFO entry makes every latency larger
- *	  than 2^63
+ *	- a completion without a post: the stamp of a free FIFO entry, LATREC_NO_STAMP, makes
+ *	  every latency at least 2^63
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
@@ -91,7 +91,10 @@ LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
 
 	if (LATREC_UNLIKELY(__builtin_add_overflow(h->sum_low, value, &sum)))
 		__atomic_store_n(&h->sum_high, h->sum_high + 1, __ATOMIC_RELEASE);
-	/* Both pair with head_load() in src/copy.c: who sees one also sees the bucket's counter. */
+	/*
+	 * Both pair with head_load() in src/copy.c: a thread that loads a new value then also loads
+	 * the new counter of the bucket.
+	 */
 	__atomic_store_n(&h->sum_low, sum, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELEASE);
 }

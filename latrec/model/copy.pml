@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A second thread copies a histogram (src/copy.c) while its owner records values, moves a counter to the
- * carries and clears the histogram.
+ * A second thread copies a histogram (src/copy.c) while its owner records values, moves counts from bucket[] to
+ * carry[], and clears the histogram.
  *
  * The histogram has two buckets ("places"). Each clear begins an epoch. Value i of an epoch is i + 1 + 8 * epoch, and
- * is counted in place (i + epoch) % 2, so the number of values determines everything else. A counter has one bit; its
- * further bits are in its carry.
+ * is counted in place (i + epoch) % 2. So the epoch and the count of a copy determine its sum and
+ * its places: FITS compares them. A counter has one bit; its further bits are in its carry.
  *
  * The model shows two properties. A copy is the state at one moment during the call. After the call has returned, the
  * owner does not write to the copy any more. Spin would report a thread that waits for ever as an invalid end state.
@@ -26,12 +26,12 @@
 
 /* The histogram: its owner writes it, both threads read it. */
 byte low[2], high[2], max, sum, count, changes;
-bool shut = true; /* the gate */
+bool shut = true; /* the gate is closed */
 /* The wish of the second thread. */
 bool wanted, done, failed;
 /* The copy: written by the second thread, or by the owner when it fulfils the wish. */
 byte c_low[2], c_high[2], c_max, c_sum, c_count;
-/* The check at the end reads these. */
+/* The assertions also read these. */
 byte epoch; /* epoch of the values that are recorded now */
 bool asked; /* latrec_hist_snapshot() has not returned */
 
@@ -77,7 +77,11 @@ inline add(p)
 	fi
 }
 
-/* If the gate is open, and the value's place is not above all earlier ones, the value is counted without a call. */
+/*
+ * If the gate is open, and the value's place is not above all earlier ones, the inline code counts
+ * the value. Otherwise (slow) it calls the library, which first makes the copy that the second
+ * thread wishes for.
+ */
 inline record(i)
 {
 	slow = shut || !count || PLACE(i, epoch) > max;

@@ -13,7 +13,7 @@ typedef uint64_t __attribute__((may_alias)) word;
 #define MANTISSA 52 /* bits of a double's mantissa */
 #define BIAS 1023 /* bias of a double's exponent */
 
-/* Like latrec_bucket(), but for every value from 1 on. */
+/* Like latrec_bucket(), but for every value from 1 on. @half: see struct hist. */
 static uint64_t number_of(uint32_t half, uint64_t value)
 {
 	uint32_t top = 63 - (uint32_t)__builtin_clzll(value);

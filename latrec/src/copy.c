@@ -7,11 +7,11 @@
  * opposite order: count first and the buckets last. If a bucket has got a value that is not counted
  * in count, the sum of the buckets is larger than count. So if the two are equal, no record has
  * changed a bucket since count was read, and all fields are of the same moment. Counts become
- * smaller, or move between the two arrays, only while `changes` is odd.
+ * smaller, or move between bucket[] and carry[], only while `changes` is odd.
  *
  * If values come faster than a copy takes, no copy succeeds. So after a failure the second thread
- * leaves a wish, that is a request for a copy, and closes the gate. The next record then makes the
- * copy before it adds its value.
+ * leaves a wish, that is a request for a copy, and closes the gate (latrec_hist.gate = 0). The next
+ * record then makes the copy before it adds its value.
  */
 #include "internal.h"
 
@@ -117,7 +117,10 @@ int wish_ask(struct wish **slot, uint64_t *gate, void *to)
 {
 	struct wish wish = {.to = to}, *none = NULL, *own = &wish;
 
-	/* Pairs with the exchange of wish_take(). If a third thread has a wish, this one waits. */
+	/*
+	 * Pairs with the exchange of wish_take(). If another thread has left a wish, the caller
+	 * tries again later.
+	 */
 	if (!__atomic_compare_exchange_n(slot, &none, own, false, __ATOMIC_ACQ_REL,
 		    __ATOMIC_RELAXED)) {
 		sched_yield();

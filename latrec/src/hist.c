@@ -99,7 +99,10 @@ uint64_t latrec_hist_max(const struct latrec_hist *h)
 	return hist_of(h)->max;
 }
 
-/* Returns the range of values of a place, limited by min and max. */
+/*
+ * Returns the range of values of a place. That of the first place begins at min, the last ends at
+ * max.
+ */
 static struct latrec_range range_of(const struct hist *f, uint64_t at)
 {
 	struct latrec_range range = {place_low(f, at), place_high(f, at), hist_at(f, at)};

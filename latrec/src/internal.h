@@ -17,9 +17,9 @@ __extension__ typedef unsigned __int128 u128;
 #define CARRY_BITS 31 /* low bits of a count, which are in bucket[]; the others are in carry[] */
 
 /*
- * A "place" is an index of bucket[] and carry[]. The thread that records writes all fields but
- * `wanted` and `gate`. Another thread may copy the fields at any time; src/copy.c explains how that
- * thread finds out whether its copy is the state at one moment.
+ * A "place" is an index of bucket[] and carry[]. Only the thread that records writes the fields,
+ * except `wanted` and hot.gate. Another thread may copy the fields at any time; src/copy.c explains
+ * how that thread finds out whether its copy is the state at one moment.
  */
 struct hist {
 	struct latrec_hist hot;
@@ -27,7 +27,7 @@ struct hist {
 	uint64_t low, high; /* smallest and largest value of the buckets in the range */
 	uint64_t first; /* number of the bucket of `low`, less 1 */
 	uint32_t half; /* log2 of the number of buckets per power of two */
-	uint32_t places; /* length of bucket[]; first and last count values out of the range */
+	uint32_t places; /* length of bucket[]; its first and last counter: values out of range */
 	uint32_t changes; /* odd while counts are cleared or moved between the arrays */
 	uint32_t *bucket;
 	uint32_t *carry; /* NULL: all counts fit in bucket[] */
@@ -136,7 +136,8 @@ void wish_answer(struct wish *w, int err);
 
 /*
  * Requests a copy from the thread that records, and waits for a limited time. Returns the result of
- * the copy, or -EAGAIN: that thread has recorded nothing meanwhile.
+ * the copy, or -EAGAIN if that thread has recorded nothing meanwhile, or if another thread already
+ * requests a copy.
  */
 int wish_ask(struct wish **slot, uint64_t *gate, void *to);
 

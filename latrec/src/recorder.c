@@ -189,7 +189,9 @@ static int copy_room(struct latrec *to, const struct latrec *from)
 	return err ? err : hist_copy_room(own(to)->before, compared(from));
 }
 
-/* Like hist_copy(). If both histograms have the same count, they are of the same moment. */
+/*
+ * Like hist_copy(). If `service` and `response` have the same count, they are of the same moment.
+ */
 static int copy(struct latrec *to, const struct latrec *from)
 {
 	struct recorder *t = own(to);

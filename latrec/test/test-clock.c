@@ -69,7 +69,7 @@ static void agrees_with_the_raw_clock(const struct latrec_clock *c)
 	for (int i = 0; i < 1000; i++) {
 		uint64_t before = latrec_clock_raw(), now = latrec_clock_now(c);
 		uint64_t after = latrec_clock_raw();
-		/* The error of the base is at most that of 20 ms at this rate. */
+		/* The base itself may be wrong by the error of 20 ms, the calibration's time. */
 		uint64_t off = (after - c->base_ns + 20000000) * c->error_ppm / 1000000;
 
 		off += c->mult ? 2 * c->step_ns : 0;

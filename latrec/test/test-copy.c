@@ -127,8 +127,8 @@ static void copies_of_a_new_one(bool clears)
 TEST_WITH(a_copy_is_of_one_moment, copies_of_a_new_one, false);
 TEST_WITH(a_copy_is_not_half_cleared, copies_of_a_new_one, true);
 
-/* The counters of full buckets, which have eight values, pass 2^31 within the run, at different
- * moments. */
+/* A bucket has eight values. The counter of each bucket whose eight values all occur passes 2^31
+ * during the run, each at another moment. */
 TEST(a_copy_has_no_half_carry)
 {
 	HIST *h = new_hist(0, 0, 0);
@@ -232,7 +232,7 @@ TEST(a_copy_during_the_first_record_does_not_race)
 }
 
 /* The thread that records makes the wanted copy in its next record, before it counts the new value.
- * Here one thread is both. */
+ * Here the same thread leaves the wish and records. */
 TEST(a_wish_is_fulfilled_by_the_next_record)
 {
 	HIST *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);

@@ -17,7 +17,8 @@ static const struct {
 } shapes[] = {{0, 0, 0}, {1000, 16000000, 64}, {1, 1, 2}, {300, 300, 128}, {0, 1000, 4096},
 	{1ull << 40, 0, 2}, {7, 1ull << 60, 1024}};
 
-/* There is no gap between the places, and each place is as narrow as the precision requires. */
+/* Each value has a place, the index of its bucket (see struct hist). There is no gap between the
+ * places, and each place is as narrow as the precision requires. */
 TEST(places_cover_all_values)
 {
 	uint64_t rng = test_seed();
@@ -85,7 +86,7 @@ TEST(a_range_is_small)
 	CHECK(latrec_hist_bytes(h) <= 4096);
 }
 
-/* Values out of the range are counted, and the exact figures include them. */
+/* Values out of the range are counted; count, sum, minimum and maximum include them. */
 TEST(values_out_of_the_range_are_counted)
 {
 	HIST *h = new_hist(1000, 2000, 64);
@@ -142,7 +143,8 @@ TEST(counters_widen)
 	CHECK(!latrec_hist_count(sum) && !hist_at(hist_of(sum), hist_place(hist_of(sum), 5000)));
 }
 
-/* The carry is full, so the counter cannot be widened, as if there were no memory for the carry. */
+/* The counter's carry[] is full, so hist_add() does the same as without memory for carry[]: it
+ * counts in bucket[] up to UINT32_MAX - 1, then the counter stops. */
 TEST(a_counter_that_cannot_widen_stops)
 {
 	HIST *h = new_hist(0, 0, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Histograms as text: written and read again, truncated, changed and forged. And the output in
- * HdrHistogram's format.
+ * Histograms as text: written and read again, truncated, changed and forged. Also tests the output
+ * in HdrHistogram's format.
  */
 #include <errno.h>
 #include <math.h>

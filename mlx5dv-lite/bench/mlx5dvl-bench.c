@@ -102,8 +102,8 @@ static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 
 /*
  * A completion identifies the vendor's QP by a number that the vendor's library has assigned and
- * does not publish. The number is small, so the function tries all numbers: with the right number
- * the poll returns the wr_id of the first request.
+ * does not publish. The function tries all numbers below 64: with the right number the poll returns
+ * the wr_id of the first request.
  */
 static uint32_t find_uidx(void)
 {
@@ -371,8 +371,9 @@ static void measure(FILE *json)
 	}
 }
 
-/* Callgrind writes a dump for each row and library; instructions.py reads name and total of each.
- * */
+/*
+ * Callgrind writes a dump for each row and library; instructions.py reads its name and its total.
+ */
 static void count_instructions(void)
 {
 	char name[128];

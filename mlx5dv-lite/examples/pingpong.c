@@ -114,7 +114,7 @@ static void send_value(struct end *e, uint64_t value)
 	mlx5dvl_ring(e->qp);
 }
 
-/* Waits for a message. The completion of a message is polled only after its data is in memory. */
+/* Waits for a message. When a poll returns a message's completion, its data is in memory. */
 static uint64_t wait_value(struct end *e, uint32_t imm)
 {
 	for (uint32_t empty = 0; e->last != imm;) {

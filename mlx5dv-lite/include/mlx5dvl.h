@@ -34,8 +34,8 @@
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *
  * fork(): a child must not use a context of its parent; it may execute another program or end. On
- * kernels before 5.12, copy-on-write can leave the pages that the device uses to the child, and
- * give copies of these pages to the parent. To prevent this, call ibv_fork_init(), or set
+ * kernels before 5.12, copy-on-write can give the parent copies of the pages that the device uses,
+ * and leave the pages themselves to the child. To prevent this, call ibv_fork_init(), or set
  * IBV_FORK_SAFE=1, before the first context is opened, and do not register memory on a page that
  * the child needs. Newer kernels copy pinned pages for the child.
  *
@@ -317,7 +317,7 @@ struct mlx5dvl_cq_attr {
 			   to a power of two, at least 64 */
 	struct mlx5dvl_srq *srq; /* not NULL: a receive CQ, for QPs that receive only from this SRQ;
 				    NULL: a send CQ */
-	uint32_t cqe_size; /* 0: 64; or 128 */
+	uint32_t cqe_size; /* bytes: 64 or 128; 0: 64 */
 	bool compress; /* the device may compress completions (mini-CQEs); not tested on hardware */
 	bool force_compress; /* compress also on a receive CQ, where all completions of a
 				compressed run then have the same immediate */
@@ -467,7 +467,7 @@ struct mlx5dvl_qp_attr {
 	size_t size; /* of this struct, see Sizes; 0: the fields up to and including qkey */
 	struct mlx5dvl_cq *send_cq; /* required */
 	struct mlx5dvl_cq *recv_cq; /* a CQ with an SRQ; NULL: this QP receives nothing */
-	void *user; /* mlx5dvl_qp_user() */
+	void *user; /* mlx5dvl_qp_user() returns it */
 	uint32_t sq_depth; /* of the send queue, in blocks of 64 bytes (a request takes 1 to 4);
 			      rounded up to a power of two, 16 to 32,768; 0: 256 */
 	/* Values as in InfiniBand; 0 means the default that is stated, unless the field's bit is in

@@ -168,9 +168,9 @@ struct mlx5dvl_slot {
  *
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and stopped
  * (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only transitions.
- * Unless the queue is open, limit is 0 and stop is pi, so one comparison tells a post both whether
- * the queue is open and whether the request fits. stop may be lower than possible:
- * mlx5dvl_sq_update() raises it when a request does not fit.
+ * Unless the queue is open, limit is 0 and stop is pi. So a post checks with one comparison that
+ * the queue is open and that the request fits. stop may be lower than possible: mlx5dvl_sq_update()
+ * raises it when a request does not fit.
  */
 struct mlx5dvl_qp {
 	uint8_t *sq;
@@ -191,7 +191,7 @@ struct mlx5dvl_qp {
 	uint64_t qpn_high; /* qpn << 8, as in a control segment */
 	uint64_t write_imm_high; /* the same, plus the opcode WRITE_IMM, the most frequent opcode */
 	uint32_t qpn;
-	int status; /* mlx5dvl_qp_status() */
+	int status; /* mlx5dvl_qp_status() returns it */
 	void *user;
 };
 

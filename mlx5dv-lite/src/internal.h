@@ -27,8 +27,8 @@
  * per register.
  *
  * Bit 0 of a completion's last byte, which the device writes last, changes with each lap of the
- * ring. The CQ's consumer index is published before the SRQ's counter, so that a CQ that is not
- * deeper than its SRQ cannot overrun. A run of n compressed completions occupies n CQEs. In these,
+ * ring. The CQ's consumer index is published before the SRQ's counter, so that a CQ that is only
+ * as deep as its SRQ cannot overrun. A run of n compressed completions occupies n CQEs. In these,
  * the device has written a title (CQE 0) and arrays of eight 8-byte mini-CQEs (CQEs 1, 8, 16, ...).
  * The run is expanded in place. (This is the layout of a CQ that libmlx5 creates; the layout with
  * seven mini-CQEs per CQE exists for DEVX only.)
@@ -52,11 +52,11 @@
 #define SRQ_DEFAULT_DEPTH 1024
 #define SRQ_MAX_DEPTH 32767
 #define CQ_MAX_DEPTH (1u << 22)
-#define BF_REGISTERS 1024 /* libmlx5 allocates 16 by default; the environment may set 1,024 */
+#define BF_REGISTERS 1024 /* libmlx5 allocates 16; environment variables can set up to 1,024 */
 
 /* The data that all queues of a context share. */
 struct core {
-	struct mlx5dvl_qp_table table; /* must be first: cq->table points here */
+	struct mlx5dvl_qp_table table; /* must be first: cq->table is cast to struct core */
 	struct mlx5dvl_qp_leaf empty;
 	struct mlx5dvl_bf *bf[BF_REGISTERS];
 	uint32_t bf_count;
@@ -69,7 +69,7 @@ void core_fini(struct core *core);
 /* Returns 0; -ENOMEM; -EEXIST: another QP has this number. */
 int core_add_qp(struct core *core, struct mlx5dvl_qp *qp);
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp);
-/* Returns the number of allocated leaves of the table, which it counts. */
+/* Counts the allocated leaves of the table. */
 uint32_t core_leaves(const struct core *core);
 /* Sets *bf_p to the state of the BlueFlame register at @reg. The first call for @reg creates the
  * state. */

@@ -98,9 +98,9 @@ static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 }
 
 /*
- * libmlx5 makes the queue large enough for max_send_wr requests of the size that it may need. With
- * MLX5DVL_INLINE_MAX bytes of inline data, such a request has 7 blocks in the known versions. If
- * the queue turns out smaller than required, it is created again with more requests.
+ * libmlx5 makes the queue large enough for max_send_wr requests of the largest size. With
+ * MLX5DVL_INLINE_MAX bytes of inline data, the known versions compute 7 blocks per request. If the
+ * queue turns out smaller than sq_depth, it is created again with more requests.
  */
 static int create_queue(struct qp *qp)
 {

@@ -139,7 +139,7 @@ static inline void hca_unpair(struct mlx5dvl_qp *const qp[2])
 		mlx5dvl_qp_destroy(qp[i]);
 }
 
-/* Handler for completions that must not be reported. */
+/* Handler for polls that must find no signaled request. */
 static inline void hca_no_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
 	CHECK(0 && "nothing was to be reported");

@@ -40,7 +40,7 @@ TEST(stamps_are_between_post_and_poll)
 	}
 }
 
-/* The relation of the clocks is the same as in the vendor's library. */
+/* mlx5dvl_clock_ns() returns the same time for a stamp as the vendor's library. */
 TEST(the_clock_is_the_vendors)
 {
 	struct mlx5dv_clock_info info;
@@ -56,7 +56,7 @@ TEST(the_clock_is_the_vendors)
 	CHECK(clock.valid_ns > 1000000000);
 }
 
-/* A clock of 41 bits, as on real adapters: stamps wrap, and the fraction changes the result. */
+/* A clock of 41 bits, as on real adapters: stamps wrap, and `frac` changes the result. */
 TEST(stamps_wrap)
 {
 	const struct mlx5dvl_clock clock = {.ns = 1000000,

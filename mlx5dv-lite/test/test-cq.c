@@ -162,7 +162,7 @@ TEST(error_of_an_unsignaled_request)
 		setup(false, 64, 0);
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 41), 0);
 		CHECK_EQ(mlx5dvl_post_read(&qp.qp, NULL, 1, 100, 2, 3, 0, 42), 0);
-		qp.qp.rung = qp.qp.pi; /* a doorbell without a register */
+		qp.qp.rung = qp.qp.pi; /* as after a doorbell; `bf` has no register */
 		PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN, .counter = 1, .wqe_opcode = MLX5DVL_READ,
 			.syndrome = map[i].syndrome, .vendor = 0x77);
 		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 8, on_sent, &seen), 1);
@@ -241,8 +241,9 @@ struct run {
 };
 
 /*
- * Writes a compressed run as the device does: mini-CQEs first, title last. The other CQEs of the
- * run keep old contents, which the function simulates with the owner bit of either lap.
+ * Writes a compressed run as the device does: first the mini-CQEs, then the title, which is the
+ * run's first CQE. The other CQEs of the run keep old contents. The function writes such contents,
+ * with the owner bit of the present lap if cq.pi is odd, otherwise with that of the lap before.
  */
 static void compressed(const struct run *r)
 {
@@ -339,7 +340,7 @@ TEST(compressed_sends)
 			counters[k] = (uint16_t)qp.qp.last;
 			sum += token;
 		}
-		qp.qp.rung = qp.qp.pi; /* a doorbell without a register */
+		qp.qp.rung = qp.qp.pi; /* as after a doorbell */
 		compressed(&(struct run){.n = n,
 			.opcode = 0,
 			.counter = counters[0],

@@ -109,7 +109,7 @@ static uint8_t wc_recv_opcode(const struct ibv_wc *wc)
 	return wc->wc_flags & IBV_WC_WITH_IMM ? MLX5DVL_RECV_SEND_IMM : MLX5DVL_RECV_SEND;
 }
 
-/* Returns the vendor's status for each syndrome. */
+/* Returns the vendor's status for a syndrome. */
 static enum ibv_wc_status status_of(uint8_t syndrome)
 {
 	static const enum ibv_wc_status of[] = {

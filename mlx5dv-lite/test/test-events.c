@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events while QPs are destroyed: the user loses no event that ctx_reap() reads early,
+ * Asynchronous events while QPs are destroyed: the user gets every event that ctx_reap() has read,
  * and events that the user does not read do not hide the events that ctx_reap() needs.
  */
 #include "device.h"
@@ -105,7 +105,7 @@ TEST(whoever_ignores_events_loses_no_qp)
 	hca_close(&h);
 }
 
-/* Many QPs fail and are not destroyed, and the device fails after their events. */
+/* The events of many failed QPs and a later MLX5DVL_EVENT_FATAL all reach the user. */
 TEST(many_events_hide_none)
 {
 	enum { PAIRS = 40 };
@@ -178,8 +178,8 @@ TEST(nothing_is_told_of_a_destroyed_qp)
 	hca_close(&h);
 }
 
-/* Only the last unconsumed event of each kind is kept; the last event of all shows the present
- * state of the port. */
+/* Only the newest unconsumed event of each kind is kept, and the oldest of these is returned first.
+ * So the last of the port's events shows its present state. */
 TEST(the_newest_event_counts)
 {
 	struct mlx5dvl_qp *qp[2];

@@ -177,8 +177,8 @@ TEST(a_peer_without_receives)
 	wait_recv(&duo.h, &duo.got, 3);
 }
 
-/* A request fails while four send queues are full. Every request gets a completion, in a CQ that is
- * exactly as deep as the four queues together. */
+/* A request fails on each of four QPs whose send queues are full. Every request gets a completion.
+ * The CQ is exactly as deep as the send queues of the QPs and of their peers together. */
 TEST(full_queues_are_flushed_without_overrun)
 {
 	struct mlx5dvl_qp *qp[4][2];

@@ -208,7 +208,7 @@ TEST(a_tight_receive_cq_does_not_overrun)
 	CHECK_EQ(duo.h.nerrors, 0);
 }
 
-/* 17 QPs post alternately, in batches of random length; each receives its own messages. */
+/* 17 QPs, in random order, post batches of random length; the peer of each gets its messages. */
 TEST(many_qps_share_a_context)
 {
 	struct mlx5dvl_qp *qp[17][2];
@@ -354,7 +354,7 @@ TEST(an_armed_cq_tells_once)
 	open_duo(&(struct hca_attr){.events = true}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 1; i <= 10; i++) {
 		mlx5dvl_cq_arm(duo.h.rcq);
-		/* The arm word contains the number of events, so the device accepts it as new. */
+		/* The arm word has the number of events; the device ignores an old number. */
 		CHECK_EQ(be32toh(duo.h.rcq->record[1]) >> 28, (i - 1) & 3);
 		CHECK_EQ(mlx5dvl_mono_poll(duo.h.rcq, 64, on_recv, &duo.got), 0);
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 0);

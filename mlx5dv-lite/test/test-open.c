@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Without a device, or with a kernel that has no RDMA support, mlx5dvl_ctx_open() returns the
- * error. */
+/* Without a device, or with a kernel that has no RDMA support, mlx5dvl_ctx_open() returns
+ * -ENODEV. */
 #include <errno.h>
 
 #include "support/test.h"

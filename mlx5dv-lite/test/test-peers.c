@@ -16,7 +16,8 @@ struct hello {
 };
 
 /* One end. Message s goes to slot s % SLOTS of the peer. The low half of the immediate is the low
- * half of s; the high half is the number of messages received, which frees the sender's slots. */
+ * half of s; the high half is the number of messages received, which frees the sender's slots.
+ * `told` is the number that was sent last. */
 struct end {
 	struct hca h;
 	struct mlx5dvl_qp *qp;

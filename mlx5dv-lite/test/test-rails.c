@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A fabric with the adapters mlx5_0 on RoCE, mlx5_1 on InfiniBand, and mlx5_2 on RoCE, whose
- * interface is in another network namespace (rails.topology). */
+/* The software HCA emulates the adapters of rails.topology: mlx5_0 on RoCE, mlx5_1 on InfiniBand,
+ * and mlx5_2 on RoCE, whose interface is in another network namespace. */
 #include "sender.h"
 
 static struct mlx5dvl_ctx *open_one(const char *device)
@@ -49,8 +49,8 @@ TEST(addressing_follows_the_link)
 	sender_close(&global.s);
 }
 
-/* Sends a message. Without a name the first device is opened. The data of each peer names a smaller
- * MTU than the port's, so both ends use that MTU. */
+/* Sends a message between two QPs of @device (NULL: the first device). The MTU in the info of both
+ * QPs is smaller than the port's, so both use it. */
 static void a_message_on_each(const char *device, int gid_index)
 {
 	struct rail a, b;

@@ -167,8 +167,9 @@ TEST(constant_lengths)
 	CHECK_EQ(q.qp.pi, 10);
 }
 
-/* The caller writes the payload: the request's bytes are the same for every length and position in
- * the ring. mlx5dvl_sq_fits() allows this only if no NOPs are necessary. */
+/* The caller writes the payload into the request itself. For every length and position in the ring,
+ * the request has the same bytes as one whose payload the library copies. mlx5dvl_sq_fits() returns
+ * true only if no NOPs are necessary. */
 TEST(payload_written_in_place)
 {
 	uint8_t want[256];

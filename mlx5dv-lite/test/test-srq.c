@@ -78,7 +78,7 @@ static bool take(struct device *d)
 	CHECK(d->next <= DEPTH && !d->busy[d->next]);
 	d->busy[d->next] = true;
 	d->open[d->opened++] = d->next;
-	d->next = get16(d->wqes + d->next * 64 + 2); /* before its completion is written */
+	d->next = get16(d->wqes + d->next * 64 + 2); /* read before its completion is written */
 	d->taken++;
 	return true;
 }

@@ -68,7 +68,7 @@ TEST(the_srq_keeps_its_depth)
 	hca_close(&h);
 }
 
-/* Events that the library has read early are reported later, except those of destroyed QPs. */
+/* Events that mlx5dvl_qp_destroy() has read are reported later, except those of destroyed QPs. */
 TEST(other_events_are_kept)
 {
 	struct mlx5dvl_qp *qp[2], *other[2], *of;

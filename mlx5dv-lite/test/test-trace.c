@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Features that the verbs interface lacks, so a comparison with libibverbs is not possible: payload
- * partly in the request and partly behind a pointer, NOPs at the ring's end, requests signaled by
- * the library, compressed completions. The test compares them with the software HCA's record of
- * executed requests and written completions.
+ * whose first bytes are inline and whose rest the device reads from memory, NOPs at the ring's end,
+ * requests signaled by the library, compressed completions. The test compares them with the
+ * software HCA's record of executed requests and written completions.
  */
 #include <endian.h>
 

@@ -161,8 +161,8 @@ static inline uint32_t same_head(const struct op *op, uint8_t *theirs, int32_t l
 	return ds;
 }
 
-/* Compares the two requests, except the index, the QP number and the bytes for which @ignored
- * returns true. */
+/* Compares the vendor's request with ours, except the index, the QP number and the bytes for which
+ * @ignored returns true. */
 static inline void same_bytes(const struct op *op, const uint8_t *theirs, uint32_t ds,
 	bool (*ignored)(const struct op *op, uint32_t i))
 {
@@ -181,7 +181,7 @@ static inline void same_bytes(const struct op *op, const uint8_t *theirs, uint32
 	}
 }
 
-/* The receives of the two peers: those of one peer must equal those of the other. */
+/* The receives of the two peers, which must be equal. */
 struct arrivals {
 	uint64_t n, sum[2]; /* [0]: ours, [1]: the vendor's */
 };

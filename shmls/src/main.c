@@ -22,7 +22,7 @@ static const char usage[] =
 	"       shmls --live [OPTION]... [PID]...\n"
 	"Lists the regions of delegrpc and shmipc in /dev/shm, or only the given ones\n"
 	"(delegrpc.NAME, shmipc.NAME).\n"
-	"With --live: the objects of all layers in running processes, and what their threads wait for.\n";
+	"With --live: shows the objects of all layers in running processes, and what threads wait for.\n";
 
 static const char columns[] = "Columns:\n"
 			      "  server   dead, running, waiting (polls), asleep\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The regions of the shared-memory layers, in one form. */
+/* The regions of delegrpc and shmipc, in a struct that is the same for both. */
 #ifndef SHMLS_REGION_H
 #define SHMLS_REGION_H
 
@@ -40,7 +40,8 @@ struct region_layer {
 	uint32_t version; /* of the regions that are read */
 };
 
-/* Reads the region in @file, "<layer>.<name>". Returns -EINVAL if there is no such layer. */
+/* Reads the region in @file, "<layer>.<name>". Returns 0 (r->err shows whether the region could be
+ * read), -EINVAL if there is no such layer, or -ENOMEM. */
 int region_read(const char *file, struct region *r);
 
 /* Reads all regions in /dev/shm, sorted by file. Returns their number or -errno. */

@@ -317,7 +317,7 @@ static void image_reset(void)
 			.object = &image->object};
 }
 
-/* The image is mapped as a file is, so /proc/PID/maps lists its address with a name. */
+/* live_read() reads only mappings that have a path in /proc/PID/maps; that of a memfd has one. */
 static void image_open(void)
 {
 	size_t size = align_up(sizeof(*image), 4096);

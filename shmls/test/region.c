@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes regions for the test to list: a server of each layer, with two clients and, in delegrpc,
- * three published calls. Prints "ready" and stays until its standard input ends.
+ * Makes the regions for shmls.py: a server of delegrpc and one of shmipc, each with two clients,
+ * and three published calls in delegrpc. Prints "ready" and runs until its standard input ends.
  *
  *	region NAME
  */

@@ -2,6 +2,8 @@
 """shmls as its user runs it: living regions, those of a killed server, foreign files, bad input.
 
     shmls.py SHMLS REGION
+
+REGION is the program of region.c, which makes the regions.
 """
 import json
 import os
@@ -112,7 +114,7 @@ if os.geteuid() == 0:
         os.chown(SHM / f, 0, 0)
     run("--remove", *FILES)
 
-# A server that ends by itself leaves nothing.
+# A server that ends by itself removes its regions.
 server = start()
 server.communicate("")
 assert server.returncode == 0 and not any((SHM / f).exists() for f in FILES)

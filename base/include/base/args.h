@@ -15,8 +15,9 @@
  *	struct args args = {ARGS_ROWS(rows), .usage = "Usage: program [OPTION]...\n"};
  *	int first = args_main(&args, "program", argc, argv, &options);
  *
- * getopt_long() has global state, so only one thread may read at a time. Texts in the options point
- * into argv. Only programs link this code (Meson dependency base_args_dep); libraries must not.
+ * getopt_long() has global state, so only one thread may call args_read() at a time. Texts in the
+ * options point into argv. Only programs link this code (Meson dependency base_args_dep); libraries
+ * must not.
  */
 #ifndef BASE_ARGS_H
 #define BASE_ARGS_H
@@ -29,7 +30,7 @@
 #include "base/compiler.h"
 #include "base/field.h"
 
-#define ARGS_MAX 80 /* rows of a program */
+#define ARGS_MAX 80 /* most rows of a program */
 #define ARG_LIST_MAX 16
 
 /* After the semicolon: the type of the field that receives the value. */
@@ -38,12 +39,12 @@ enum arg_kind {
 	ARG_FLAG, /* takes no value; sets a bool */
 	ARG_WHOLE, /* a whole number, decimal or 0x... hexadecimal; any integer type */
 	ARG_SIZE, /* like ARG_WHOLE, and K, M or G may follow: 2^10, 2^20 or 2^30 */
-	ARG_POWER, /* a whole number that is a power of two */
+	ARG_POWER, /* a whole number that is a power of two; any integer type */
 	ARG_REAL, /* a real number; double */
-	ARG_TIME, /* a real number; any integer type; multiplied by the unit, then rounded */
+	ARG_TIME, /* a real number, multiplied by .unit, then rounded; any integer type */
 	ARG_LIST, /* whole numbers separated by commas; struct arg_list */
 	ARG_SIZES, /* like ARG_LIST, and each number may have K, M or G */
-	ARG_WORD, /* one of .words, case-insensitive; any integer type: its index plus .min */
+	ARG_WORD, /* one of .words, case-insensitive; any integer type: .min + the word's index */
 	ARG_TEXT, /* any text but the empty one; const char * */
 	ARG_CALL, /* read() reads the value */
 	ARG_HELP, /* prints the help text */
@@ -69,7 +70,7 @@ struct arg {
 struct arg_row {
 	const char *name; /* without dashes */
 	char letter; /* 0: none */
-	const char *value; /* name of the value in --help; NULL: none, or the list of .words */
+	const char *value; /* name of the value in --help; NULL: no value, or --help lists .words */
 	enum arg_kind kind;
 	struct field field;
 	const char *help; /* a phrase without a full stop */
@@ -83,7 +84,7 @@ struct arg_row {
 	const char *none; /* this word stands for 0 or NULL */
 	const char *give; /* error text: valid values; NULL: derived from kind and range */
 	int (*read)(const struct arg *a, void *field); /* 0, or -EINVAL after arg_bad() */
-	uint32_t most; /* entries of a list; 0: ARG_LIST_MAX */
+	uint32_t most; /* most entries of a list; 0: ARG_LIST_MAX */
 	uint32_t sets; /* mask of commands (args.set) that accept this option; 0: all do */
 	const char *not_with; /* names of options that exclude this one, separated by blanks */
 	const char *with; /* names of options, one of which must be given as well */
@@ -128,8 +129,8 @@ int args_fit(struct args *args);
  */
 int args_status(const char *program, const char *why, int err);
 /*
- * Calls args_read(), and ends the program if the result is 0 or less. So the caller must not need
- * any cleanup at the end. Sets args->why, which args_exit() prints if a later check fails.
+ * Calls args_read(), and ends the program if the result is 0 or less. Must be called before
+ * anything needs a cleanup. Sets args->why, which args_exit() prints if a later check fails.
  */
 int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
 /*
@@ -138,8 +139,7 @@ int args_main(struct args *args, const char *program, int argc, char **argv, voi
  */
 _Noreturn void args_exit(const struct args *args, const char *program, int err);
 /*
- * A command, which the first argument of a program names. main() gets the arguments from the
- * command's name on.
+ * A command, which the first argument of a program names. Its main() gets that argument as argv[0].
  */
 struct args_command {
 	const char *name;
@@ -167,8 +167,8 @@ int args_word(const struct args *args, const char *value, const char *const *wor
 	unsigned *index_p);
 
 /*
- * For the .read functions of ARG_CALL. They return 0, or -EINVAL with a line in why, and write *_p
- * only on success.
+ * The .read functions of ARG_CALL call the functions below. These return 0, or -EINVAL with a line
+ * in why, and write *_p only on success. @give names the valid values in that line.
  */
 
 int arg_bad(const struct arg *a, const char *give);
@@ -181,7 +181,7 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
 int arg_open(const struct arg *a, void *file_p);
 /*
  * Calls fn for each word of a comma-separated list, empty words included. Refuses the list if fn
- * fails.
+ * does not return 0.
  */
 int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
 	void *arg);

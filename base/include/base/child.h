@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * A child must call this function if it is to get SIGTERM when the thread that made it ends for any
- * reason. Returns false if the parent has ended already, or the kernel refuses.
+ * Makes the kernel send SIGTERM to the calling process when the thread that forked it ends. Returns
+ * false if the parent has ended already, or the kernel refuses.
  */
 static inline bool child_ends_with(pid_t parent)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The topology of this machine, as hwloc reads it: where adapters are. */
+/* Finds out with hwloc near which cores and memory an adapter of this machine is. */
 #ifndef BASE_HWTOPO_H
 #define BASE_HWTOPO_H
 
@@ -33,7 +33,7 @@ static inline int hwtopo_load(hwloc_topology_t *hw_p)
 	return 0;
 }
 
-/* Returns the object at which a device is in the topology, or NULL. */
+/* Returns the machine, package or other object of the topology that contains a device, or NULL. */
 static inline hwloc_obj_t hwtopo_device(hwloc_topology_t hw, const char *name)
 {
 	hwloc_obj_t obj = NULL;

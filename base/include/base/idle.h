@@ -4,7 +4,8 @@
  * event (such as the death of a peer) within a certain time.
  *
  * Reading the clock takes as long as an empty poll, so a loop that polls continuously reads it
- * every IDLE_POLLS polls. A loop that polls rarely reads it at each poll.
+ * every IDLE_POLLS polls. If more than IDLE_SELDOM_NS has passed since the last reading, the loop
+ * polls seldom, and reads the clock at the next poll.
  *
  *	if (--idle_left > 0)
  *		return;

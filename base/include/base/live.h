@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A table of the objects of a process, which another process reads with process_vm_readv(2): see
- * `shmls --live`. The objects keep their counters where they are. A record names an object and a
- * type, and the type describes which bytes of the object are numbers, so a number costs nothing
- * until it is read.
+ * `shmls --live`. A record points to an object and to its type. The type describes which bytes of
+ * the object are numbers. The process does no work for the numbers; the reader copies them.
  *
  *	static const struct live_type type = {LIVE_MAGIC, "shmipc", "client",
  *		.field = {{"calls", LIVE_AT(struct client, called)}}};
@@ -29,7 +28,7 @@
 #define LIVE_MAGIC 0x4556494c50523558ull /* "X5RPLIVE" */
 #define LIVE_VERSION 1u
 #define LIVE_RECORDS 1024u /* further objects are only counted */
-#define LIVE_FIELDS 20 /* of a type */
+#define LIVE_FIELDS 20 /* most fields of a type */
 #define LIVE_NAME 64
 #define LIVE_NOTE "mlx5rpc" /* name of the ELF note; src/live.c has it in assembler as well */
 #define LIVE_NOTE_TYPE 1u

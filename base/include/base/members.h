@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The events of a server of delegrpc or shmipc: clients that came, left or died. Events are queued
- * until the server takes them. A client has at most two events in the queue, so the memory is
- * limited. The layer must not give an index to another client before the server has taken the event
- * of the former client's end.
+ * until the server takes them with members_take(). A client has at most two events in the queue, so
+ * the memory is limited. The layer must not give an index to another client before the server has
+ * taken the event of the former client's end.
  */
 #ifndef BASE_MEMBERS_H
 #define BASE_MEMBERS_H
@@ -16,7 +16,7 @@
 
 #define MEMBER_BYTE(index) (1u + (index)) /* the byte of the region's file that a client locks */
 
-/* The layers' events begin with the same fields, and their kinds have the same values. */
+/* The event structs of both layers begin with the fields of member_event, and use these kinds. */
 enum member_kind { MEMBER_CAME, MEMBER_LEFT, MEMBER_DIED };
 
 struct member_event {
@@ -39,7 +39,10 @@ struct members {
 	uint32_t here; /* the number of members that are here */
 };
 
-/* Forgets a client that ended before the server noticed that it came. */
+/*
+ * Resets the entry of an index. Must be called if a client ended before the server noticed that it
+ * came.
+ */
 static inline void members_forget(struct members *m, uint32_t index)
 {
 	if (m->of)
@@ -83,7 +86,7 @@ static inline void members_came(struct members *m, uint32_t index)
 	members_queue(m, index);
 }
 
-/* Queues the end of a client that is here. */
+/* Queues the event of the end of a client that is here. */
 static inline void members_ended(struct members *m, uint32_t index, enum member_kind end)
 {
 	if (!m->of)
@@ -156,7 +159,8 @@ static inline void members_meet_one(void *arg, const struct wakefd_intro *in)
 /*
  * Reads the introductions of clients (base/wakefd.h). Must be called when a client reports that
  * the queue of the socket for introductions is full, and before the server tests the locks of
- * clients: the descriptor in an unread introduction keeps the lock of a client that has ended.
+ * clients: as long as an introduction is not read, its descriptor keeps the client's byte locked,
+ * even if the client has ended.
  */
 static inline void members_meet(struct members *m, struct waiter *w)
 {

@@ -31,7 +31,7 @@ static inline int output_end(const char *program, int status)
 }
 
 /* Opens the file with this mode of fopen(). The name "-" means standard output. If @name is NULL,
- * *f_p becomes NULL. Returns the exit status. */
+ * *f_p becomes NULL. Returns 0, or 1 if the file cannot be opened. */
 static inline int output_open(const char *program, const char *name, const char *mode, FILE **f_p)
 {
 	*f_p = !name ? NULL : strcmp(name, "-") ? fopen(name, mode) : stdout;
@@ -53,8 +53,8 @@ static inline int output_close(const char *program, const char *name, FILE *f, i
 }
 
 /*
- * Checks that the file of an option can be written, before a program begins long work. The file is
- * not changed.
+ * Checks that the file of an option can be written, before a program begins long work. Creates the
+ * file if there is none; does not change its contents.
  */
 static inline bool output_try(const char *program, const char *option, const char *name)
 {

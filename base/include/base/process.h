@@ -19,13 +19,14 @@ struct process {
 
 /*
  * Starts a command in its own process group; argv[0] is searched in PATH. With @quiet its standard
- * input and standard error are /dev/null. It gets SIGTERM when this thread ends.
+ * input and standard error are /dev/null. The kernel sends it SIGTERM when this thread ends.
  */
 void process_start(struct process *p, const char *const *argv, bool quiet);
 
 /*
- * Waits until all @n processes have ended. Those that run at the deadline are killed with their
- * groups (-ETIMEDOUT), and so is a process that prints more than @max bytes (-EMSGSIZE).
+ * Waits until all @n processes have ended. Those that run at the deadline, a time of clock_ns(),
+ * are killed with their groups (-ETIMEDOUT), and so is a process that prints more than @max bytes
+ * (-EMSGSIZE).
  */
 void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns);
 

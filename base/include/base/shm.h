@@ -23,24 +23,25 @@
  *	  handler (and may only shm_close() the region). A child made by a bare clone(2) is not handled.
  *	- exec closes the descriptor (O_CLOEXEC).
  *
- * A process maps a region only once, even if several objects of its threads have it open. The
- * objects share its page tables, and a thread sanitizer recognises it as the same memory.
+ * A process maps a region only once, even if several struct shm_region have it open. So there is
+ * one set of page tables, and a thread sanitizer sees that all of them use the same memory.
  *
  * Members of a group open the region's file for writing, so they can lock any of its bytes.
  * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
  * (mode 0600), whose contents identify the region. Processes that can open the guard test only the
- * lock on the guard, so a member that locks the region cannot keep a new server of the same user
- * from replacing a dead one. Other users test the lock on the region itself. The guard's name
- * exists as long as the region's name.
+ * lock on the guard. So even if a member of the group has locked the byte of a dead server's
+ * region, a new server of the same user can replace it. Other users test the lock on the region
+ * itself. The guard's name exists as long as the region's name.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
  * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
  * refuse files that everybody may open or that another user owns. shm_attach_for() accepts another
- * user's region if the region is for a group and the caller expects that. Otherwise any member of a
- * group that two users share could create a region of a known name for the other one to attach to.
+ * user's region only if the region is for a group and the caller expects that. Otherwise another
+ * member of the group could create a region with the name of the caller's own server, and the
+ * caller would attach to it.
  *
  * A struct shm_region belongs to one thread at a time; different ones are independent. The struct
- * must not move while the region is open (the fork handler knows its address).
+ * must not move while the region is open, because the list of open regions contains its address.
  *
  * src/shm.c is compiled into each library and program that uses this header, so each of them has
  * its own list of open regions and its own fork handler.
@@ -55,7 +56,7 @@
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
 #define SHM_SERVER 0 /* the byte that a server locks; the layer assigns the others */
-#define SHM_NAMING UINT32_MAX /* the byte that is locked while a server or a name changes */
+#define SHM_NAMING UINT32_MAX /* byte locked while a server starts or a stale name is removed */
 
 /* The users that may open a region. All zero: only its owner. */
 struct shm_access {

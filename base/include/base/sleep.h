@@ -4,15 +4,14 @@
  *
  *	sleeper				publisher
  *	sleep_prepare(word)		store what the sleeper waits for
- *	check again; if there:		sleep_fence(), once for a burst
+ *	check again; if found:		sleep_fence(), once for a burst
  *		sleep_cancel(word)	if sleep_is_asleep(word) and sleep_take(word) is ASLEEP:
  *	else sleep_enter(word, ns)		futex_wake(word, 1)
  *
  * Each side stores, fences, and then loads what the other side stores, so at least one of them
  * sees the other's store. Without the fences both loads could be executed before the stores, and
- * the sleeper would miss the message. There is one sleeper. It stores ASLEEP, and the publisher
- * that resets the word must wake it, so a burst needs one system call, no matter when the sleeper
- * runs.
+ * the sleeper would miss the message. A word has one sleeper. Only the publisher that resets the
+ * word from ASLEEP wakes the sleeper, so a burst needs one system call.
  */
 #ifndef BASE_SLEEP_H
 #define BASE_SLEEP_H
@@ -47,7 +46,7 @@ static inline bool sleep_is_asleep(const uint32_t *word)
  */
 static inline uint32_t sleep_take(uint32_t *word)
 {
-	/* Acquire: pairs with the release in sleep_prepare_as(), for a struct wakefd_addr. */
+	/* Acquire: pairs with sleep_prepare_as(), so that the sleeper's wakefd_addr is visible. */
 	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
 }
 

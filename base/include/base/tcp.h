@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * TCP between processes that do not trust each other: each wait has a time limit, and a silent peer
- * does not delay other connections. Compiled into its users (base/src/tcp.c).
+ * does not delay other connections. base/src/tcp.c is compiled into each program that uses it.
  *
  * All sockets are non-blocking, close-on-exec and have TCP_NODELAY. Writing raises no SIGPIPE, and
  * system calls interrupted by a signal are repeated. A limit is a time of clock_ns(). TCP_FOREVER
@@ -94,13 +94,13 @@ uint64_t tcp_connect_limit(const struct addrinfo *a, uint64_t now_ns, uint64_t l
 int tcp_read(int fd, void *to, size_t len, size_t *done_p);
 int tcp_write(int fd, const void *from, size_t len, size_t *done_p);
 
-/* Move all bytes, and wait while the socket is not ready. Return also -ETIMEDOUT. */
+/* Read or write all bytes. Return 0, -ECONNRESET, -ETIMEDOUT or another -errno. */
 int tcp_get(int fd, void *to, size_t len, uint64_t limit_ns);
 int tcp_put(int fd, const void *from, size_t len, uint64_t limit_ns);
 
 /* ---- many connections ---- */
 
-/* A connection whose first messages are not complete: part of a struct of the user. */
+/* A connection whose first messages are not complete. The user's struct for it begins with this. */
 struct tcp_guest {
 	int fd;
 	short events; /* the events of poll(2) that it waits for */
@@ -111,7 +111,8 @@ struct tcp_guest {
 struct tcp_crowd {
 	size_t size; /* of the user's struct for a guest, which begins with struct tcp_guest */
 	/*
-	 * Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error.
+	 * Reads or writes as far as possible. Returns 0 if the messages are complete, -EAGAIN if not
+	 * yet, or an error.
 	 */
 	int (*step)(void *arg, struct tcp_guest *g);
 	/* NULL, or releases what the guest owns. The crowd then closes the fd and frees the guest. */

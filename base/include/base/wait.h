@@ -8,10 +8,11 @@
  * across cores costs tens of microseconds; a yield costs less than one microsecond if no other
  * thread is runnable.
  *
- * Yields are counted, not timed, because peers on the same core may run for about 200 us between
- * two yields. If a program that never waits shares the core, each yield costs a whole time slice,
- * and two hundred yields take a second. A sleeping thread gets the core back as soon as it is
- * woken, so the loop sleeps once it has yielded for WAIT_CROWDED_NS.
+ * Yields are counted, not timed: peers on the same core may run for about 200 us between two
+ * yields, and a time limit of 100 us would end after one yield. If a program that never waits
+ * shares the core, each yield costs a whole time slice, and two hundred yields take a second. A
+ * sleeping thread gets the core back as soon as it is woken, so the loop sleeps once it has yielded
+ * for WAIT_CROWDED_NS.
  *
  *	struct wait w = WAIT_INIT;
  *	while (!poll(queue))

@@ -18,7 +18,7 @@ static inline void attr_out(struct LAYER(attr) * attr_p, size_t size,
 	a.size = size < sizeof(a) ? size : sizeof(a);
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	/* shm_access_init() accepts these values: a region of one user has no group. */
+	/* A region of one user has no group, and shm_access_init() refuses SHM_SET_GID for it. */
 	a.set = a.mode == 0660 ? SHM_SET_GID : 0;
 	sized_out(attr_p, size, &a, sizeof(a));
 }

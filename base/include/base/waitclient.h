@@ -7,25 +7,27 @@
  * tells the server that a client waits, checks that the server is alive, and reports a server that
  * cannot be woken. A wake test (client_wake()) executes a fence and wakes the server if it sleeps;
  * it is due after the client has published something. A wait function spins, yields and then sleeps
- * (see base/wait.h), on a futex, or in poll(2) on the client's descriptor.
+ * on a futex (see base/wait.h). After client_arm() the program itself sleeps, in poll(2) on the
+ * client's descriptor.
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
  *	client_of(client)	the struct client of a LAYER(client)
  *	struct client		with a struct waiter w, and hot, which has the fields idle_left
- *				(empty polls until the slow path), idle (slow paths of this wait, at
- *				most TELL) and unfenced (not 0: a wake test is due)
+ *				(empty polls until the slow path), idle (slow paths since this wait
+ *				began, at most TELL) and unfenced (not 0: a wake test is due)
  *	CLIENT_ALIVE_NS		time between two checks that the server is alive
  *	client_ready(c)		true if a response has arrived
- *	client_room(c)		true if the client waits for room, and the server has consumed posts
- *	client_pending(c)	true if there is something to wait for
+ *	client_room(c)		true if the client waits for room in a full ring, and there is room
+ *	client_pending(c)	true if the client waits for a response or for room
  *	client_publish(c)	publishes calls; returns true if some are left because the ring is
  *				full
  *	client_closed(c)	called when the connection ends
  *	client_call(c, ...)	makes a call and returns its id, or -errno
  *	client_poll(c, ...)	polls
  *	client_is_open(c, id)	true if the response to this call has not come
- *	client_give_up(c, id)	makes client_poll() drop and count the response to this call
+ *	client_give_up(c, id)	makes client_poll() drop the response to this call and count it as
+ *				late
  *	server_ended(c)		true if the server has written that it ended (with acquire, so that
  *				its last responses are visible)
  *	server_died(c)		called when the server is found dead
@@ -54,7 +56,7 @@ COLD static void wake_sleeping(struct client *c)
 	if (woken < 0) {
 		c->w.wake_err = woken;
 		c->hot.unfenced = 1; /* try again next time */
-		c->hot.idle_left = 1; /* an empty poll reports it */
+		c->hot.idle_left = 1; /* the next empty poll returns wake_err */
 	}
 }
 
@@ -78,9 +80,10 @@ static int client_wake(struct client *c)
 /*
  * Another client may have reset the sleep word of a server that sleeps on its descriptor, and then
  * failed to send the wake-up, or died before that. So a client tries again when it has waited for
- * 100 ms, and every 100 ms from then on. If the other client failed, it has restored the word, and
- * the next wake test wakes the server. If it died, the word says that the server is awake although
- * the server sleeps. So a wake-up is sent in that case, too; a server that is awake ignores it.
+ * 100 ms, and every 100 ms from then on. If the other client failed to send, it has restored the
+ * word, and the next wake test wakes the server. If it died, the word says that the server is awake
+ * although the server sleeps. So this client sends a wake-up even if the word says that the server
+ * is awake; a server that is awake ignores it.
  */
 static void look_again(struct client *c, uint64_t now)
 {
@@ -94,7 +97,10 @@ static void look_again(struct client *c, uint64_t now)
 		c->hot.unfenced = 1;
 }
 
-/* Must be called before hot.idle is increased: a wait begins with the first slow path. */
+/*
+ * Stores the time of a wait's first slow path, at which the wait begins. Must be called before
+ * hot.idle is increased.
+ */
 static void wait_begin(struct client *c, uint64_t now)
 {
 	if (!c->hot.idle)
@@ -164,7 +170,9 @@ COLD void LAYER(priv_client_resume)(struct LAYER(client) * client)
 
 /* ---- waiting ---- */
 
-/* Returns 1 if a response or room has arrived, 0 if not yet, or -errno if none will arrive. */
+/*
+ * Returns 1 if there is a response, or the room that the client waits for; 0 if not yet; or -errno.
+ */
 static int client_look(struct client *c, bool slept)
 {
 	if (client_ready(c) || client_room(c))
@@ -189,7 +197,7 @@ static int client_sleep(struct client *c, uint64_t ns)
 		r = waiter_sleep(&c->w, ns);
 		PROBE(WAITER_LAYER, client_awake, &c->hot, r);
 	}
-	waiter_say(&c->w, SLEEP_WAITING); /* until client_poll() takes the response */
+	waiter_say(&c->w, SLEEP_WAITING); /* until client_poll() returns the response */
 	return r;
 }
 

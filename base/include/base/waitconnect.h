@@ -9,8 +9,8 @@
  *	PREFIX			of the names of its regions, which begin with a struct LAYER(header)
  *	live_client		the type of its clients, see base/live.h
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
- *				Returns 0, or -errno; then the client has no place
- *	place_leave(c)		frees the client's place in the region, without its lock
+ *				Returns 0; or -errno, and the client has no place in the region
+ *	place_leave(c)		frees the client's place in the region, before its lock is dropped
  *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	moves everything but the waiter from the client fresh to c
  *	client_free(c)		frees the client's memory in this process
@@ -94,7 +94,7 @@ void LAYER(client_get_attr)(const struct LAYER(client) * client, struct LAYER(at
 }
 
 /*
- * Gives the client's place back. Does nothing if that has been done already, or in a forked child,
+ * Frees the client's place. Does nothing if that has been done already, or in a forked child,
  * because the parent keeps the place.
  */
 static void client_leave(struct client *c)

@@ -33,7 +33,7 @@ struct waiter {
 	/* In the region: this side's sleep word, and the address of its descriptor. */
 	uint32_t *word;
 	struct wakefd_addr *addr;
-	uint64_t sleeps; /* including the times that it was armed */
+	uint64_t sleeps; /* on the futex, and successful calls of client_arm() or server_arm() */
 	uint64_t wakes; /* times that this side woke its peer */
 
 	/* The other fields are used by clients only. The first two point into the region. */
@@ -43,7 +43,10 @@ struct waiter {
 	bool left; /* the client's place in the region has been given back */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint32_t given_up; /* calls that timed out, and whose response is to be dropped */
-	/* Receives responses to other calls during a blocking call. NULL: none may be open. */
+	/*
+	 * Called for responses to other calls during a blocking call. NULL: no other call may be
+	 * open.
+	 */
 	void (*other)(void *arg, uint64_t token, const void *resp, uint32_t len);
 	void *other_arg;
 	uint64_t looked_ns; /* time of the last check that the server is alive */
@@ -80,7 +83,10 @@ static inline uint64_t waiter_left(const struct waiter_deadline *d)
 	return spent < d->timeout ? d->timeout - spent : 0;
 }
 
-/* Sleeps at most @ns or WAITER_SLICE_NS, after sleep_prepare() and a second check. 0 or -EINTR. */
+/*
+ * Sleeps at most @ns, and at most WAITER_SLICE_NS, after sleep_prepare() and a second check.
+ * Returns 0 or -EINTR.
+ */
 static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 {
 	int err = sleep_enter(w->word, ns < WAITER_SLICE_NS ? ns : WAITER_SLICE_NS);
@@ -91,7 +97,10 @@ static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 /* Stores SLEEP_RUNNING or SLEEP_WAITING. The functions of base/sleep.h store the other states. */
 static inline void waiter_say(struct waiter *w, uint32_t state)
 {
-	/* Relaxed: a hint for the server's yields; pairs with the server's loads of the word. */
+	/*
+	 * Relaxed: pairs with the server's loads of the word. A server yields its core to clients
+	 * that wait; a late value only delays or wastes a yield.
+	 */
 	__atomic_store_n(w->word, state, __ATOMIC_RELAXED);
 }
 
@@ -181,7 +190,7 @@ static inline int waiter_keeps_fd(const struct waiter *w, const struct waiter *f
  * this function after it has locked its byte and before the server can see that it has come. The
  * kernel reports the process ids to the server; the region's descriptor, which holds the lock,
  * proves the index. notify(arg) makes a server whose queue is full read introductions. If all tries
- * fail, the server does not know this process.
+ * fail, the server does not get the ids of this process.
  */
 static inline void waiter_introduce(const struct waiter *w, const struct wakefd_addr *addr,
 	uint32_t index, void (*notify)(void *arg), void *arg)

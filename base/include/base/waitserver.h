@@ -14,12 +14,13 @@
  *	server_flush(s)		publishes replies and wakes clients
  *	server_rest(s)		called before the poll that precedes a sleep; returns true if there
  *				is more work, so that the server must not sleep
- *	server_owes(s)		true if a sleep must end by itself, after WAITER_SLICE_NS
+ *	server_owes(s)		true if the server must poll after WAITER_SLICE_NS even if no client
+ *				wakes it: a client may have died, or could not be woken
  *	announce_end(s)		tells the clients that the server has ended, and wakes those that
  *				sleep
  *	server_free(s)		frees the server's memory in this process
- *	server_client(s, i)	returns the address of client i, or NULL if there is none (with
- *				acquire, so that the client's network namespace is visible)
+ *	server_client(s, i)	returns the struct wakefd_addr of client i, or NULL if there is no
+ *				such client (with acquire, so that addr->netns is visible)
  */
 #ifndef BASE_WAITSERVER_H
 #define BASE_WAITSERVER_H

@@ -5,7 +5,7 @@
  *
  *	sleeper					publisher
  *	wakefd_prepare(w, word)			store what the sleeper waits for
- *	check again; if there:			sleep_fence(), once for a burst
+ *	check again; if found:			sleep_fence(), once for a burst
  *		sleep_cancel(word)		wakefd_wake(w, word, addr)
  *	else poll(2) on w->fd
  *
@@ -86,7 +86,9 @@ void wakefd_publish(const struct wakefd *w, struct wakefd_addr *addr);
 /* Opens w->fd for wakefd_post(). Returns 0 or -errno. */
 int wakefd_open_event(struct wakefd *w);
 
-/* Closes all descriptors. The address in shared memory may stay. */
+/*
+ * Closes all descriptors. The address in shared memory need not be reset: wakefd_try() returns 0.
+ */
 void wakefd_close(struct wakefd *w);
 
 /* Closes what wakefd_open() has opened. The object still wakes others and receives introductions. */
@@ -114,8 +116,8 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
 }
 
 /*
- * Tests whether this process can wake the process with that address, by sending it a wake-up,
- * asleep or not. Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
+ * Tests whether this process can wake the process with that address. Sends it a wake-up, even if it
+ * does not sleep. Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
@@ -123,7 +125,8 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
 /*
  * An introduction is a datagram by which a client tells a server its index. The kernel adds the ids
- * of the client's process, and a copy of a descriptor of the client, which proves the index.
+ * of the client's process. The datagram contains a descriptor whose lock proves the index: see
+ * shm_holds().
  */
 
 /* The sender of an introduction, as the kernel reports it for the receiver's namespaces. */
@@ -143,7 +146,7 @@ int wakefd_door(struct wakefd *w, struct wakefd_addr *addr);
 
 /*
  * Sends an introduction, with a descriptor. Returns 0, -EAGAIN if the receiver's queue is full, or
- * another error, after which the receiver will not know this process.
+ * another error, after which the receiver does not get the ids of this process.
  */
 int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
 

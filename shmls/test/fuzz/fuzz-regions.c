@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: a client of delegrpc or shmipc, and shmls, open a region that a stranger has made, and
- * the stranger writes into it while the client uses it. The input begins with
+ * the stranger writes into it while the client uses it. The input begins with these numbers, each
+ * followed by its width in bits:
  *
  *	flags8			LAYER (delegrpc; 0: shmipc), SERVED, GROUP (mode 0660), DEAD (no
- *				process holds the server's lock), EVENTS
+ *				process holds the server's lock), EVENTS (attribute `events`)
  *	sizes8			SERVED: a real server makes the region, with these sizes
- *	size24 n16 bytes...	without SERVED: a file of that size, and its first n bytes, in which
- *				the version is the difference from the right one
+ *	size24 n16 bytes...	without SERVED: a file of that size, and its first n bytes. The
+ *				version in these bytes is relative to the right version
  *
  * Then come steps:
  *
@@ -18,7 +19,7 @@
  *	5			the server dies
  *	6			shmls looks at the region
  *	7			the client arms its descriptor
- *	8 len8			a call that waits for its response, with no time left
+ *	8 len8			a blocking call with a timeout of 0
  *
  * An access outside of the mapping is an error: the mapping has the exact size of the file, and
  * memory without access on both sides. Each response must belong to a call that is open.
@@ -231,7 +232,7 @@ static void side_arm(struct side *s)
 		must((s->dc ? delegrpc_client_arm(s->dc) : shmipc_client_arm(s->sc)) <= 1);
 }
 
-/* The response goes to memory of this size, so that the sanitizer detects overruns. */
+/* The response goes to allocated memory, so that the sanitizer detects overruns. */
 static void side_call_wait(struct side *s, uint32_t capacity)
 {
 	uint8_t request = 0, *resp = malloc(capacity + 1);
@@ -245,7 +246,7 @@ static void side_call_wait(struct side *s, uint32_t capacity)
 	free(resp);
 }
 
-/* The region has the client's index, and the client may write all of its extra buffer. */
+/* Checks that the client's index is in range, and that its whole extra buffer can be written. */
 static void side_check(struct side *s)
 {
 	struct delegrpc_attr d;
@@ -309,7 +310,7 @@ static void put(struct side *s, struct input *in, size_t at, size_t len)
 	in->at += len;
 }
 
-/* A version in an input is the difference from the right one. */
+/* Adds the right version to that of the input, which is relative to it. */
 static void put_version(const struct side *s, unsigned flags)
 {
 	uint32_t version;
