@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: MIT
-# Completion for the programs of the workspace in bash: commands, options and the values that an option lists. All come
-# from what the program prints with --help, so there is nothing to keep up to date.
+# Completes commands, options and values of options for the programs of the workspace in bash. All are read from the
+# output of the program's --help at each completion.
 #
 #	source scripts/completion.bash
 
-# Prints the options in a help text.
+# Prints the options in the help text $1.
 _workspace_options() {
 	grep -oE '^ {2,8}(-[A-Za-z], )?--[a-z][a-z0-9-]*(, --[a-z][a-z0-9-]*)*' <<<"$1" | grep -oE -e '--[a-z][a-z0-9-]*'
 }
 
-# Prints the commands, or backends, in a help text of program $2: words in front of the options, each with an explanation,
-# and those of the usage.
+# Prints the commands, or backends, in the help text $1 of program $2: the words that are explained before the options,
+# and those in the lines of the usage.
 _workspace_commands() {
 	sed -E '/^ +-/,$d' <<<"$1" | grep -oE '^  [a-z][a-z-]*( [^ ]+)*  ' | grep -oE '^  [a-z-]+'
 	grep -oE "^(Usage:|      )? +$2 \[?[a-z]+\]?( |$)" <<<"$1" | grep -oE '[a-z]+\]? ?$' | tr -d ']'
 }
 
-# Prints the values of option $2 in a help text: --option one|other, or the words between parentheses in front of the
-# default, which follows a semicolon.
+# Prints the values of option $2 in the help text $1, which has --option one|other, or (one, other; default).
 _workspace_values() {
 	local block
 	block=$(sed -nE "/^ {2,8}(-[A-Za-z], )?$2( |$)/,/^ *-|^$/p" <<<"$1" | sed '1!{/^ *-/,$d}' | tr '\n' ' ')
@@ -48,5 +47,5 @@ _workspace_complete() {
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur" | sort -u)
 }
 
-# With no completion of its own, a word is the name of a file.
+# A word for which _workspace_complete finds nothing is completed as the name of a file.
 complete -o default -F _workspace_complete benchkv benchkv-sim rdmabench tentbench shmls softhca-run softhcactl

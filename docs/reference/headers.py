@@ -46,7 +46,7 @@ class Header:
 
 
 def lines_of(comment):
-    """The lines of a comment without its frame. Tabs after the frame stay."""
+    """Returns the lines of a comment without `/*`, `*/` and the ` * ` before each line. Tabs behind these stay."""
     inner = comment[2:-2].strip("\n").removeprefix(" ")
     return [re.sub(r"^\s*\* ?", "", line).rstrip() for line in inner.splitlines()]
 
@@ -219,7 +219,7 @@ def folder_of(source, layer):
 
 
 def header_files(source, layer):
-    """The public headers of a layer. Headers with `_inline` in their name are left out: they declare no further interfaces."""
+    """The public headers of a layer, without those with `_inline` in the name, which declare no further interfaces."""
     return [p for p in sorted((folder_of(source, layer) / "include").glob("*.h")) if "_inline" not in p.name]
 
 

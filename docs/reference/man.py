@@ -26,7 +26,7 @@ def escaped(text, code=False):
 
 
 def protected(line):
-    """Escapes a control character at the beginning of a line, so that roff takes the line for text."""
+    """Escapes a control character at the beginning of a line, so that roff prints the line as text."""
     return "\\&" + line if line[:1] in (".", "'") else line
 
 

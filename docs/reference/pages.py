@@ -9,12 +9,12 @@ import re
 
 from headers import Bad, header_files, headers_of, parameters
 
-# The kinds of names in a text; the name of the group that matched is the kind.
+# Matches a name in a text. The name of the regular expression's group that matched is the kind of the name.
 SPAN = re.compile(r"`(?P<code>[^`]+)`|@(?P<argument>\w+)|(?P<function>\b[a-z_]\w+)\(\)|(?P<manual>\b[a-z_][\w.-]*\([1-8]\))"
                   r"|\b(?P<type>(?:struct|enum) [a-z]\w+)|\b(?P<constant>[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])\b|(?P<errno>-E[A-Z0-9]{3,})\b")
 ERRNOS = r"-E[A-Z0-9]+(?:(?:, | or |, or | and )-E[A-Z0-9]+)*(?:, \.\.\.)?"
 MARK = re.compile(rf"(?:^|(?<=[.;] )|(?<=Both: ))({ERRNOS}): ")
-AFTER = re.compile(r"(Otherwise|After|Another|Both|In both|In all|Then) ")  # begins a sentence about more than the last error
+AFTER = re.compile(r"(Otherwise|After|Another|Both|In both|In all|Then) ")  # begins a sentence about several errors
 HIDDEN = re.compile(r"_(INLINE|UNLIKELY|H)$")
 
 
@@ -85,7 +85,7 @@ class Library:
         return [n for n in re.findall(r"\w+", text) if n in self.types]
 
     def declared(self, item):
-        """Returns the types that the declarations of an item name; described() and mentioned() return those of its comments."""
+        """Returns the types that an item's declarations name; described() and mentioned() use its comments."""
         return self.known(" ".join([item.text] + [f for f, _ in item.fields]))
 
     def described(self, item):
@@ -104,7 +104,7 @@ class Library:
                 self.take(page, self.types[name], uses)
 
     def take_neighbours(self):
-        """Describes types that no page names with the next function of the header."""
+        """Describes each type that no page names on the page of the next function in the header."""
         for header in self.headers:
             waiting = []
             for group in header.groups:
@@ -121,7 +121,7 @@ class Library:
         return {title: h.name for h in self.headers for kind, title in opening(h) if kind == "sub"}
 
     def placed(self, nodes):
-        """Adds the name of the header to each `see TITLE`. Comments name only the title, because they stand in that header."""
+        """Adds the header's name to each `see TITLE`, because a comment in the header names only the title."""
         titles = self.headings()
         see = re.compile(rf"\b([Ss]ee ({'|'.join(map(re.escape, titles))}))\b(?! in | and )")
 
@@ -170,7 +170,7 @@ def parts(page):
 
 
 def entry(names, said):
-    """Returns the nodes of an error and of the text behind it: errors without a text, and sentences about all errors."""
+    """Returns the nodes of an error and of what follows its text: errors without a text, sentences about all errors."""
     after = next((i for i, s in enumerate(said) if i and (AFTER.match(s) or s.startswith("-E"))), len(said))
     text = " ".join(said[:after])
     nodes = [("defs", [(names, text.rstrip(".") if after == 1 else text)])]

@@ -2,7 +2,7 @@
 // Searches the index of the site, first the names, then the summaries. "/" moves to the field, Enter opens the first result.
 "use strict";
 
-/* Smaller is better; -1: a word is neither in the name nor in the summary. */
+/* Rates an entry of the index; smaller is better. Returns -1 if a word is neither in the name nor in the summary. */
 function rank([name, , , summary], words) {
 	const low = name.toLowerCase(), all = low + " " + summary.toLowerCase();
 	let sum = name.length / 100;

@@ -78,7 +78,7 @@ class Site:
             self.places.update((i.name.split("(")[0], f"man3/{header.name}.html#{i.name.split('(')[0]}") for i in macros if "_PROBE" not in i.name)
 
     def of_file(self, name):
-        """Returns the page of a source file, and queues the page if it is new. Returns None if the file can have no page."""
+        """Returns the page of a source file, or None if it can have none. Queues the page if it is new."""
         path = self.source / name
         if path.is_dir():
             return self.of_file(posixpath.join(name, "README.md")) if (path / "README.md").exists() else None

@@ -195,7 +195,7 @@ class Copyrpc(Layer):
         for ep in linked(ctx["eps"], "next"):
             if int(ep["ctx"]) != int(ctx.address):
                 raise gdb.MemoryError("not a context")
-        int(ctx["dev"].dereference()["port"])  # readable
+        int(ctx["dev"].dereference()["port"])  # raises MemoryError if ctx is no context
         return int(ctx.address), lambda: self.context(ctx)
 
     structs = {"copyrpc_ctx": context, "copyrpc_ep": None}

@@ -5,8 +5,8 @@ is faster. 1 to 46 clients make calls, once with only these connected, once with
 
     crossing.py BENCH [--check] [OPTION OF BENCH]...
 
-Windows of the two layers alternate, and each ratio is that of two neighbouring windows. --check measures fewer cases,
-as a test.
+The bench measures the two layers alternately, in short windows. A ratio is the median of the ratios of neighbouring
+windows. --check measures fewer cases, as a test.
 """
 import json
 import subprocess
@@ -21,7 +21,8 @@ SECONDS = ".02" if check else "1"
 
 
 def run(counts):
-    """Returns the rows by depth, clients and layer. The field ratio compares a row with delegrpc."""
+    """Returns the rows by depth, clients and layer. The field ratio is delegrpc's time per call divided by the
+    row's."""
     cmd = [bench, "--peer", "none", "--queue-depth", DEPTHS, "--seconds", SECONDS, "--json", "-",
            "--clients", ",".join(map(str, counts)), *args]
     done = subprocess.run(cmd, check=True, capture_output=True, text=True)

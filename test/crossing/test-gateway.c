@@ -40,8 +40,8 @@ static void close_rig(struct rig *r)
 }
 
 /*
- * @polls: the context is polled before the gateway takes the event, which ends the call that
- * watches the peer.
+ * @greeted: the gateway has taken the event UP before the endpoint fails. @polls: the gateway's
+ * context is polled after the failure; this ends the call with which the gateway watches the peer.
  */
 static void gone(bool greeted, bool polls)
 {

@@ -40,7 +40,7 @@ def install(root):
 
 
 def gdb(target, *commands):
-    """The output of each of the commands."""
+    """Returns the output of each command, and gdb's standard error."""
     mark = "-- next command --"
     arguments = [x for command in commands for x in ("-ex", command, "-ex", f"echo \\n{mark}\\n")]
     done = subprocess.run([GDB, "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-x", layers, *target,
@@ -67,7 +67,7 @@ def look(target, where):
 
 
 def look_at_one(target):
-    """An expression names one object; a wrong one is refused in a line."""
+    """An expression selects one object. A wrong expression is refused with one line."""
     outputs, _ = gdb(target, "info copyrpc", "info copyrpc rpc.ctx[1]", "info copyrpc rpc", "info tent nothing")
     expect(outputs[0], [r"context", r"context"], "all")
     expect(outputs[1], [r"context 0x\w+: 1 endpoints, 2 requests"], "one")

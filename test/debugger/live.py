@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""live.py SHMLS SOFTHCA-RUN SOFTHCACTL OBJECTS HANGS.md: runs OBJECTS with threads that wait, and looks at the process from outside
-with shmls --live. Each kind of object must be shown, with the numbers that the process itself counts, and under the names that
-HANGS.md uses."""
+"""live.py SHMLS SOFTHCA-RUN SOFTHCACTL OBJECTS HANGS.md: runs OBJECTS with threads that wait, and looks at the process
+from outside with shmls --live. Each kind of object must be shown, with the numbers that the process itself counts, and
+under the names that HANGS.md uses."""
 import json
 import os
 import pathlib
@@ -36,7 +36,7 @@ def look(pid):
 
 
 def await_objects(pid, what, condition):
-    """Looks until the condition holds. The guard is against hanging."""
+    """Looks until the condition holds. Fails after 240 s."""
     until = time.monotonic() + 240
     while True:
         kinds, everything = look(pid)
@@ -54,7 +54,7 @@ THREAD = re.compile(r"  thread \d+ \S+ \([A-Z]\)(?:, waits for (\w+) (\w+) \S+ \
 
 
 def compare_page(kinds, output):
-    """The lines of the page must look like those that the program prints, and name the values that the objects have."""
+    """Checks that the lines of the page have the form of those that shmls prints, and name values of the objects."""
     blocks = re.findall(r"^```\n(process .*?)^```", pathlib.Path(HANGS).read_text(), re.M | re.S)
     lines = [line for block in blocks for line in block.splitlines()]
     assert any(THREAD.fullmatch(line) for line in lines), lines
@@ -136,7 +136,8 @@ for bad, why in (pid, "no such process"), ("1x", "give the number"), ("-1", "not
     out, err = shmls("--live", bad, status=2 if bad == "-1" else 1)
     assert not out and err.count("\n") == 1 and why in err, (bad, err)
 if os.geteuid() == 0:
-    # Lacks a capability, as another user would. Another user might not be able to read the libraries in a private directory.
+    # shmls runs without the capability that another user lacks. It does not run as another user, who might not be able
+    # to read the libraries in a private directory.
     other = subprocess.run(["setpriv", "--bounding-set", "-sys_ptrace", SHMLS, "--live", str(os.getpid())],
                            capture_output=True, text=True, timeout=240)
     assert other.returncode == 1 and "may not be read" in other.stderr, other

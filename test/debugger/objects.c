@@ -103,7 +103,7 @@ static struct flux *open_flux(void)
 	return f;
 }
 
-/* Two engines, and a request between them. */
+/* Creates two engines, and fills *r with a request by which the first writes to the second. */
 static void open_tent(const struct tent_attr *attr, struct tent **ends, void *memory, size_t len,
 	struct tent_request *r)
 {

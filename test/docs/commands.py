@@ -32,7 +32,7 @@ def documents():
 
 
 def blocks_of(file):
-    """(line number, language, text) of each block of commands or C."""
+    """Yields (line number, language, text) of each block of commands or C."""
     text = file.read_text()
     if file.suffix == ".md":
         for m in re.finditer(r"^```(sh|c)\n(.*?)^```", text, re.M | re.S):
@@ -51,7 +51,7 @@ def commands_of(block):
 
 
 def exceptions():
-    """[pattern, what to run instead or None, times used]"""
+    """Returns [pattern, what to run instead or None, times used] for each entry."""
     entries = []
     for line in (here / "commands.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -77,7 +77,8 @@ def install(root):
 
 
 def tree(root):
-    """A directory like the source tree, with links to its files and to `build`. Commands of a document may write into it."""
+    """Makes a directory like the source tree, with links to its files and to `build`. A document's commands may write
+    into it."""
     root.mkdir()
     (root / "app.c").write_text((source / "test/layers/consumer/delegrpc.c").read_text())
     for entry in source.iterdir():
@@ -88,7 +89,7 @@ def tree(root):
 
 
 def run(block, cwd, env):
-    """Returns output and status; all processes that the block has started end with it."""
+    """Returns output and status when all processes that the block has started have ended. Kills them after LIMIT."""
     script = "set -e -o pipefail\n" + block + "\nwait\n"
     with subprocess.Popen(["bash", "-c", script], cwd=cwd, env=env, text=True, start_new_session=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as p:

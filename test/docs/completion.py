@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""completion.py BUILD COMPLETION.bash PROGRAM...: completes lines as bash does, and compares with what is expected here. Each
-program must offer its option --help, and only options that its help names. The completion is installed for each of them."""
+"""completion.py BUILD COMPLETION.bash PROGRAM...: completes lines as bash does, and compares with CASES. Each program
+must offer its option --help, and only options that its help names. Completion must be installed for each program."""
 import pathlib
 import re
 import subprocess
@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as root:
                    check=True, stdout=subprocess.DEVNULL)
     installed = {path.name for path in pathlib.Path(root).rglob("bash-completion/completions/*")}
     assert installed == set(PROGRAMS), (installed, set(PROGRAMS))
-# A program that is not there, or knows no --help, offers nothing.
+# For a program that does not exist, or has no --help, nothing is offered.
 PROGRAMS["none"], PROGRAMS["silent"] = "/nonexistent/none", "/bin/sh"
 assert complete(("none", "")) == complete(("silent", "--")) == []
 print(f"{len(CASES)} lines of {len(PATHS)} programs are completed")

@@ -13,7 +13,7 @@ import sys
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
 layers = sys.argv[3:]  # with a page in section 7
-COMMANDS = {  # whose --help lists more options
+COMMANDS = {  # commands whose --help lists more options
     "benchkv": ["delegation", "meta", "direct", "ucx", "measure"],
     "rdmabench": ["engine", "collect", "search"],
     "tentbench": ["sim", "server", "client"],
@@ -57,7 +57,7 @@ def plain(text):
 
 
 def entries_of_page(text):
-    """Returns the options that begin an entry, and the whole text of each entry."""
+    """Yields the options that begin an entry, and the text of the entry, for each entry."""
     for entry in re.split(r"^\.T[PQ].*\n", text, flags=re.M)[1:]:
         entry = re.split(r"^\.S[HS]", entry, flags=re.M)[0]
         yield OPTION.findall(entry.split("\n")[0]), " ".join(re.sub(r" (?=[.,;)])|(?<=\() ", "", entry).split())

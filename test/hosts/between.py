@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""between.py HOSTS-DIR SOFTHCA-RUN GROUP PROGRAM...: the layers' programs between hosts, over UDP.
+"""between.py HOSTS-DIR SOFTHCA-RUN GROUP PROGRAM...: runs the layers' programs between hosts, over UDP.
 
 Hosts are network namespaces; HOSTS-DIR contains hosts.py. The status is 77 if namespaces cannot be made.
 """
@@ -29,7 +29,7 @@ def script(path, text):
 
 
 def copyrpc():
-    """Calls of every depth; the bench checks each answer."""
+    """Calls with 1 and 32 in flight. The bench checks each answer."""
     with hosts.Network(RUN) as (a, b):
         said = hosts.pair(a, b, PROGRAMS[0], "-q", "1,32", "-D", "0.2", "-e", "2", port=18515)
     rows = [line.split() for line in said[1].splitlines() if line.startswith("copyrpc")]
@@ -37,7 +37,7 @@ def copyrpc():
 
 
 def copyrpc_losses():
-    """Random calls over IPv4 and IPv6, with each byte compared, while packets are lost, doubled and late."""
+    """Random calls over IPv4 and IPv6, with each byte compared, while packets are lost, doubled and delayed."""
     calls = 5000 if LONG else 200
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for gid, percent in (("0", 1), ("0", 10), ("1", 0), ("1", 10)):
@@ -127,7 +127,7 @@ def benchkv_srun():
 
 
 def benchkv_losses():
-    """Every value is compared, while packets are lost, doubled and late."""
+    """Every value is compared, while packets are lost, doubled and delayed."""
     if not shutil.which("mpirun"):
         return hosts.SKIP
     ucx = {"UCX_IB_GID_INDEX": "0", "UCX_NET_DEVICES": "mlx5_0:1", "UCX_TLS": "rc_x,ud_x,self",
@@ -147,7 +147,7 @@ def received(host, interface):
 
 
 def tent():
-    """Requests over three rails; one loses its address while they are under way."""
+    """Requests over three rails. One rail's network interface loses its address while requests are under way."""
     with hosts.Network(RUN, rails=3) as (a, b):
         path = os.path.join(b.tmp, "rows")
         server = a.start(PROGRAMS[0], "server", "--address", a.address, "--once", "--memory", "32M")

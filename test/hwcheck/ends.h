@@ -51,10 +51,13 @@ void ends_link(struct end *a, struct end *b, int n);
 /* Polls both CQs. Without refill, consumed receives are not posted again. */
 void end_poll(struct end *e, bool refill);
 
-/* Polls both ends until *count is n. Ends the program after 20 seconds without progress. */
+/*
+ * Polls both ends until *count is n. Ends the program at an error, or if *count does not change for
+ * 20 s.
+ */
 void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n);
 
-/* Waits for an error of a, and prints how long it took. */
+/* Waits for an error of a, and prints how long that took. Another error than want is fatal. */
 void ends_error(struct end *a, struct end *b, const char *what, int want);
 
 double now_s(void);

@@ -236,7 +236,7 @@ static void requests(const struct wish *w)
 			request(opcodes[o], lengths[l], MLX5DVL_BY_REF, seed++);
 		}
 	printf("%u requests, their data checked\n", seed - 1);
-	/* Every length of one to four blocks begins once at each position of the queue. */
+	/* Requests of one to four blocks, inline, which begin at many positions of the queue. */
 	for (uint32_t i = 0; i < 64 * 4; i++)
 		request(MLX5DVL_WRITE, 28 + i % 4 * 64, 0, seed++);
 	atomics();
@@ -288,7 +288,7 @@ static void srq(const struct wish *w)
 
 /* -------------------------------------------------------------------- churn */
 
-/* Each message takes one receive, so without a refill exactly the SRQ's depth arrives. */
+/* Checks that srq_depth messages arrive without a refill: the SRQ has lost no receive. */
 static void expect_depth(const struct wish *w)
 {
 	uint64_t before;
@@ -394,11 +394,11 @@ static _Noreturn void other_process(const struct wish *w, int fd, bool connects)
 	mine.rkey = b.mr.rkey;
 	if (write(fd, &mine, sizeof(mine)) != sizeof(mine) ||
 		read(fd, &theirs, sizeof(theirs)) != sizeof(theirs))
-		broken("the first process");
+		broken("the first process does not answer");
 	if (connects)
 		must("connect", mlx5dvl_qp_connect(b.qp[0], &theirs.qp, sizeof(theirs.qp)));
 	if (write(fd, "r", 1) != 1)
-		broken("the first process");
+		broken("the first process does not answer");
 	for (;;)
 		pause();
 }
@@ -425,7 +425,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 	mlx5dvl_qp_get_info(a.qp[0], &mine.qp, sizeof(mine.qp));
 	if (write(fd[0], &mine, sizeof(mine)) != sizeof(mine) ||
 		read(fd[0], &theirs, sizeof(theirs)) != sizeof(theirs) || read(fd[0], &c, 1) != 1)
-		broken("the second process");
+		broken("the second process does not answer");
 	must("connect", mlx5dvl_qp_connect(a.qp[0], &theirs.qp, sizeof(theirs.qp)));
 	if (sig && (kill(child, sig) || waitpid(child, &status, WUNTRACED) != child))
 		broken("kill");

@@ -105,7 +105,7 @@ def check(lib):
     if not lib.recorded():
         errors.append(f"{lib.layer} has no recorded ABI: {command}")
     elif text := lib.differences("--leaf-changes-only"):
-        what = "programs that use it may break; raise so_version if a release has it" \
+        what = "programs that use it may break; raise so_version if a release has the present one" \
             if lib.breaks() else "the change breaks no program"
         errors.append(f"{text}\n{lib.layer}: the ABI is not the recorded one; {what}. Then: {command}")
     else:

@@ -4,7 +4,7 @@ only libc are built without any header of RDMA, PMIx, hwloc or JSON.
 
     alone.py [--all] SOURCE LAYER...
 
-Without --all, only the last layer and the last one that needs no RDMA are built alone.
+Without --all, only the last layer and the last one that needs no RDMA are configured alone.
 """
 import concurrent.futures
 import json
@@ -53,7 +53,7 @@ def without_packages(tmp, layers):
 
 
 def alone(tmp, layer):
-    """Configures with all tests (soak) and benches, which may need more than the layer itself."""
+    """Configures a layer with all tests and benches, which may need more than the layer itself. Builds nothing."""
     out = pathlib.Path(os.path.realpath(tmp)) / layer
     run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
         "-Dsoak=true", "-Dpeers=disabled", "-Ducx=disabled")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Installs to a directory of its own. With pkg-config, builds and runs a user of each layer, shared and static, from C
-and from C++. Then builds C++17 programs with g++ and clang++ from two units that both include all public headers. The
-units must link."""
+"""Installs to a directory of its own. With pkg-config, builds and runs a user of each layer: as C with the shared and
+the static library, as C++ with the shared one. Also builds C++17 programs with g++ and clang++ from two units that both
+include all public headers. The units must link."""
 import os
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ errors = []
 
 def run(*cmd, env=None):
     if not os.path.exists(cmd[0]) and os.path.isabs(cmd[0]):
-        return []  # it was not built, and the compiler has printed why
+        return []  # it was not built; `errors` has the compiler's message
     r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
     if r.returncode:
         errors.append(f"{' '.join(map(str, cmd))}\n{r.stdout}{r.stderr}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The directories of a layer are levels, lowest first: files include only from their own and lower ones. The
-files of a directory do not call each other in circles.
+"""The directories of a layer are levels (FLOORS): files include only from their own directory and lower ones. The files
+of a directory do not call each other in circles.
 
     floors.py BUILD SOURCE [NAME]...     NAME: a layer, program or harness that was built
 
@@ -16,7 +16,7 @@ import sys
 
 from layers import dependencies, fail, run
 
-# Directories of sources, lowest first: a file includes those of its own and of lower ones.
+# Directories of sources, lowest first. A file may include files of its own directory and of lower ones.
 FLOORS = {
     "base": ["base/src"],
     "latrec": ["latrec/src"],
@@ -37,7 +37,7 @@ FLOORS = {
 # have at most three rows.
 SEAMS = {
     ("subprojects/softhca/src", "libc"):
-        "the shim defines functions of libc for the program; the files below it call libc's",
+        "src/shim defines functions of libc for the program; the other files of softhca call libc's",
     ("subprojects/softhca/src", "fabric_hooks"):
         "the fabric calls its members by a table, which each program fills for itself",
 }

@@ -47,7 +47,7 @@ assert len(names) >= least[0] and all(p.is_file() for p in own), names
 question = re.compile(question % "|".join(names), re.X)
 files = [p for p in sorted((source / listed.split("/")[0] / "src").glob("*.[ch]")) if p not in own]
 assert len(files) > least[1]
-errors = [f"{p.name}:{i}: asks for one of the {kind}: {line.strip()}"
+errors = [f"{p.name}:{i}: depends on one of the {kind}: {line.strip()}"
           for p in files for i, line in enumerate(code(p.read_text()).splitlines(), 1) if question.search(line)]
 errors += [f"the pattern does not find: {line}" for line in planted if not question.search(line)]
 if kind == "transports":

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 # layer: (prefix of its exported symbols, directories it may include from,
-#         libraries it may need besides libc, pkg-config names it requires)
+#         libraries it may need besides libc)
 LAYERS = {
     "latrec": ("latrec_", {"base"}, set()),
     "mlx5dv-lite": ("mlx5dvl_", {"base"}, {"libibverbs.so.1", "libmlx5.so.1"}),
@@ -81,7 +81,7 @@ def run(*command, **more):
 
 
 def tracked(source, *patterns):
-    """The files of the tree that git does not ignore, sorted; in a source tarball, those outside of build directories."""
+    """The files of the tree that git does not ignore, sorted; in a source tarball, those outside build directories."""
     if (source / ".git").exists():
         listed = run("git", "ls-files", "-co", "--exclude-standard", "--", *patterns, cwd=source).splitlines()
     else:

@@ -53,7 +53,7 @@ def build_and_test(outer, layers):
 
 
 def install(outer, to):
-    """Returns the files that `meson install` puts below the prefix, without the directories of the host."""
+    """Returns the names of the files that `meson install` installs, without their directories."""
     run("meson", "install", "-C", "b", "--no-rebuild", "--destdir", outer / to, cwd=outer)
     return {p.name for p in (outer / to).rglob("*") if not p.is_dir()}
 
@@ -96,7 +96,7 @@ def take_one_shared(outer, layer):
 
 
 def take_by_wrap(outer, layers):
-    """Builds and runs a user of the last layer. By then an earlier layer has already configured this tree."""
+    """Builds and runs a user of the last layer. By then meson has configured this tree for an earlier layer."""
     wrap_project(outer, layers)
     run("meson", "setup", "b", ".", *QUICK, "--wrap-mode=forcefallback", "-Ddefault_library=static", cwd=outer)
     run("ninja", "-C", "b", f"use-{layers[-1]}", cwd=outer)

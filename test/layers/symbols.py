@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Each shared library exports only its own prefix, and needs only the libraries that its layer may use;
-each program needs the libraries that the table lists."""
+each program needs the libraries that layers.py lists."""
 import pathlib
 import re
 import sys

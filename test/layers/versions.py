@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The versions of the project and of its formats (docs/developing.md, Versions).
+"""Checks the versions of the project and of its formats (docs/developing.md, Versions).
 
 Files and programs that name the project's version must name the one of meson.build.
 
@@ -18,7 +18,7 @@ from layers import code, fail, tracked
 
 # (file, constant): (a test, words that stand in it, mutants as FILE:NAME of test/mutants)
 FORMATS = {
-    # The names of endpoints, exchanged before they are connected: -EPROTONOSUPPORT.
+    # Names of endpoints, which are exchanged before the endpoints are connected. Other versions: -EPROTONOSUPPORT.
     ("copyrpc/src/blob.h", "BLOB_VERSION"): ("copyrpc/test/test-rules.c", "version <= BLOB_VERSION + 1", "copyrpc:blob-version"),
     ("copyrpc/src/blob.c", "magic"): ("copyrpc/test/test-failure.c", "{0, -EINVAL}", "copyrpc:blob-magic"),
     ("copyrpc/src/byhand.c", "magic"): ("copyrpc/test/test-by-hand.c", "{{0, 1, -EINVAL}", "copyrpc:hand-magic"),
@@ -59,7 +59,7 @@ FORMATS = {
         "rdmabench/test/search.py", "for version in 6, 8:", "rdmabench:search-version"),
     # Sent by rdma_cm after both sides have compared WIRE_VERSION.
     ("rdmabench/src/cm.c", "MAGIC"): ("rdmabench/test/engine.py", "def rdma_cm(", ""),
-    # Peers read the description of a segment first. A new version of the other formats also raises its version.
+    # Peers read the description of a segment first. If another format of tent changes, DESC_VERSION is raised.
     ("tent/src/desc.h", "DESC_VERSION"): ("tent/test/test-segment.c", '"\\"tent\\":5", -EPROTONOSUPPORT', "tent:segment-version"),
     ("tent/src/ctl.h", "CTL_MAGIC"): ("tent/test/test-strangers.c", "CTL_MAGIC - (1u << 24)", "tent:ctl-magic"),
     ("tent/src/tcplink.h", "TCP_MAGIC"): (

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Documents and comments are correct and plain.
-
-Files, programs and tests that documents name exist, links lead to files, and the terms of the field
-are in the glossary of docs/architecture.md. english.py checks sentences.
+"""Checks documents and comments: files, programs and tests that documents name must exist, links must lead to
+files, and the terms of the field must be in the glossary of docs/architecture.md. english.py checks sentences.
 
 	words.py SOURCE BUILD LAYER...
 """
@@ -15,14 +13,14 @@ import sys
 import english
 from layers import fail, run, tracked
 
-WALKS = 4  # tables of docs/architecture.md with a column `step`
+WALKS = 4  # walks (tables of docs/architecture.md with a column `step`), at least
 README_LINES = 120  # at most
 source = pathlib.Path(sys.argv[1]).resolve()
 here = {str(f.relative_to(source)) for f in tracked(source)}
 directories = {str(d) for f in here for d in pathlib.PurePath(f).parents}
 documents = sorted(source / f for f in here if f.endswith(".md") and f != "CHANGELOG.md")
 
-# Capitals that are no terms of the field, or whose meaning every reader knows.
+# Words in capitals that are no terms of the field, or whose meaning every reader knows.
 PLAIN = set("""AMD API ASCII ASan CC CHANGELOG CI CONNECT CONTRIBUTING CPU CRC CSV DMA DPDK EPYC ELF FENCE FIFO GB GCC GHz
 HELLO HTTP IP IPv4 JSON KB KV MB MPI NIC NP NULL OS OSS PC PCI PCIe PID QD RAM README REGION RESULTS RPC SIGINT SIGKILL SIGSEGV
 SIGTERM SQL SVG TCP TSan TLS UBSan UDP UID USB XML YAML""".split())
@@ -58,13 +56,13 @@ def exists(document, name):
 
 
 def walks():
-    """Returns the tables that follow something step by step, as lists of rows."""
+    """Returns the walks, each as a list of its rows."""
     text = (source / "docs/architecture.md").read_text()
     return [re.findall(r"^\| \d.*", table, re.M) for table in re.findall(r"^\| step \|.*\n(?:\|.*\n)+", text, re.M)]
 
 
 def check_walk(rows):
-    """Yields functions of a walk that are not in the file that the row names; names.py checks that functions exist at all."""
+    """Yields functions of a walk that are not in the file that the row names. names.py checks that functions exist."""
     for row in rows:
         for part in re.split(r"[;|]", row):
             for file in re.findall(r"[\w/-]+\.[ch]\b", part):
@@ -98,7 +96,7 @@ for document in documents:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         links += 1
         if not (document.parent / target).exists():
-            bad.append(f"{where}: a link leads to {target}")
+            bad.append(f"{where}: a link leads to {target}, which does not exist")
 for rows in walks():
     bad += check_walk(rows)
 if len(walks()) < WALKS:
@@ -106,7 +104,7 @@ if len(walks()) < WALKS:
 # After a failed arm no event comes. An example that treats the failure as work to poll for would never sleep.
 for f in sorted(f for f in here if f.endswith((".h", ".c", ".md", ".7"))):
     if re.search(r"_arm\([^()]*\) \? 0 : \\?-1", (source / f).read_text()):
-        bad.append(f"{f}: an example that takes a failed arm for something to poll")
+        bad.append(f"{f}: an example treats a failed arm as work to poll for")
 for document in documents:
     lines = len(document.read_text().splitlines())
     if document.parent != source and document.name == "README.md" and lines > README_LINES:

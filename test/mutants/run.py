@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Mutants: one-line changes of the code, each with the test that must fail.
 
-    run.py --check SOURCE BUILD        every record fits the tree: quick, nothing is built
+    run.py --check SOURCE BUILD        checks that every record fits the tree; builds nothing
     run.py SOURCE [FILE...] [--only NAME]... [--part K/N] [--quarter [SEED]]
 
-Without a FILE all files of test/mutants are taken. --part takes the K-th of N equal parts of them, --quarter one mutant of
-four, drawn by a seed that is printed.
+Without a FILE all files of test/mutants are read. --part selects the K-th of N equal parts of the mutants, --quarter a
+random quarter, with a seed that is printed.
 
 A file of mutants consists of records with an empty line between them; each line begins with a key:
 
@@ -16,13 +16,13 @@ A file of mutants consists of records with an empty line between them; each line
     to: if (0)
     test: copyrpc-wire
 
-The text of `from` must occur exactly once in the file, within one line; `to` replaces it. `test` is one or more names of
-meson tests; a test that fails or runs into its time limit kills the mutant. A mutant that does
-not compile, or whose tests are skipped, is an error.
+The text of `from` must occur exactly once in the file, within one line; `to` replaces it. `test` is one or more names
+of meson tests; a test that fails or runs into its time limit kills the mutant. A mutant that does not compile, or whose
+tests are skipped, is an error.
 
-The tree is copied and built once, and its tests must pass before the first mutant is made. For a mutant only the
-programs of its tests are built. The time limit of a test follows from its time without a mutant, so a mutant that
-hangs does not cost minutes.
+The tree is copied and built once, and its tests are run before the first mutant is made. A mutant whose tests fail
+already is an error, too. For a mutant only the programs of its tests are built. The time limit of a test follows from
+its time without a mutant, so a mutant that hangs does not cost minutes.
 """
 import argparse
 import json
@@ -64,7 +64,7 @@ def misfit(source, m):
     if not path.is_file():
         return f"no file {m['file']}"
     n = path.read_text().count(m["from"])
-    return None if n == 1 else f"{m['file']} has its line {n} times: {m['from']}"
+    return None if n == 1 else f"{m['file']} contains the text of `from` {n} times: {m['from']}"
 
 
 def check(source, build):
@@ -109,8 +109,8 @@ class Copy:
         if shutil.which("cc"):
             box = self.build / "box"
             subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", "-o", box, self.tree / "test/suite/box.c"], check=True)
-            # The namespace ends with the test: a mutant's processes do not burden those that follow. Its first process
-            # is a shell, because box ends by the signal that has ended the test, which a first process ignores.
+            # When the pid namespace ends with the test, the kernel kills all processes in it. Its first process is a
+            # shell: box raises the signal that has ended the test, which a first process would ignore.
             self.box = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh", str(box)]
 
     def compiles(self, names):
@@ -139,7 +139,8 @@ class Copy:
                     pass
 
     def healthy(self):
-        """Runs the tests of the unchanged tree and sets their time limits. Returns a dict of those that are not `OK`."""
+        """Runs the tests of the unchanged tree and sets their time limits. Returns {name: result} of those
+        whose result is not `OK`."""
         red = {}
         for name, t in self.tests.items():
             begun = time.monotonic()
@@ -180,7 +181,7 @@ def hunt(source, mutants):
         built = time.monotonic()
         red = copy.healthy()
         if red:
-            print(f"without any mutant: {red}; their mutants are not judged", flush=True)
+            print(f"these tests fail without a mutant, so their mutants are not tried: {red}", flush=True)
         first = time.monotonic()
         print(f"built in {built - begun:.0f} s, {len(names)} tests run in {first - built:.0f} s", flush=True)
         bad = 0

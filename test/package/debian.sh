@@ -3,9 +3,9 @@
 # Builds the Debian packages twice, in a clean chroot that has only their build dependencies, with different
 # directories, times, time zones, locales and umasks. Both builds must give identical packages. lintian must find
 # neither an error nor a warning. Then installs the packages in a second chroot that has only their dependencies, builds
-# a user of each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and purges the
-# packages: no file may be left. In a third chroot softhca is the only package that is installed. In a fourth one the
-# packages are built for arm64.
+# a program that uses each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and
+# purges the packages: no file may be left. In a third chroot softhca is the only package of this tree. In a fourth one
+# the packages are built for arm64.
 #
 #	debian.sh SOURCE
 #
@@ -109,7 +109,7 @@ cross() {
 	echo "debian: $(ls "$root"/tree/*_arm64.deb | wc -l) packages built for arm64"
 }
 
-# The files of a chroot, without what dpkg and apt remember.
+# Lists the files of a chroot, without the state files of dpkg and apt.
 files_of() {
 	(cd "$1" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./debs -o -path ./consumer -o -path ./tmp -o -path ./root \
 		-o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log -o -path ./etc/ld.so.cache \) \
@@ -149,7 +149,7 @@ with shmipc.Server(\"package\") as server, shmipc.Client(\"package\") as client:
 		cd /tmp
 		mlx5rpc-hw-check --softhca --quick --report /tmp/report'
 	grep -q '^benchkv *ok' "$root/tmp/report"
-	# Also purges all packages that were installed with them, including those that others recommend.
+	# Also purges all packages that were installed with those of this tree, including those that others recommend.
 	in_chroot "$root" sh -c "apt-get purge $quiet --autoremove -o APT::AutoRemove::RecommendsImportant=false \
 		-o APT::AutoRemove::SuggestsImportant=false \
 		\$(for deb in /debs/*.deb; do dpkg-deb -f \$deb Package; done)" >>"$work/log" 2>&1
@@ -162,7 +162,7 @@ with shmipc.Server(\"package\") as server, shmipc.Client(\"package\") as client:
 	echo "debian: purged, no file is left"
 }
 
-# The package softhca and what it depends on, for a user without privileges.
+# Installs only the package softhca and what it depends on, and uses it as a user without privileges.
 alone() {
 	local root=$work/alone
 	mkdir -p "$root/debs"

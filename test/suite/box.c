@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 240000 // guard: a process that outlives the test may keep a file
+#define PATIENCE_MS 240000 // limit of the wait for processes that outlive the test and keep a file
 
 // Loopback, and one more interface: Slurm and PRRTE treat a host that has only loopback as one
 // without a network.
@@ -77,8 +77,8 @@ static void reap(void)
 		;
 }
 
-// The fabric of a killed program is removed by the next search for fabrics, which $BOX_CLEANER
-// makes.
+// A killed program leaves its fabric (the shared memory of the software HCA) in /dev/shm. The next
+// search for fabrics removes it: $BOX_CLEANER is a command that searches.
 static bool shm_is_clean(void)
 {
 	const char *cleaner = getenv("BOX_CLEANER");
@@ -103,8 +103,8 @@ static int run(char **argv)
 		fprintf(stderr, "box: %s: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
-	// At a time limit meson signals the whole process group. box ignores the signal and waits for
-	// the end of the test.
+	// At a time limit meson signals the whole process group. box ignores the signal and waits
+	// for the end of the test.
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	int status = 0;

@@ -3,12 +3,12 @@
 
     suite.py BOX [--soak K/N]
 
-The builds follow each other, and the tests of one run while the next one compiles, so that no core is idle while
-tests sleep. Each test has its own /dev/shm and network (box.c). The end of the output names tests that were
-skipped or failed, then prints CPU and wall seconds of each build and suite and of the most expensive tests.
+The builds follow each other. The tests of a build run while the next build compiles, so that no core is idle while
+tests sleep. If root runs suite.py, each test has its own /dev/shm and network (box.c). The output ends with the CPU and
+wall seconds of each build and suite and of the most expensive tests, then the tests that were skipped or failed.
 
---soak runs the K-th of N parts of the long form: tests of all builds, and mutants. The part of a test follows from its
-name and its time limit alone.
+--soak runs the K-th of N parts of the long form: tests of all builds, and mutants. The names and time limits of all
+tests decide which part a test belongs to, so each machine divides the tests in the same way.
 """
 import collections
 import dataclasses
@@ -29,7 +29,7 @@ MOST_EXPENSIVE = 20
 BUDGET = 10  # CPU seconds of a test; those that are known to need more:
 OVER_BUDGET = {"documents", "subproject", "delegrpc-model-ring"}
 LINES_OF_A_FAILURE = 30
-# A report needs only line numbers of the debug information; more of it, and optimising, doubles the compile time.
+# A sanitizer's report needs only line numbers. More debug information, with optimisation, doubles the compile time.
 SANITIZED = ["-Doptimization=0", "-Dc_args=-g1", "-Db_lundef=false", "-Dpeers=disabled"]
 
 
@@ -52,13 +52,13 @@ class Build:
 RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
 CROSS_CCACHE = ["--cross-file", "scripts/aarch64-ccache.ini"] if shutil.which("ccache") else []
 BUILDS = [
-    # With -Dhwcheck, which otherwise only the Debian packages build.
+    # -Dhwcheck builds mlx5rpc-hw-check, which otherwise only the Debian packages contain.
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA + ["-Dhwcheck=enabled"]),
-    # arm64 by cross compiler and qemu-user: everything that needs no device. With -O2 it takes twice as long to compile.
+    # arm64 by cross compiler and qemu-user: everything that needs no device. With -O2 compiling takes twice as long.
     Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",
                              "-Dlayers=latrec,delegrpc,shmipc,flux"],
           ["-Doptimization=1"], ["-Doptimization=2"]),
-    # Without the programs that the benches compare with, which are not run there and take long to compile.
+    # -Dpeers=disabled leaves out the programs with which benches compare: these builds run no bench.
     Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
           env={"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
@@ -102,8 +102,8 @@ def compile_it(build, soak):
 
 
 def targets(build, soak):
-    """The plain build has everything. The others have only what their tests need: building everything would double the
-    time."""
+    """Returns the targets to build; [] means all. Builds other than `test` build only what their tests need,
+    because building everything would take twice as long."""
     if build.name == "test" or soak:
         return [] if build.name == "test" else ["meson-test-prereq"]
     files = {t["id"]: t["filename"] for t in introspect(build, "targets")}
@@ -128,8 +128,8 @@ def tests_of(build, soak):
 
 
 def without_left_out(build, rows):
-    """Returns the tests, except those that left-out.txt leaves to the other builds. A pattern in left-out.txt that fits
-    no test is an error."""
+    """Returns the tests, except those that left-out.txt lists for this build. A pattern in left-out.txt that fits no
+    test is an error."""
     out = set()
     for line in (TOP / "test/suite/left-out.txt").read_text().splitlines():
         builds, _, patterns = line.partition(":")
@@ -160,7 +160,7 @@ def boxed(box):
 
 
 def streams_of(tests, box):
-    """Returns lists of names that run at the same time, each with a number of processes and the wrapper of its tests.
+    """Returns lists of tests, which run at the same time, each with a number of processes and the wrapper of its tests.
     Tests that meson would run alone share ports and files. In boxes they do not disturb each other, so they form two
     more lists. Tests of packages install from the network, so they have no box."""
     # More processes than cores, because many tests sleep.

@@ -7,8 +7,8 @@
  *
  * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: the wrappers
  * below disable timers and delay wake-ups. Only one file of a program may include this header,
- * which has its main(). The first argument is the number of calls that each client makes in each
- * run.
+ * because it defines main(). The program's first argument is the number of calls that each client
+ * makes in each run.
  */
 #ifndef SUPPORT_FDHAMMER_H
 #define SUPPORT_FDHAMMER_H
@@ -29,7 +29,7 @@
 
 #define FDHAMMER_CLIENTS 3 /* the last one waits without a descriptor */
 #define FDHAMMER_BURST 12
-#define FDHAMMER_PAUSE 16 /* bursts between two pauses */
+#define FDHAMMER_PAUSE 16 /* bursts between two pauses, on average */
 
 /* The state of a client, which is passed to the layer's functions. */
 struct fdhammer_client {
@@ -47,14 +47,14 @@ struct fdhammer_layer {
 	void (*destroy)(void *s);
 	/* Returns 0 or -EAGAIN. The request consists of the token. */
 	int (*call)(void *c, uint64_t token);
-	/* Passes responses to fdhammer_answer(). Returns how many. */
+	/* Calls fdhammer_answer() for each response. Returns the number of responses. */
 	int (*poll)(void *c, struct fdhammer_client *client);
 	int (*fd)(void *c);
 	int (*arm)(void *c);
 	int (*wait)(void *c); /* without a descriptor */
 	void *(*connect)(const char *name, uint32_t index);
 	void (*disconnect)(void *c);
-	/* Answers each waiting request with its complement. Returns how many. */
+	/* Answers each waiting request with its complement. Returns the number of requests. */
 	int (*serve)(void *s);
 	int (*server_arm)(void *s);
 };
@@ -97,7 +97,7 @@ struct fdhammer_layer {
 		.server_arm = hammer_server_arm,                                                   \
 	}
 
-/* One run. Each client that is a process has a copy of it. */
+/* One run. Each client that is a process has a copy of this struct. */
 struct fdhammer {
 	const struct fdhammer_layer *layer;
 	uint32_t calls; /* of each client */
@@ -267,7 +267,7 @@ static inline void *fdhammer_thread(void *arg)
 	return NULL;
 }
 
-/* Starts a process that wakes the others by their pipes. */
+/* Starts a process that wakes the server and the clients by writing to their pipes. */
 static inline pid_t fdhammer_ticker(struct fdhammer *h)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of descriptors that become readable, and of leaked descriptors, threads and mappings. */
+/* For tests of descriptors that become readable, and of leaks of descriptors, threads, mappings. */
 #ifndef SUPPORT_FDTEST_H
 #define SUPPORT_FDTEST_H
 
@@ -63,8 +63,8 @@ static inline int fdtest_mappings(const char *text)
 }
 
 /*
- * Counts the timerfds of this process that have expired and were not set again since then; with
- * @run, also those that are armed.
+ * Counts the timerfds of this process that have expired and were neither read nor set again since
+ * then; with @run, also those that are armed.
  */
 static inline int fdtest_count_timers(bool run)
 {
@@ -115,8 +115,8 @@ static inline void fdtest_fill_gaps(void)
 }
 
 /*
- * Limits the process to @more more descriptors; their numbers must have no gaps. Returns the old
- * limit.
+ * Lets the process open @more more descriptors, and no others. The numbers of the open ones must
+ * have no gaps. Returns the old limit.
  */
 static inline struct rlimit fdtest_limit(int more)
 {

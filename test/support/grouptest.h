@@ -3,7 +3,7 @@
  * Test cases for layers whose shared-memory regions have a mode and a group: which users may
  * connect to a region for one user, and to a region for a group. A region for a group has a second
  * file, the guard (base/shm.h), which shows to processes of the same user whether the server lives.
- * Only one file of a program may include this header, which has its main().
+ * Only one file of a program may include this header, because it defines main().
  */
 #ifndef SUPPORT_GROUPTEST_H
 #define SUPPORT_GROUPTEST_H
@@ -45,7 +45,7 @@ static inline struct rpc_attr grouptest_access(uint32_t mode, uint32_t gid, uint
 		.set = set};
 }
 
-/* Has @gid if @has_gid is set, otherwise no gid, which means the server's own group. */
+/* The attributes have @gid if @has_gid is set, otherwise no gid, which means the server's group. */
 static inline struct rpc_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
 {
 	return grouptest_access(mode, has_gid ? gid : 0, has_gid ? RPC_CONSTANT(SET_GID) : 0);
@@ -333,7 +333,7 @@ static inline void grouptest_start(struct grouptest_child *k, const struct users
 	CHECK_EQ(read(k->up[0], &ready, 1), 1);
 }
 
-/* Tells the other process to continue, and waits until it tells this process the same. */
+/* Lets the process that reads the pipe @to continue, and waits for a byte from the pipe @from. */
 static inline void grouptest_swap(int to, int from)
 {
 	char byte;
@@ -342,7 +342,7 @@ static inline void grouptest_swap(int to, int from)
 	CHECK_EQ(read(from, &byte, 1), 1);
 }
 
-/* Called in the child: reports that it has got this far, and waits for grouptest_go(). */
+/* Called in the child: reports that the child has got this far, and waits for grouptest_go(). */
 static inline void grouptest_step(struct grouptest_child *k)
 {
 	grouptest_swap(k->up[1], k->down[0]);
@@ -369,9 +369,7 @@ static inline void grouptest_serve_group(void *arg)
 	grouptest_step(arg);
 }
 
-/*
- * Opens the region's file. When the test lets the child continue, it locks every byte of the file.
- */
+/* Runs in a child: opens the region's file and, after grouptest_go(), locks every byte of it. */
 static inline void grouptest_hold_locks(void *arg)
 {
 	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -386,8 +384,8 @@ static inline void grouptest_hold_locks(void *arg)
 }
 
 /*
- * Sets up the case in which a server with mode 0660 has died, and a member of the group holds all
- * locks of its file.
+ * Sets up the case in which a server with mode 0660 has died, and a member of the group has locked
+ * all bytes of the region's file.
  */
 static inline void grouptest_hold_dead(struct grouptest_child *member)
 {

@@ -9,8 +9,8 @@
 
 #define HISTTEXT_START 0xcbf29ce484222325ull /* FNV-1a, 64 bits */
 
-/* Copies the text and adds the check sum to each line "end". Returns its length, which is at most
- * six times that of the text. */
+/* Copies the text and adds the check sum to each line "end". Returns the length of the result,
+ * which is at most six times that of the text. */
 static inline size_t histtext_sign(const void *from, size_t size, char *to)
 {
 	const uint8_t *text = from, *end = text + size;

@@ -11,8 +11,8 @@
 #include "support/test.h"
 
 /*
- * More descriptors than a receiver of introductions has room for. The kernel closes those that do
- * not fit; qemu-user, by which the tests of arm64 are run, leaves them open.
+ * Too many descriptors: an introduction has one. A receiver has room for two, and the kernel closes
+ * the others. qemu-user, by which the tests of arm64 are run, would leave these open.
  */
 #ifdef __aarch64__
 #define INTRO_MANY 2

@@ -97,7 +97,7 @@ static inline void looktest_refused(int err)
 	CHECK_EQ(RPC(remove_dead)(test_name), err);
 }
 
-/* If another kind of file has a region's name, look and remove fail and leave it. */
+/* If another kind of file has a region's name, look and remove_dead fail and leave the file. */
 TEST(foreign_files_stay)
 {
 	static const char text[] =

@@ -6,8 +6,8 @@ held = []
 
 
 def free_port():
-    """Returns a port on which no program listens. The port stays bound, so that no other socket, nor the near end of a
-    connection, gets it by chance. A server's socket with SO_REUSEADDR can still be bound to it."""
+    """Returns a port on which no program listens. The port stays bound, so that the kernel does not choose it for
+    another socket or a connection. A server's socket with SO_REUSEADDR can still be bound to it."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(("127.0.0.1", 0))

@@ -80,7 +80,7 @@ static inline struct rpc_server *reachtest_server(void)
 	return server_with(&attr);
 }
 
-/* Connects before the server has a descriptor. */
+/* Connects a client, and then opens the server's descriptor. */
 static inline struct rpc_client *reachtest_client(struct rpc_server *s)
 {
 	struct rpc_client *c = client_new();
@@ -97,7 +97,7 @@ static inline void reachtest_server_sleeps(struct rpc_server *s)
 	CHECK(fdtest_sleeps(RPC(server_fd)(s)));
 }
 
-/* Checks that each function of the client returns the error, and that the server stays asleep. */
+/* Checks that waits, polls and arm return the error, and that the server stays asleep. */
 static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, int err)
 {
 	uint64_t word = 5, answer = 0;
@@ -200,7 +200,7 @@ TEST(these_are_no_refusals)
 	}
 }
 
-/* A client that could not wake the server is refused, and leaves no descriptor. */
+/* A client that could not wake the server is refused, and leaves no descriptor open. */
 TEST(connect_is_refused)
 {
 	static const int errors[] = {EPERM, EACCES, ENOBUFS};
@@ -255,7 +255,7 @@ TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descri
 /*
  * Another client resets the server's sleep word, but cannot wake the server: it sets the word again
  * and leaves, or it dies. A client that saw the server awake in the meantime must check the word
- * again while it waits, by wait, by arm and by poll.
+ * again while it waits, by wait, by arm and by poll. @left: the value that the other client leaves.
  */
 static inline void reachtest_mended(uint32_t left)
 {

@@ -98,7 +98,7 @@ TEST(client_outlives_its_servers)
 			RPC(client_poll)(c, again_take, &t);
 		CHECK_EQ(t.answered, 20);
 		CHECK_EQ(RPC(client_call_wait)(c, &word, 8, &answer, 8, 0, NULL), -ETIMEDOUT);
-		again_call(c, &t, 10 + round); /* staged, or published */
+		again_call(c, &t, 10 + round); /* some may be unpublished */
 		RPC(server_destroy)(s);
 		again_bereave(c, &t);
 		CHECK_EQ(RPC(client_reconnect)(c, 0), -EBUSY); /* calls are pending */
@@ -137,7 +137,7 @@ TEST(client_outlives_its_servers)
 	RPC(server_destroy)(s);
 }
 
-/* A client that has given its place back does not give it back a second time. */
+/* A client whose reconnect failed has no place, and does not free the place of another client. */
 TEST(failed_reconnect_disturbs_nobody)
 {
 	struct again_tokens t = {0};

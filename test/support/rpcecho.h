@@ -4,7 +4,7 @@
 
 #include "support/rpcnew.h"
 
-/* Answers each request that has arrived by its own payload. Returns their number. */
+/* Answers each request that has arrived with its own payload. Returns the number of requests. */
 static inline int rpc_echo(struct rpc_server *s)
 {
 	struct rpc_req r;

@@ -23,7 +23,7 @@
 #include "support/spawn.h"
 
 #define rpc_event RPC(event)
-#define EVENTS_NONE UINT32_MAX /* instead of a kind */
+#define EVENTS_NONE UINT32_MAX /* the kind if there is no event */
 
 static inline struct rpc_server *events_server(uint32_t clients)
 {
@@ -89,7 +89,7 @@ TEST(events_come_in_order)
 		CHECK(RPC(server_poll)(s) > 0);
 		if (i < 2)
 			events_next(s, RPC_EVENT(CAME), 0, getpid());
-		else /* as a program of an older version */
+		else /* as a program whose struct has no pid */
 			CHECK_EQ(RPC(server_event)(s, &shorter, offsetof(struct rpc_event, pid)),
 				1);
 		CHECK_EQ(shorter.pid, 77);
@@ -109,7 +109,7 @@ static inline void events_answer(void *arg, const struct RPC(req) * req, const v
 	CHECK_EQ(RPC(server_reply)((struct rpc_server *)arg, req->client, req->id, payload, 8), 0);
 }
 
-/* Serve answers a client's requests only after the client's event CAME was taken. */
+/* server_serve() handles a client's requests only after the client's event CAME was taken. */
 TEST(events_come_before_what_is_served)
 {
 	SERVER *s = events_server(2);
@@ -225,7 +225,7 @@ TEST(events_end_sleeps)
 	CHECK_EQ(RPC(server_arm)(s), 0);
 	test_kill(pid);
 	do
-		CHECK(fdtest_readable_within(fd, 20000)); /* no client wakes the server */
+		CHECK(fdtest_readable_within(fd, 20000)); /* woken by the timer, not by a client */
 	while (!RPC(server_arm)(s));
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 	pid = events_victim(0);
@@ -275,16 +275,16 @@ TEST(events_of_many)
 /* ---- hostile introductions ---- */
 
 /*
- * The server does not trust the introduction of a client: a client is known only if it holds the
- * lock of its index. A false introduction leaves no descriptor open, and does not keep an honest
- * client from being known.
+ * The server does not trust introductions: it reports the process that sent one only if the
+ * descriptor holds the lock of the claimed index. A false introduction leaves no descriptor open,
+ * and does not keep the server from accepting that of an honest client.
  */
 TEST(events_believe_no_client)
 {
 	SERVER *s = events_server(3);
 	CLIENT *own = client_new();
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), open_before;
-	const uint32_t beyond = 1u << 28; /* an index whose memory would be beyond any heap */
+	const uint32_t beyond = 1u << 28; /* an array element of this index is beyond any heap */
 	struct rpc_client *c;
 	struct rpc_map m;
 	uint64_t cookie;
@@ -300,12 +300,12 @@ TEST(events_believe_no_client)
 		m.door->cookie = round ? cookie : cookie ^ 1;
 		pid = events_victim(0);
 		m.door->cookie = cookie;
-		intro_send(m.door, 1, m.region.fd, 1, 16, 0); /* it does not hold the lock */
+		intro_send(m.door, 1, m.region.fd, 1, 16, 0); /* without the lock */
 		intro_send(m.door, 1, null, 1, 16, 0); /* another file */
 		intro_send(m.door, 1, null, 0, 16, 0); /* no descriptor */
 		intro_send(m.door, 1, m.region.fd, INTRO_MANY, 16, 0); /* too many */
 		intro_send(m.door, 3, m.region.fd, 1, 16, 0); /* no such index */
-		intro_send(m.door, beyond, m.region.fd, 1, 16, 0); /* though fd holds this lock */
+		intro_send(m.door, beyond, m.region.fd, 1, 16, 0); /* with this index's lock */
 		intro_send(m.door, 1, m.region.fd, 1, 12, 0); /* short */
 		intro_send(m.door, 1, m.region.fd, 1, 16, 1); /* wrong cookie */
 		events_next(s, RPC_EVENT(CAME), 1, round ? pid : 0);
@@ -313,7 +313,7 @@ TEST(events_believe_no_client)
 		events_next(s, RPC_EVENT(DIED), 1, round ? pid : 0);
 		CHECK_EQ(fdtest_open(), open_before);
 	}
-	/* The holder of a lock stays known, whatever others send later. */
+	/* Later introductions of others do not replace that of the lock's holder. */
 	c = client_new();
 	intro_send(m.door, RPC(client_index)(c), m.region.fd, 1, 16, 0);
 	events_next(s, RPC_EVENT(CAME), 1, getpid());
@@ -364,7 +364,10 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 	return n;
 }
 
-/* Connects in a child, which dies during that, or stays until it is killed. */
+/*
+ * Connects in a child. With @dies, the child is killed as soon as it has sent its introduction;
+ * otherwise it stays connected until the test kills it.
+ */
 static inline pid_t events_comer(bool dies)
 {
 	const struct rpc_attr patient = {.size = sizeof(patient), .connect_ms = 60000};
@@ -379,7 +382,7 @@ static inline pid_t events_comer(bool dies)
 		pause();
 }
 
-/* A client that dies as soon as it has introduced itself is not mistaken for the next one. */
+/* The pid of a client that died right after its introduction is not reported for the next one. */
 TEST(events_forget_who_died_early)
 {
 	SERVER *s = events_server(1);
@@ -419,7 +422,8 @@ static inline void events_next_comer(bool took)
 	shm_close(&m.region);
 	CHECK(!fdtest_readable(fd));
 	pid = events_comer(false);
-	CHECK(fdtest_readable_within(fd, 20000)); /* no arm: it would receive introductions */
+	/* The server is not armed before this wait, because arming would receive introductions. */
+	CHECK(fdtest_readable_within(fd, 20000));
 	while (e.kind == EVENTS_NONE) {
 		while (!RPC(server_arm)(s))
 			CHECK(fdtest_readable_within(fd, 20000));
@@ -434,7 +438,8 @@ static inline void events_next_comer(bool took)
 TEST_WITH(events_wake_for_the_next_comer, events_next_comer, false);
 TEST_WITH(events_wake_despite_the_word, events_next_comer, true);
 
-static struct rpc_client **events_comes; /* is set when the server finds no introduction */
+/* Unless NULL: if recvmsg(2) finds no introduction, a new client is stored in *events_comes. */
+static struct rpc_client **events_comes;
 
 ssize_t __real_recvmsg(int fd, struct msghdr *m, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags);
@@ -452,7 +457,10 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 	return n;
 }
 
-/* A client is known even if it connects after the server has received introductions. */
+/*
+ * A client's pid is reported even if the client connects during a poll of the server, just after
+ * the poll has received the introductions.
+ */
 TEST(events_know_who_comes_meanwhile)
 {
 	SERVER *s = events_server(2);
@@ -481,7 +489,7 @@ TEST(events_of_the_dead_once)
 
 	events_next(s, RPC_EVENT(CAME), 0, pid);
 	test_kill(pid);
-	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1); /* now the server knows */
+	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1); /* the server notices the death */
 	{
 		CLIENT *c = client_new();
 
@@ -533,14 +541,14 @@ static inline void events_nothing(void *arg)
 {
 }
 
-/* A server that cannot be created for lack of a socket leaves no memory that a later fork uses. */
+/* If a server cannot be created for lack of a socket, a later fork() does not use freed memory. */
 static inline void events_no_door(void *arg)
 {
 	const struct rpc_attr attr = {.size = sizeof(attr), .max_clients = 1, .events = 1};
 	struct rpc_server *s = NULL;
 	int open = fdtest_open();
 
-	mallopt(M_PERTURB, 0x55); /* overwrites what is freed; a sanitizer notices its use anyway */
+	mallopt(M_PERTURB, 0x55); /* overwrites freed memory; a sanitizer reports its use anyway */
 	events_no_socket = true;
 	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), -EMFILE);
 	events_no_socket = false;

@@ -19,7 +19,7 @@
 
 #define FOR_EVER (-1) /* timeout; the time limit of the test program ends a wait that hangs */
 
-/* Arms the server after clients have come or gone, which may have given it something to do. */
+/* Serves until the server can be armed: after clients have come or gone it may have work to do. */
 static void settle(struct rpc_server *s)
 {
 	while (RPC(server_arm)(s))
@@ -104,7 +104,8 @@ TEST(client_is_woken_by_replies)
 }
 
 /*
- * After many empty polls a client has announced that it yields. It must still announce its sleep.
+ * After many empty polls a client's sleep word is SLEEP_WAITING. Arming must still change it to
+ * SLEEP_ON_FD.
  */
 TEST(client_sleeps_after_many_polls)
 {
@@ -323,7 +324,7 @@ TEST(other_namespaces_are_refused)
 	RPC(server_destroy)(s);
 }
 
-/* A client forges its state and its address: asleep, at an address that it has invented. */
+/* A client forges its sleep word and its address: it seems to sleep at an invented address. */
 TEST(forged_address_does_no_harm)
 {
 	SERVER *s = server_new(1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc or shmipc in a /dev/shm that is too small. A program first includes the layer's
- * test/rpc.h; its main() is here.
+ * test/rpc.h. This header defines main().
  */
 #ifndef SUPPORT_RPCFULL_H
 #define SUPPORT_RPCFULL_H

@@ -16,8 +16,8 @@
 #define DEPTH 32
 
 /*
- * Receives all requests, which are the messages from number *n on, checks them and adds their
- * number to *n. Answers message i with message i + 1.
+ * Receives all requests and checks them: they are messages *n, *n + 1, and so on (lengthtest.h).
+ * Adds their count to *n. Answers message i with message i + 1.
  */
 static void answer_all(struct rpc_server *s, uint64_t *n, uint64_t *seed);
 
@@ -32,7 +32,7 @@ static inline struct rpc_server *length_server(uint32_t size)
 	return server_with(&attr);
 }
 
-/* Messages alone and in bursts, in both directions. */
+/* Messages are sent alone and in bursts, in both directions. */
 TEST(lengths_travel)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;

@@ -25,8 +25,8 @@ static uint64_t looks_of_connect(uint32_t i)
 }
 
 /*
- * A connect tests at most two locks, however many clients there are, and at most @most locks if the
- * server has no place for another client.
+ * Creates a server, which it returns, and connects CLIENTS clients. A connect must test at most two
+ * locks, however many clients there are, and at most @most locks if no place is free.
  */
 static struct rpc_server *looks_server(uint64_t most)
 {

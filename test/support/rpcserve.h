@@ -17,7 +17,7 @@
 /* The calls of a client, by token; each request begins with its token. */
 struct serve_calls {
 	struct rpc_client *c;
-	uint32_t answered, more; /* more: calls that the response function makes */
+	uint32_t answered, more; /* more: calls that serve_answered() has yet to make */
 	uint8_t seen[SERVE_CALLS];
 };
 
@@ -66,7 +66,7 @@ static inline void serve_one(void *arg, const struct RPC(req) * req, const void 
 	k->kept[k->n++] = *req;
 }
 
-/* Requests are answered in serve's callback or later. One serve handles at most max requests. */
+/* Requests are answered in the callback or later. server_serve() handles at most five here. */
 TEST(serve_answers_now_or_later)
 {
 	const struct rpc_attr attr = {.max_clients = 1, .req_size = 32, .resp_size = 8};
@@ -77,7 +77,7 @@ TEST(serve_answers_now_or_later)
 	int n;
 
 	CHECK_EQ(RPC(server_serve)(s, serve_one, &k, 5), 0);
-	for (uint32_t round = 0; round < 50; round++) { /* more than the rings hold */
+	for (uint32_t round = 0; round < 50; round++) { /* goes round the rings several times */
 		memset(t.seen, 0, sizeof(t.seen));
 		t.answered = k.served = 0;
 		for (uint64_t i = 0; i < 40; i++)
@@ -106,7 +106,7 @@ TEST(serve_answers_now_or_later)
 	}
 }
 
-/* Sleeping clients are woken before serve returns. */
+/* Sleeping clients are woken before server_serve() returns. */
 TEST(serve_wakes)
 {
 	SERVER *s = server_with(NULL);
@@ -140,7 +140,7 @@ static inline void *serve_main(void *arg)
 	return NULL;
 }
 
-/* While a blocking call waits, responses to other calls go to the function for others. */
+/* While a blocking call waits, the function set by client_others() gets other calls' responses. */
 TEST(call_waits_beside_others)
 {
 	SERVER *s = server_with(NULL);

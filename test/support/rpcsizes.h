@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each byte of requests and responses of all sizes arrives, by delegrpc or shmipc. A program first
- * includes the layer's test/rpc.h, and calls size_arrives().
+ * size_arrives() checks that each byte of requests and responses of the given sizes arrives, by
+ * delegrpc or shmipc. A program first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCSIZES_H
 #define SUPPORT_RPCSIZES_H

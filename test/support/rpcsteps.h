@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: a client that is killed between any two instructions of reconnect,
- * and a server that is killed between any two of serve. A program first includes the layer's
- * test/rpc.h. Only one file of a program may include this header, which has its main().
+ * Cases of delegrpc and shmipc: clients are killed at random instructions of client_reconnect(),
+ * and servers at random instructions of server_serve(). A program first includes the layer's
+ * test/rpc.h. Only one file of a program may include this header, because it defines main().
  */
 #ifndef SUPPORT_RPCSTEPS_H
 #define SUPPORT_RPCSTEPS_H
@@ -18,7 +18,7 @@ static uint64_t steps_rng;
 
 /*
  * Returns the number of instructions after which a victim is killed, at random below @length. In
- * the first run @length is 0: the victim is not killed, and its instructions are counted.
+ * the first run @length is 0: the victim executes all its instructions, which are counted.
  */
 static inline uint32_t steps_limit(uint32_t length)
 {
@@ -46,7 +46,7 @@ struct steps_turn {
 	bool here[STEPS_CLIENTS];
 };
 
-/* Checks that each client comes once and ends once, and that its process is known. */
+/* Checks that each client comes once and ends once, and that the events name its process. */
 static inline void steps_serve(void *arg)
 {
 	struct steps_turn *t = (struct steps_turn *)arg;
@@ -60,7 +60,10 @@ static inline void steps_serve(void *arg)
 	CHECK(RPC(server_serve)(t->s, steps_answer, t->s, 64) >= 0);
 }
 
-/* A place is free once the server has seen that its client left, so new clients wait until then. */
+/*
+ * A client's place is free once the server has noticed that the client left. New clients wait until
+ * then.
+ */
 static const struct rpc_attr steps_patient = {.size = sizeof(steps_patient), .connect_ms = 60000};
 
 static inline void steps_reconnect(void)
@@ -81,7 +84,7 @@ static inline void steps_reconnect(void)
 	_exit(0);
 }
 
-/* Takes all places, which shows that the victim's place is free. */
+/* Connects as many clients as there are places: the victim's place must be free again. */
 static inline void steps_take_places(struct steps_turn *t)
 {
 	struct rpc_client *c[STEPS_CLIENTS];

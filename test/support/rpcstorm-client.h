@@ -13,7 +13,7 @@ struct rpcstorm_client {
 	uint32_t start; /* number of its process */
 	uint32_t life, made, open, most, resp, req;
 	uint64_t left; /* calls that it has yet to make */
-	uint32_t pushed; /* pushes that it has taken */
+	uint32_t pushed; /* pushes that it has received */
 	bool chains, aborting, sleeps, over;
 	uint8_t state[RPCSTORM_CALLS];
 	unsigned char *buf;
@@ -187,7 +187,7 @@ static inline void rpcstorm_beside(struct rpcstorm_client *t)
 {
 	bool chains = t->chains;
 
-	t->chains = false; /* a call would use the buffer of the response */
+	t->chains = false; /* rpcstorm_call_one() would overwrite t->buf, which gets the response */
 	RPC(client_others)(t->c, rpcstorm_response, t);
 	rpcstorm_blocking(t, true);
 	RPC(client_others)(t->c, NULL, NULL);
@@ -233,7 +233,7 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 	__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 	while ((r = rpcstorm_client_poll(t)) > 0)
 		;
-	/* Another client may not have noticed the end yet. */
+	/* If a blocking call has returned -EPIPE, polls need not return it at once. */
 	while (r == 0 || rpcstorm_refused(r)) {
 		sched_yield();
 		r = rpcstorm_client_poll(t);

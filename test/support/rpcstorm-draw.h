@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of a storm (rpcstorm.h) that its servers and clients share: the random choices and the
- * hooks.
+ * The parts of a storm (rpcstorm.h) that its servers and clients share: the random choices, and the
+ * declarations of functions that the layer's test defines (hooks).
  */
 #ifndef SUPPORT_RPCSTORM_DRAW_H
 #define SUPPORT_RPCSTORM_DRAW_H
@@ -17,20 +17,20 @@
 #include "support/rpclayer.h"
 #include "support/storm.h"
 
-#define RPCSTORM_GROUPS 4 /* processes of clients at a time */
-#define RPCSTORM_THREADS 3 /* clients in a process */
-#define RPCSTORM_STARTS 48 /* processes of clients in a seed */
-#define RPCSTORM_LIVES 16384 /* connections in a seed */
+#define RPCSTORM_GROUPS 4 /* most processes of clients at a time */
+#define RPCSTORM_THREADS 3 /* most clients in a process */
+#define RPCSTORM_STARTS 48 /* most processes of clients in the run of a seed */
+#define RPCSTORM_LIVES 16384 /* most connections in the run of a seed */
 #define RPCSTORM_CALLS 512 /* most calls of a connection */
 #define RPCSTORM_HELD 128 /* most requests that the server keeps unanswered */
 #define RPCSTORM_POLL_MAX 8 /* most responses that one poll handles, in both layers */
 #define RPCSTORM_LEAST 8 /* least bytes of a request: its number */
 #define RPCSTORM_SKIP_WORDS 64
 
-/* The sizes of a region, from which the layer makes its attributes; 0: the default. */
+/* The sizes of a region, from which rpcstorm_attr() makes attributes; 0: the default. */
 struct rpcstorm_shape {
 	uint32_t clients, depth, ring, req, resp, extra;
-	uint32_t events; /* the server takes events */
+	uint32_t events; /* the server receives events about its clients */
 	uint32_t pushes; /* most pushes per client that are not consumed */
 };
 
@@ -41,9 +41,9 @@ struct rpcstorm_shared {
 	uint32_t stop; /* set to make the server end */
 	uint32_t up; /* number of servers that have started */
 	uint32_t dying[RPCSTORM_STARTS]; /* set before a process is killed */
-	uint16_t start_of[RPCSTORM_LIVES]; /* the process of a connection */
-	uint8_t gone[RPCSTORM_LIVES]; /* set before the connection ends */
-	uint16_t next[RPCSTORM_LIVES]; /* the lowest number that the next call may have */
+	uint16_t start_of[RPCSTORM_LIVES]; /* by connection: its process, an index of dying */
+	uint8_t gone[RPCSTORM_LIVES]; /* by connection: set before it ends */
+	uint16_t next[RPCSTORM_LIVES]; /* by connection: the lowest number of its next call */
 };
 
 /* The random choices made from the seed. */
@@ -53,8 +53,8 @@ static struct {
 	uint64_t quota; /* calls of a thread */
 	struct rpcstorm_shape given; /* attributes passed to create; 0: the default */
 	bool one_process, kills_clients, kills_servers, stops_servers;
-	bool refuses; /* at times, clients are kept from sending */
-	bool gives_shape; /* clients pass the sizes that they expect to connect */
+	bool refuses; /* at times, sendto() fails in clients */
+	bool gives_shape; /* to connect, clients pass the sizes that they expect */
 } rpcstorm_draw;
 
 static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
@@ -66,7 +66,7 @@ static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
 static const struct rpcstorm_shape rpcstorm_defaults; /* the documented default sizes */
 static const struct rpcstorm_shape rpcstorm_beyond; /* each size exceeds its maximum by one */
 static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
-/* Checks what only this layer reports of a region. Returns the depth. */
+/* Checks the fields that only this layer's struct look_region has. Returns the depth. */
 static uint32_t rpcstorm_looked(const struct RPC(look_region) * look);
 /* @skip: a bit for each client; if it is set, the layer may leave out the client's requests. */
 static int rpcstorm_server_poll(struct rpc_server *s, const uint64_t *skip);

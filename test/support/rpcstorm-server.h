@@ -16,8 +16,8 @@ struct rpcstorm_server {
 	uint64_t rng;
 	uint32_t hold, n_held, idle;
 	struct rpcstorm_held held[RPCSTORM_HELD];
-	bool here[RPCSTORM_SKIP_WORDS * 64]; /* clients that have come, by index */
-	/* The connection that pushes go to, and the number of the next push, by index. */
+	bool here[RPCSTORM_SKIP_WORDS * 64]; /* by index: a client came, and has not left or died */
+	/* By index: 1 + the number of the connection that gets pushes, and its number of pushes. */
 	uint32_t life[RPCSTORM_SKIP_WORDS * 64], pushed[RPCSTORM_SKIP_WORDS * 64];
 	unsigned char *buf;
 };
@@ -112,7 +112,7 @@ static inline void rpcstorm_got(struct rpcstorm_server *v, uint64_t client, uint
 	uint32_t life, call;
 	uint64_t number;
 
-	if (rpcstorm_draw.given.events) /* SHMIPC_CLIENT_INDEX(), or the index itself */
+	if (rpcstorm_draw.given.events) /* the low bits of @client are the client's index */
 		CHECK(v->here[client & 0xfff]);
 	CHECK(len >= RPCSTORM_LEAST);
 	memcpy(&number, payload, sizeof(number));
@@ -158,8 +158,8 @@ static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 {
 	/*
-	 * If a client is killed before it wakes the server, the server sleeps until another wakes
-	 * it.
+	 * A client may be killed before it wakes the server. Then only another client or the time
+	 * limit ends the sleep, so there is a limit if clients are killed.
 	 */
 	bool timeless = !rpcstorm_draw.kills_clients && storm_one_in(&v->rng, 2);
 	uint64_t ns = storm_size(&v->rng, 4 << 20);
@@ -180,7 +180,7 @@ static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 	CHECK(poll(&p, 1, r ? 0 : timeless ? -1 : (int)(ns >> 20)) >= 0);
 }
 
-/* Takes the events. Each client comes once and ends once. */
+/* Receives the server's events. Each client comes once, then leaves or dies once. */
 static inline void rpcstorm_events(struct rpcstorm_server *v)
 {
 	struct RPC(event) e;

@@ -4,9 +4,9 @@
  * of several processes. They connect, make calls, poll, sleep on futexes and descriptors, let calls
  * time out, leave with calls in flight and are killed. The server delays answers, answers in any
  * order, sleeps, is killed, stopped and started again. A client checks that each call ends once,
- * with its own answer or with the end of the server. The server checks that each request arrives
+ * with its own answer or because the server has ended. The server checks that each request arrives
  * once and complete, and that an answer is refused only if its client has gone. Only one file of a
- * program may include this header, which has its main().
+ * program may include this header, because it defines main().
  */
 #ifndef SUPPORT_RPCSTORM_H
 #define SUPPORT_RPCSTORM_H
@@ -85,7 +85,7 @@ static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 	return rpcstorm_start_server(rng);
 }
 
-/* Reads the region from outside. If the server lives, checks that the region cannot be removed. */
+/* Reads the region by RPC(look). If the server lives, checks that the region cannot be removed. */
 static inline void rpcstorm_look(bool lives)
 {
 	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
@@ -109,7 +109,7 @@ static inline void rpcstorm_look(bool lives)
 	CHECK(err == -EADDRINUSE || err == -ENOENT || err == -EPROTO || err == -EAGAIN);
 }
 
-/* Checks that impossible shapes are refused. */
+/* Checks that no server can be created with impossible attributes. */
 static inline void rpcstorm_bad_shapes(uint64_t *rng)
 {
 	struct rpcstorm_shape bad = rpcstorm_draw.given;
@@ -186,7 +186,7 @@ static inline void rpcstorm_processes(uint64_t *rng)
 		kill(server, SIGKILL);
 		rpcstorm_end(server, true);
 		rpcstorm_look(false);
-		/* The server may not have completed its region. */
+		/* The server may have been killed before it completed its region. */
 		if (RPC(remove_dead)(test_name) == -EPROTO)
 			unlink(test_file(RPC_PREFIX));
 	} else {
@@ -219,7 +219,7 @@ static inline void rpcstorm_threads(uint64_t *rng)
 	CHECK_EQ(pthread_join(server, NULL), 0);
 }
 
-/* At times a size is not given: the layer's default is used. */
+/* Sometimes leaves out a size, so that the layer uses its default. */
 static inline void rpcstorm_default(uint64_t *rng, uint32_t *given, uint32_t *used, uint32_t size)
 {
 	if (!storm_one_in(rng, 4))
@@ -234,7 +234,7 @@ static inline void rpcstorm_draw_shape(uint64_t *rng)
 
 	shape->clients = storm_draw(rng, 1, RPCSTORM_GROUPS * RPCSTORM_THREADS + 2);
 	shape->depth = storm_size(rng, 100);
-	if (storm_one_in(rng, 2)) /* a ring that can be full, where the layer has one */
+	if (storm_one_in(rng, 2)) /* a ring that can be full; only delegrpc uses this size */
 		shape->ring = shape->clients * 8 + storm_size(rng, 64);
 	shape->req = RPCSTORM_LEAST + storm_size(rng, storm_one_in(rng, 6) ? 5000 : 200);
 	shape->resp = storm_size(rng, storm_one_in(rng, 6) ? 5000 : 200);

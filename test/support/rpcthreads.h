@@ -2,8 +2,8 @@
 /*
  * Runs clients and a server of delegrpc or shmipc as threads of one process, so that the thread
  * sanitizer sees the protocol. Clients connect and disconnect several times; they wait or poll. The
- * server delays replies and sends them in random order. The test checks every payload, and that every
- * call is answered once. A program first includes the layer's test/rpc.h, and defines
+ * server delays replies and sends them in random order. The test checks every payload, and that
+ * every call is answered once. A program first includes the layer's test/rpc.h, and defines
  * threads_attr() and check_stats(). Its main() calls threads_begin().
  */
 #ifndef SUPPORT_RPCTHREADS_H
@@ -67,7 +67,7 @@ static void connect_client(struct client_thread *t)
 {
 	int err;
 
-	/* Every place may be in use, or not yet cleaned by the server. */
+	/* All places for clients may be in use, or not yet cleaned by the server. */
 	while ((err = RPC(client_connect)(test_name, NULL, &t->c)) != 0) {
 		CHECK(err == -EUSERS || err == -EAGAIN);
 		sched_yield();
@@ -174,7 +174,7 @@ static void run(const struct shape *sh)
 		CHECK(t[i].answered);
 		CHECK_EQ(pthread_create(&t[i].thread, NULL, client_main, &t[i]), 0);
 	}
-	/* A client that waits for a place gets it when the server polls, so the server polls to the end. */
+	/* Only the server's polls free the places of clients that have disconnected. */
 	serve_threads(s, total, sh->wait);
 	for (uint32_t i = 0; i < sh->clients; i++) {
 		CHECK_EQ(pthread_join(t[i].thread, NULL), 0);

@@ -15,8 +15,8 @@ static inline struct rpc_server *again_server(uint32_t clients, uint32_t req_siz
 }
 
 struct again_tokens {
-	uint64_t open; /* bit t: the call with token t has not ended */
-	uint32_t ended, answered;
+	uint64_t open; /* bit t: the call with token t is in flight */
+	uint32_t ended, answered; /* calls that ended without a response, and with one */
 };
 
 static inline void again_take(void *arg, uint64_t token, const void *resp, uint32_t len)

@@ -8,8 +8,8 @@
 #include "support/test.h"
 
 /*
- * Starts a child, which runs fn (unless that is NULL), reports that fn has returned, and stays
- * until it is killed.
+ * Starts a child, which runs fn (unless that is NULL) and then stays until it is killed. Returns
+ * the child's pid when fn has returned.
  */
 static inline pid_t spawn(void (*fn)(void))
 {

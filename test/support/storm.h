@@ -21,7 +21,7 @@
 
 #include "support/fdtest.h"
 
-/* Seconds that a seed may take (one or two on an idle machine); STORM_GUARD sets it. */
+/* Returns the time limit of a seed, in seconds. On an idle machine a seed takes one or two. */
 static inline unsigned storm_guard(void)
 {
 	const char *env = getenv("STORM_GUARD");
@@ -29,7 +29,7 @@ static inline unsigned storm_guard(void)
 	return env ? (unsigned)strtoul(env, NULL, 0) : 800;
 }
 
-/* Must be called in a child of the process that runs a seed: the child ends with that process. */
+/* Must be called in each child that a storm forks: the child ends with its parent. */
 static inline void storm_child(void)
 {
 	CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cases and their children (the software HCA's cases.h and child.h), and functions that they call. */
+/* Includes the software HCA's cases.h and child.h (child processes), and has functions for cases. */
 #ifndef SUPPORT_TEST_H
 #define SUPPORT_TEST_H
 

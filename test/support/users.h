@@ -55,7 +55,7 @@ static inline int users_begin(char **argv)
 
 static const struct users_who users_root = {0, 0};
 
-/* From now on the process owns files and has permissions as that user. */
+/* Makes the process act as that user, with its permissions; new files belong to the user. */
 static inline void users_act(const struct users_who *who)
 {
 	CHECK_EQ(seteuid(0), 0);

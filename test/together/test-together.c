@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A daemon's thread sleeps in one epoll on a delegrpc server, a shmipc server, a flux node and a
- * pipe, and serves all of them. Each of them can wake the thread, whichever it served last.
+ * pipe, and serves all of them. Each of the four can wake the thread, whichever
+ * of them the thread served last.
  */
 #include <pthread.h>
 #include <sys/epoll.h>

@@ -3,10 +3,10 @@
 
 	cost.py SOFTHCA-RUN ROUNDS-TRACED ROUNDS-UNTRACED COPYRPC-TRACED COPYRPC-UNTRACED
 
-Runs the same programs with and without trace points, and counts instructions with callgrind. The compiler
-uses other registers where values are kept for a trace point, and orders code differently, so the
-difference is not exactly the nops: it may be at most MOST instructions for each trace point that is passed. The traced
-program may also be faster, by at most one instruction in a hundred.
+Runs the same programs with and without trace points, and counts instructions with callgrind. Where a trace point needs
+values, the compiler uses other registers and another order of instructions. So the difference between the counts is not
+exactly the number of nops. It may be at most MOST instructions for each trace point that is executed. The program with
+trace points may also execute fewer instructions, by at most one in a hundred.
 
 The same runs show the cost of the records for `shmls --live`: the instructions of base/live.h and live.c, inlined or
 not, are at most one in a hundred of a round.
@@ -20,18 +20,19 @@ import tempfile
 
 MOST = 3
 ROUNDS = 400
-# Functions that execute more instructions when much time has passed, as under valgrind.
+# Functions that execute more instructions when much time has passed, as under valgrind. Theirs are not counted.
 BY_CLOCK = ("ctx_look", "clock_ns", "poll_rest", "copyrpc_poll_recv.cold", "delegrpc_priv_server_busy")
 hca, rounds, copyrpc = sys.argv[1], sys.argv[2:4], sys.argv[4:6]
 
-# Trace points that a round passes: layer, depth, how many. The short form has the cases that pass most trace points.
+# Layer, depth, and the number of trace points that a round executes.
 CASES = [("flux", 32, 8), ("shmipc", 32, 8), ("delegrpc", 32, 8), ("copyrpc", 1, 4)]
 if os.environ.get("SOAK") == "1":
     CASES += [("flux", 1, 2), ("shmipc", 1, 2), ("delegrpc", 1, 2), ("copyrpc", 32, 4)]
 
 
 def counted(command, env):
-    """Instructions in the program itself, without libraries, and how many of them are of the live records."""
+    """Returns the number of instructions in the program itself, without libraries, and how many of them are of the live
+    records (for `shmls --live`)."""
     with tempfile.TemporaryDirectory() as tmp:
         out = pathlib.Path(tmp) / "out"
         at = next(i for i, word in enumerate(command) if word in rounds + copyrpc)
@@ -45,7 +46,7 @@ def counted(command, env):
             elif line.startswith("fn="):
                 function = line[3:].split("'")[0]
             elif line.startswith(("fl=", "fi=", "fe=")):
-                file = line[3:]  # fi= and fe=: of code that is inlined from there
+                file = line[3:]  # fi= begins code inlined from this file, fe= ends inlined code
             elif line.startswith("calls="):
                 called = True  # the next line has the cost of the callee
             elif re.match(r"\d+ \d+$", line):
@@ -57,8 +58,8 @@ def counted(command, env):
 
 
 def per_round(layer, depth, which, fewest):
-    """Instructions per round, without the start, and those of live records. Extra reads of the clock only add
-    instructions, so @fewest keeps the least count of several runs."""
+    """Returns the instructions per round, without those of the program's start, and how many of them are of live
+    records. Extra reads of the clock only add instructions, so @fewest keeps the least count of several runs."""
     env = dict(os.environ, SOFTHCA_MODE="step")
 
     def run(n):

@@ -14,7 +14,7 @@ def output(*command):
 
 
 def documented(path):
-    """Yields (trace point, number of arguments) of the rows `layer:name`, ... | when | arguments |."""
+    """Yields (trace point, number of arguments) of the table rows `layer:name`, ... | when | arguments |."""
     with open(path, encoding="utf-8") as f:
         for line in f:
             cells = [c.strip() for c in line.strip().strip("|").split("|")]

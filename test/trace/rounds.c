@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Round trips of a shared-memory layer, whose trace points are counted:
+ * Makes round trips over a shared-memory layer. cost.py counts its instructions, values.py reads
+ * the arguments of its trace points.
  *
  *	rounds LAYER DEPTH ROUNDS	one thread is both sides; each round makes DEPTH calls,
  *					answers them and takes the responses
@@ -26,8 +27,8 @@ struct layer {
 	void (*flush)(void);
 	void (*serve)(void);
 	void (*poll)(uint64_t *got);
-	int (*wait)(void); /* of the server, until there is a request */
-	const uint32_t *(*sleep_word)(void); /* of the server */
+	int (*wait)(void); /* the server sleeps until there is a request */
+	const uint32_t *(*sleep_word)(void); /* the server's; see base/sleep.h */
 	void (*close)(void);
 };
 

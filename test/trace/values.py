@@ -10,8 +10,8 @@ import sys
 import tempfile
 
 hca, rounds, copyrpc, failure, tentbench = sys.argv[1:]
-NOBODY = -1  # 64 bits, printed with their sign
-RETRY_EXCEEDED = 0x15  # the syndrome
+NOBODY = -1  # UINT64_MAX, as gdb prints it with %ld: no node has this number
+RETRY_EXCEEDED = 0x15  # the syndrome of the CQE
 
 
 def traced(points, command, status=0, **env):
@@ -83,11 +83,12 @@ def check_copyrpc():
     run = [hca, *fabric, "--", copyrpc, "1", "16384", "0", "4", "3"]
     events = traced({"copyrpc:batch_posted": 3, "copyrpc:batch_received": 2}, run, SOFTHCA_MODE="step")
     posted, received = of(events, "copyrpc:batch_posted"), of(events, "copyrpc:batch_received")
-    assert any(v[1] & 1 << 31 for v in received), received  # the last batch in an old ring
+    assert any(v[1] & 1 << 31 for v in received), received  # bit 31: the last batch in an old ring
     posted, received = ([v for v in vs if v[1] == 4] for vs in (posted, received))
     caller, server = posted[0][0], received[0][0]
     assert caller != server
-    # Metadata, and messages of 12 bytes and their payload in blocks of 32; the last is not padded.
+    # A batch has 32 bytes of metadata. Each message has a header of 12 bytes and its payload; all messages but the last
+    # are padded to a multiple of 32 bytes.
     assert [v for v in posted if v[0] == caller] == [[caller, 4, 32 + 3 * 64 + 44]] * 3, posted
     assert [v for v in posted if v[0] == server] == [[server, 4, 32 + 3 * 32 + 28]] * 3, posted
     assert received == [[server, 4], [caller, 4]] * 3, received
@@ -100,7 +101,7 @@ def check_copyrpc():
 
 
 def check_tent():
-    """Every byte of a stream is posted and arrives; a rail whose port goes down three times is excluded and comes back."""
+    """Every byte of a stream is posted and arrives; a rail whose port goes down three times is excluded and used again."""
     total = 2**26
     run = [tentbench, "sim", "--mode", "pull", "--seeds", "1", "--case"]
     events = traced({"tent:slice_posted": 5, "tent:slice_completed": 5}, run + ["healthy-8m", "--bytes", str(total)])
