@@ -14,7 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define SCRIPTS_MAX 4 /* the kernel's limit of interpreters that are scripts themselves */
+#define SCRIPTS_MAX 5 /* the kernel executes this many scripts in a row, the program included */
 #define LINE_MAX_READ 256 /* bytes of a script's first line that are read */
 
 /* Opens the file that execvp() would execute. Returns -1 if there is none. */

@@ -515,9 +515,17 @@ unseen() {
 	if [ -n "$fixed" ]; then
 		says 'it is linked statically' 0 "$run" "$fixed"
 		says 'it is linked statically' 0 env PATH="${fixed%/*}:$PATH" "$run" fixed
-		printf '#!%s -x\n' "$fixed" >"$tmp/script"
-		chmod +x "$tmp/script"
-		says 'it is linked statically' 0 "$run" "$tmp/script"
+		script=$tmp/script
+		printf '#!%s -x\n' "$fixed" >"$script"
+		chmod +x "$script"
+		says 'it is linked statically' 0 "$run" "$script"
+		# The kernel executes at most five scripts in a row.
+		for i in 2 3 4 5; do
+			printf '#!%s\n' "$script" >"$tmp/script$i"
+			script=$tmp/script$i
+			chmod +x "$script"
+		done
+		says 'it is linked statically' 0 "$run" "$script"
 	fi
 	cp /bin/true "$tmp/class"
 	printf '\001' | dd of="$tmp/class" bs=1 seek=4 conv=notrunc 2>/dev/null
