@@ -80,13 +80,18 @@ static void add_direction(struct measure *m, const struct command *e, bool back,
 	double packets = messages > 0 ? messages * fmax(1, ceil(bytes / messages / e->mtu)) : 0;
 	double rate = seconds > 0 ? packets / seconds : 0;
 
+	if (m->from_port) /* the port's counters include this direction */
+		return;
 	m->v[MEASURE_TX_GBPS] += out ? gbps : 0;
 	m->v[MEASURE_RX_GBPS] += in ? gbps : 0;
 	m->v[MEASURE_TX_PACKETS] += out ? rate : 0;
 	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
 }
 
-/* Uses the counters of the last report: the port's counters cover all engines. */
+/*
+ * Replaces the sums by the port's counters, which cover all engines. If several clients use the
+ * measured device, the last report counts.
+ */
 static void take_counters(struct measure *m, json_t *counters, double seconds)
 {
 	static const double scale[MEASURE_KEYS] = {8 / 1e9, 8 / 1e9, 1, 1, 1, 1};
@@ -158,9 +163,7 @@ static const char *reason_of(const json_t *o)
 	return json_string_value(error ? error : json_array_get(json_object_get(o, "events"), 0));
 }
 
-/*
- * Writes the reason why a command has failed to @why, unless @why has that of an earlier command.
- */
+/* Writes to @why the reason of a command's failure, unless @why has one of an earlier command. */
 static void explain(const struct command *e, const struct process *p, const json_t *o, char *why,
 	size_t size)
 {
