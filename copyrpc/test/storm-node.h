@@ -492,6 +492,7 @@ static void open_node(struct node *n)
 			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &n->mr),
 		0);
 	CHECK_EQ(copyrpc_mr_reg(n->ctx, n->local, MEMORY, 0, &n->local_mr), 0);
+	atomic_fetch_add(&storm->opened, 1);
 }
 
 /* Destroys a random part of the endpoints first, and the others with the context. */
@@ -545,9 +546,9 @@ static uint32_t alive_conns(const struct node *n)
 static void wait_for_the_end(struct node *n)
 {
 	struct copyrpc_ep *ep;
-	uint32_t alive = alive_conns(n);
+	int err;
 
-	if (!alive)
+	if (!alive_conns(n))
 		return;
 	while (alive_conns(n)) {
 		struct conn *c = draw(n, 2) ? some_conn(n) : NULL;
@@ -556,10 +557,15 @@ static void wait_for_the_end(struct node *n)
 			destroy(n, c);
 		turn(n);
 		finish_some(n, true);
-		if (alive_conns(n)) /* else this turn has read the event, and there is no other */
+		if (alive_conns(n)) /* else the event may have been read, and there is no other */
 			sleep_now(n);
 	}
-	CHECK_EQ(copyrpc_ep_create(n->ctx, NULL, &ep), -EIO);
+	/* The last endpoint may also have failed because its peer said goodbye. */
+	while ((err = copyrpc_ep_create(n->ctx, NULL, &ep)) != -EIO) {
+		if (!err)
+			copyrpc_ep_destroy(ep);
+		turn(n);
+	}
 }
 
 static void *run_node(void *arg)

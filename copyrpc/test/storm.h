@@ -41,6 +41,7 @@ struct storm {
 	atomic_uint phase; /* enum phase; is set before the eventfds are signaled */
 	atomic_uint dead; /* bit mask of the nodes whose process was killed */
 	atomic_uint done; /* bit mask of the nodes that have finished */
+	atomic_uint opened; /* number of nodes that have opened the device */
 	int bell[NODES + 1]; /* eventfds that wake the nodes; the last one wakes direct() */
 	uint64_t seed;
 	uint32_t nodes, links, steps;
