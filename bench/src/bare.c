@@ -211,7 +211,11 @@ ALWAYS_INLINE void bare_reply(struct rpcbench_server *s, const struct rpcbench_r
 	bare_put(&b->link[r->client].server, resp, len);
 }
 
-/* Publishes the answers unless another request has arrived. A layer's poll does at least this. */
+/*
+ * Publishes the answers to the client whose ring is being read, unless its next request has
+ * arrived. A layer's poll does at least this. bare_recv() publishes the answers when it finds a
+ * ring empty.
+ */
 ALWAYS_INLINE void bare_server_poll(struct rpcbench_server *s)
 {
 	struct bare_state *b = s->handle;

@@ -14,7 +14,8 @@ struct rpcbench_options {
 	struct arg_list clients, depths, mesh;
 	enum rpcbench_pattern pattern;
 	uint32_t pattern_nodes;
-	uint64_t step; /* calls of a window if one thread steps all sides; 0: a thread per side */
+	uint64_t step; /* calls of a window in which one thread runs server and clients; 0: each has
+			  a thread */
 	enum rpcbench_loop loop[RPCBENCH_LOOPS];
 	uint32_t loops;
 	uint32_t peers; /* bit i: rpcbench_peers[i] */

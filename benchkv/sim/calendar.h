@@ -81,7 +81,7 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 }
 
 /*
- * Inserts a request into the bucket of @ns or, if that is earlier, into bucket `from`, at which the
+ * Inserts a request into the bucket of @ns, but not into one before bucket `from`, at which the
  * last calendar_take() stopped. The request becomes visible at the end of its bucket.
  */
 static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)

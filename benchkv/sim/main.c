@@ -56,7 +56,7 @@ static const struct arg_row rows[] = {
 	{"daemons", 0, "N", ARG_WHOLE, AT(config.daemons), .min = 1, .max = 64, .def = "1",
 		.sets = RUN | MAP, .help = "daemons that share a rank's endpoints"},
 	{"intake", 0, "N", ARG_WHOLE, AT(config.intake), .min = 1, .max = 1u << 20, .unset = "all",
-		.help = "most requests that a loop takes"},
+		.help = "most client requests that a pass of a daemon's loop takes"},
 	{"control", 0, "C", ARG_CALL, AT(config.control), .read = read_control, .def = "auto",
 		.sets = RUN | MAP, .help = "control of batching, as in benchkv"},
 	{"machine", 0, "M", ARG_CALL, AT(config.machine), .read = read_machine, .def = "hdr100",
@@ -79,7 +79,7 @@ static const struct arg_row rows[] = {
 	{"trace", 0, "FILE", ARG_TEXT, AT(trace), .sets = RUN,
 		.help = "CSV of rank 0, a line every --trace-step"},
 	{"trace-step", 0, "US", US(1e6), .field = AT(config.trace_ns), .def = "10",
-		.help = "time between lines; 0: a line per loop, without idle ones"},
+		.help = "time between lines; 0: a line per simulated pass of the daemon's loop"},
 	{"hgrm", 0, "FILE", ARG_TEXT, AT(hgrm), .sets = RUN,
 		.help = "percentiles of the latency in us, in the format of HdrHistogram"},
 	{"json", 0, "FILE", ARG_TEXT, AT(json),
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 	status = output_close(PROGRAM, o.trace, o.config.trace, 0);
 	status = output_close(PROGRAM, o.hgrm, o.config.hgrm, status);
 	status = output_close(PROGRAM, o.json, json, status);
-	/* An error of a file has been printed already. */
+	/* output_close() has printed an error of a file; output_end() prints one of stdout. */
 	if (err && !status && !ferror(stdout)) {
 		fprintf(stderr, PROGRAM ": %s\n", strerror(-err));
 		status = 1;

@@ -39,7 +39,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 }
 
 /* Holds the server's request without an answer, because the server's call must end only when this
- * side ends. A request that is held for long is detached, so that it uses no room in the ring. */
+ * side ends. Detaches the request at once, because otherwise it would use room in the ring. */
 static void keep_requests(struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_req *req;

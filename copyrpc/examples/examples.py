@@ -33,7 +33,7 @@ def steady():
     server = start("serve")
     client = start("call", server.stdout.readline().strip())
     wait_for(client, "connected")
-    for _ in range(2):  # for each pull of the cable, the client may report more than one loss and return
+    for _ in range(2):  # one pull of the cable may cause more than one pair of the lines 'lost' and 'back'
         cable("down")
         wait_for(client, "lost")
         cable("up")

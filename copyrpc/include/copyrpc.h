@@ -38,11 +38,12 @@
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, only these make
  * system calls: functions that create, connect, destroy, register or deregister; a flush that makes
- * a ring larger; copyrpc_ctx_no_receive(); one poll every 0.1 s; and, while the context listens or
- * connects over TCP (copyrpc_tcp.h), a few polls per millisecond. copyrpc_req_detach(), and the
- * first raw operation of an endpoint, allocate memory. A flush that makes a ring larger maps and
- * registers memory, which takes up to some hundred microseconds. Polls read the clock through the
- * vDSO, at intervals from ten microseconds to some milliseconds.
+ * a ring larger; copyrpc_ctx_no_receive(); copyrpc_ctx_arm() and the next poll; one poll every 0.1
+ * s; and, while the context listens or connects over TCP (copyrpc_tcp.h), a few polls per
+ * millisecond. copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. A
+ * flush that makes a ring larger maps and registers memory, which takes up to some hundred
+ * microseconds. Polls read the clock through the vDSO, at intervals from ten microseconds to some
+ * milliseconds.
  *
  * An endpoint that has failed, or is destroyed (alone or with its context), says goodbye to its
  * peer. The peer's endpoint first receives everything that was sent before the goodbye, and then
@@ -71,9 +72,10 @@
  * Memory: an endpoint starts with rings of 8 KiB, which grow up to ring_size when calls or traffic
  * need it. A call for which there is no room yet returns -EAGAIN or -ENOBUFS; if the peer polls,
  * the larger ring is ready after one round trip. Rings do not shrink, because a peer that has
- * needed room will need it again; destroying the endpoint frees them. With the default attributes,
- * 1,024 idle endpoints take about 50 MiB with all queues. If there is no memory for a larger ring,
- * the endpoint keeps the present one, and tries again after some milliseconds.
+ * needed room will need it again; destroying the endpoint frees them. With max_endpoints = 1,024
+ * and the other attributes at their defaults, 1,024 idle endpoints take about 50 MiB with all
+ * queues. If there is no memory for a larger ring, the endpoint keeps the present one, and tries
+ * again after some milliseconds.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
  * received it, and nothing else. The payload of a request or response is in memory that the peer
@@ -90,9 +92,9 @@
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
  *	a poll, if the peer said goodbye (-ECONNRESET) or broke the protocol (-EPROTO), if a probe
- *		got no answer for probe_ms (-ETIMEDOUT), or if the device reported that the other
- *		side stopped the queue pair (-ECONNRESET), or that the device or a queue of the
- *		context has failed (-EIO, for all endpoints)
+ *		got no answer for probe_ms (-ETIMEDOUT), or if the device reported that this
+ *		queue pair has failed, for example by a wrong request of the peer (-ECONNRESET),
+ *		or that the device or a queue of the context has failed (-EIO, for all endpoints)
  *	a flush, if the queue pair accepts no request (-ECONNRESET)
  *
  * After a completion with an error no command is needed: the device has stopped the queue pair by
@@ -204,8 +206,8 @@ struct copyrpc_ctx_attr {
 					    default; copied */
 	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000; a
 			      value over 7,000 has an effect only with reconnect_ms, or with a
-			      longer path.timeout (21 gives 60 s), because the HCA gives up after
-			      COPYRPC_ANSWER_NS */
+			      longer path.timeout (21 gives 60 s), because the HCA itself gives up
+			      after COPYRPC_ANSWER_NS, 7.5 s */
 	uint64_t reconnect_ms; /* the time that an endpoint has to get another connection after a
 				  loss, before it fails; 0: it fails immediately. See
 				  copyrpc_tcp.h */

@@ -57,10 +57,10 @@
  * can come back (see below), the endpoint is not lost: the sides connect again, and each program
  * then gets COPYRPC_UP, or the endpoint from copyrpc_accept() or copyrpc_connect().
  *
- * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
- * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another
- * queue pair. As long as both processes live, each call is executed at most once and ends exactly
- * once, with its response if the endpoint returns within reconnect_ms. Meanwhile
+ * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was not connected
+ * by copyrpc_ep_meet() does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets
+ * another queue pair. As long as both processes live, each call is executed at most once and ends
+ * exactly once, with its response if the endpoint returns within reconnect_ms. Meanwhile
  * copyrpc_ep_status() is 0; calls and replies are accepted while there is room, and sent later;
  * requests that are held stay in the ring; time limits of calls continue to run. Raw operations in
  * progress end with the status of the loss, because they cannot be repeated (they may have been
@@ -175,8 +175,8 @@ struct copyrpc_dial_attr {
 int copyrpc_dial(struct copyrpc_ctx *ctx, const struct copyrpc_dial_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, uint64_t token);
 
-/* Ends the dials with that token that are in progress, with -ECANCELED. Returns their number, or an
- * error of copyrpc_listen(). */
+/* Ends the dials with that token that are in progress, with -ECANCELED. Returns their number, or
+ * -EMFILE or -ENOMEM as from copyrpc_listen(). */
 int copyrpc_dial_cancel(struct copyrpc_ctx *ctx, uint64_t token);
 
 enum copyrpc_event_kind {
@@ -290,8 +290,9 @@ int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd
 
 /*
  * Connects an endpoint over a connected stream socket. The other side must call the same function.
- * Returns the same as copyrpc_accept(). After an error the only valid actions are to destroy the
- * endpoint and to close the connection.
+ * Returns the same as copyrpc_accept(), but neither -EAGAIN nor -EBUSY. -EISCONN: the endpoint was
+ * connected before. After another error the only valid actions are to destroy the endpoint and to
+ * close the connection.
  */
 int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms);
 

@@ -186,7 +186,7 @@ struct chan {
 	uint32_t mask; /* blocks of the send ring - 1 */
 	/* Positions up to which messages fit without further checks. chan_advance() moves them on.
 	 * They are 0 while the status is not 0. */
-	uint64_t end; /* for replies: the ring's end after cr.p, or after the open batch */
+	uint64_t end; /* for replies: cr.edge if a batch is open, else the ring's end after cr.p */
 	uint64_t call_end; /* for calls: at most `end`; a batch that ends here, or before, can grant
 			      all credit */
 	struct batch open; /* valid if cr.edge is not 0; ends at cr.p */
@@ -327,8 +327,8 @@ static inline bool chan_waits(const struct chan *ch)
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* Returns true if the open batch is the only one to send, and it can grant all credit. Then no READ
- * of the peer's position is due either. */
+/* Returns true if the open batch is the only one to send, and it can grant all credit. When it has
+ * been sealed, no credit is owed any more, so no READ of the peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
 {
 	return ch->cr.edge && !ch->odd && ch->cr.p <= ch->call_end;

@@ -10,8 +10,8 @@
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
 
-/* Limits of one step: EVENTS for events of sockets and accepted connections, ACTIONS for due
- * actions. */
+/* Limits of one step: EVENTS for the events of sockets plus the accepted connections, ACTIONS for
+ * due actions. */
 #define EVENTS 16
 #define ACTIONS 8
 

@@ -142,8 +142,9 @@ void ep_note_drained(struct copyrpc_ep *ep)
 	ep->handled_at = mlx5dvl_cq_count(ep->ctx->recv_cq);
 }
 
-/* The CQ also holds completions of other endpoints, and may never be empty. So it also suffices
- * that as many completions as the CQ can hold were handled since the queue pair was drained. */
+/* After the device's report that the queue pair has ended, its completions are all handled once the
+ * CQ is seen empty. The CQ is shared, and perhaps never empty. So it is also enough that as many
+ * completions as it can hold were handled since the report. */
 bool ep_is_drained(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;

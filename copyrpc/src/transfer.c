@@ -141,7 +141,7 @@ static int proceed(struct transfer *t)
 	return t->ep->ch.status ? n : n + post_parts(t);
 }
 
-/* Continues the transfers of a list, with one doorbell for each endpoint. */
+/* Continues the transfers of a list, with one doorbell for successive ones of the same endpoint. */
 static void proceed_all(struct transfer *t)
 {
 	int n = 0;

@@ -274,7 +274,7 @@ static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
 	.reconnect_ms = 1000000000,
 	.probe_ms = 100000,
 	.path = &quick};
-/* Stops the queue pair of one side. If no request is posted there, this side gets no completion. */
+/* Stops the queue pair of one side. If its send queue is empty, this side gets no completion. */
 static inline void lose(struct node n[2], int side)
 {
 	mlx5dvl_qp_to_error(n[side].ep->qp);

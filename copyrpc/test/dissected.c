@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes traffic for dissector.py: small batches and batches of several packets, markers and credit.
+ * Makes traffic for dissector.py: batches of one packet and of several, wrap markers, and batches
+ * with credit alone.
  * Prints the endpoints' counters: "messages batches wraps credit-only bytes".
  */
 #include "traffic.h"

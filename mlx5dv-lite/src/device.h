@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The objects. Each contains its public queue and the objects that libibverbs has created. */
+/*
+ * The context, and the SRQs, CQs and QPs. Each of the latter contains its public queue (such as
+ * struct mlx5dvl_srq) and the object that libibverbs has created.
+ */
 #ifndef MLX5DVL_DEVICE_H
 #define MLX5DVL_DEVICE_H
 
@@ -16,7 +19,7 @@
  */
 #define DRAIN_NS NSEC_PER_SEC
 
-/* An event that was read and not yet returned to the user. */
+/* Place for an event, in a list from the time it is read until it is returned to the user. */
 struct async_event {
 	struct async_event *prev, *next; /* `next` is NULL while the event is in no list */
 	enum mlx5dvl_event type;

@@ -67,7 +67,10 @@ static struct ibv_qp *create_ibv_qp(struct qp *qp, uint32_t requests)
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = qp->ctx->pd,
 	};
-	/* Small payloads must go to the memory that the peer addresses, not into CQEs. */
+	/*
+	 * Small payloads of SENDs, and small results of READs and atomics, must go to the buffers
+	 * of the receives and requests, not into CQEs.
+	 */
 	struct mlx5dv_qp_init_attr dv = {
 		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
 		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,

@@ -27,7 +27,7 @@ struct trial_attr {
 	const char *far_program; /* the path of rdmabench on machines that ssh reaches */
 	const struct space *space;
 	const char *host; /* [USER@]HOST of the measured device; NULL: this machine */
-	const char *address; /* to which other machines connect; NULL: no flow is reverse */
+	const char *address; /* of the device's machine; NULL: other machines send nothing */
 	struct far_end end[ENDS_MAX]; /* pairs of processes use them in turn */
 	uint32_t n_ends; /* 0: both ends are on the machine of the measured device */
 	uint32_t port; /* TCP port of engine --serve, and of the first server that is started */

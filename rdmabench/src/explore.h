@@ -63,22 +63,25 @@ struct explore_ask {
 	uint32_t part; /* number of the measurement for this purpose and `of`, from 0 */
 	/*
 	 * Names the point that is measured. NULL: a try. "again": the point with the anomaly.
-	 * "healthy": a point that is believed to have no anomaly. "exchange": a random point, or a
-	 * mix of a random point and the one with the anomaly. "drawn": a random point that fits the
-	 * conditions. Otherwise the name of a parameter, of which another value is measured.
+	 * "healthy": a point that is believed to have no anomaly. "exchange": a random point that
+	 * may be healthy, or a mix of a healthy point and one with the anomaly. "drawn": a random
+	 * point that fits the conditions. Otherwise the name of a parameter, of which another value
+	 * is measured.
 	 */
 	const char *what;
 	const struct point *point;
 	bool last; /* no more measurements are allowed after this one */
-	uint32_t *others; /* explore_fn adds the number of other measurements that it made */
+	/* explore_fn adds the number of measurements that it made besides that of `point`, for
+	 * example to find out whether a failure is that of a machine. */
+	uint32_t *others;
 };
 
 /* Measures a point. Returns 0; -ECANCELED to end the search; another -errno to skip the point. */
 typedef int explore_fn(void *arg, const struct explore_ask *ask, struct measure *m_p);
 
 struct explore_result {
-	uint32_t tries; /* points that were measured */
-	uint32_t failures; /* points that could not be measured */
+	uint32_t tries; /* points that were tried */
+	uint32_t failures; /* those of the tries that could not be measured */
 	uint32_t measurements; /* of all purposes */
 	uint32_t refuted; /* points whose anomaly was not confirmed */
 	uint32_t accepted_worse, rejected; /* worse points accepted; points rejected */

@@ -23,7 +23,7 @@ static double per_s(const struct side *s, uint64_t n)
 	return elapsed_s(s) > 0 ? (double)n / elapsed_s(s) : 0;
 }
 
-/* Returns the peak, or the average if it is larger: a run shorter than an interval has no peak. */
+/* Returns the peak, or the average if it is larger: a run shorter than PEAK_NS has no peak. */
 static double peak_bytes_per_s(const struct side *s)
 {
 	double average = per_s(s, s->bytes);
@@ -183,12 +183,12 @@ static void print_rest(const struct side *s, FILE *out)
 			(double)latrec_hist_quantile(s->control.times, .5) / 1e3,
 			s->control.errors);
 	if (s->t.inject && s->sends)
-		fprintf(out, "%s at message %" PRIu64 ": %u\n", inject_names[s->t.inject],
+		fprintf(out, "%s at message %" PRIu64 ": %u times\n", inject_names[s->t.inject],
 			s->t.inject_at, s->injected);
 	if (s->overdue)
 		fprintf(out,
 			"due and not sent within the duration: %" PRIu64
-			" batches; they are in no latency\n",
+			" batches, which no latency includes\n",
 			s->overdue);
 	if (s->lost)
 		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);

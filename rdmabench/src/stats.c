@@ -167,7 +167,7 @@ void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_
 		merge_key(rows, n, key, m_p);
 }
 
-/* Writes no exponent if there are at most 16 digits before the point. */
+/* Writes an exponent only for values from 1e16 on and, other than 0, below 1e-4. */
 void stats_real(double x, char *text, size_t size)
 {
 	char best[32];

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """rdmabench engine on the software HCA, as a user runs it.
 
-    engine.py CASE RDMABENCH SOFTHCA-RUN
+    engine.py CASE RDMABENCH SOFTHCA-RUN [VIRTUAL-CLOCK]
+
+VIRTUAL-CLOCK, the library of virtual-clock.c, is for the case delayed.
 """
 import atexit
 import json
@@ -153,8 +155,8 @@ def ping_pong():
 
 
 def rdma_cm():
-    """QPs that rdma_cm connects: of each kind, of one client and of two at once, in ping-pong; a device without the
-    address is refused."""
+    """QPs that rdma_cm connects: of each kind, of one client and of two at once, in ping-pong. A device at which
+    the path to the server's address does not begin is refused."""
     with topology("name=mlx5_0 link=roce netdev=lo\nname=mlx5_1 link=roce\n") as devices:
         hca = ["--topology", devices]
         for what, args in (("engine", ["-q", 5, "-b", "--check"]), ("lat", ["--op", "s"]), ("bw", ["--op", "r", "-q", 2])):
@@ -214,7 +216,8 @@ def overdue():
 
 
 def open_loop():
-    """With a rate the wait before the post shows in a second latency; a duration ends the run."""
+    """With a rate there is a second figure, response_ns, which includes the wait before the post; a duration ends the
+    run."""
     o = report("--fork", "-D", ".3", "-s", 64, "--rate", 20000, "-q", 2, "-l", 2)
     assert o["response_ns"]["samples"] == o["latency_ns"]["samples"] > 0, o
     assert o["response_ns"]["p50"] >= o["latency_ns"]["p50"], o
@@ -326,7 +329,7 @@ def sleeps():
     # With one request at a time each completion is awaited by its event, even if it is there at once.
     o = report("--fork", "-e", "-t", 1, "--op", "r", "-n", 300)
     assert o["wakeups"] == o["sent"]["messages"] == 300, o
-    # Many QPs that find no receive do not prevent a side that sleeps from arming its queues.
+    # The repetitions of many QPs that find no receive do not keep the fabric's mutex from a receiver that arms its CQ.
     o = report("--fork", "-e", "-q", 256, "-t", 8, "-l", 4, "-r", 16, "--recv-batch", 8, "-D", ".1", "--op", "s", "-s", 64)
     assert o["errors"] == 0 and o["counters"].get("rnr_nak_retry_err", 0) < 20 * o["sent"]["messages"], o
 
@@ -485,7 +488,7 @@ def machines():
     if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # only root may change the host name
         os.environ["RDMABENCH_NAMESPACE"] = "1"
         if subprocess.run(["unshare", "-Ur", "true"], stderr=subprocess.DEVNULL).returncode:
-            print("skipped: this user may have no namespaces")
+            print("skipped: this user is not allowed to make namespaces")
             sys.exit(77)
         os.execvp("unshare", ["unshare", "-Ur", sys.executable, *sys.argv])
     tmp = tempfile.mkdtemp()
@@ -643,7 +646,7 @@ def events():
 
 
 def corrupted():
-    """A payload that has arrived only in part is detected."""
+    """A WRITE that ends with an error, after a part of its payload was placed, is counted as an error."""
     o = report("--fork", "-n", 100, "-s", 4096, "-t", 200, "--check", status=1,
                env={"SOFTHCA_FAULTS": "opcode=write nth=50 action=partial bytes=100"})
     assert o["errors"] >= 1, o

@@ -158,7 +158,10 @@ static int server_notify(struct client *c)
 	return client_wake(c);
 }
 
-/* Like server_notify(), but also wakes a server whose state a client reset before it died. */
+/*
+ * Like server_notify(), but also wakes a server that sleeps although its sleep word says that it
+ * runs: another client has reset the word, and died before it sent the wake-up.
+ */
 static int server_rouse(struct client *c)
 {
 	int err = server_notify(c);
@@ -252,9 +255,9 @@ static int place_find(struct client *c, bool *raced_p)
 }
 
 /*
- * Must be called if the locks of all places are held. If the server takes events, unread
- * introductions of clients that died or left may hold some of these locks. So a sleeping server is
- * woken to read them.
+ * Must be called if the locks of all places are held. If the server takes events, it gets a
+ * descriptor with each client's introduction; an unread one keeps the lock of a client that died or
+ * left. So a sleeping server is woken to read them.
  */
 static int place_none(struct client *c)
 {
@@ -394,9 +397,9 @@ static int look_at_posts(struct client *c)
 }
 
 /*
- * Must be called if depth calls and posts are in flight as far as is known, or the connection is
- * over. If it finds room, it still returns -EAGAIN, and the caller's next try succeeds. This keeps
- * the hot path short.
+ * Must be called only if, by the last known count of the server, `depth` calls and posts are in
+ * flight, or if the connection is over. If it finds room, it still returns -EAGAIN, and the
+ * caller's next try succeeds. This keeps the hot path short.
  */
 COLD int shmipc_priv_client_refused(struct shmipc_client *hot)
 {
@@ -451,8 +454,8 @@ COLD int shmipc_priv_client_stray(struct shmipc_client *hot, shmipc_response_fn 
 	if (hot->loans && loans_client_take(hot, head, fn, arg))
 		return 1;
 	/*
-	 * The poll has read an id that belongs to no open call. If the id is open now, the server
-	 * has overwritten it.
+	 * The poll has refused the message, whose head was read once more above. An id of an open
+	 * call means that the message is too long, or that the server has overwritten the head.
 	 */
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);

@@ -14,7 +14,8 @@
 #define HEAD 4096u /* bytes read at the start of a mapped file, for its program headers */
 #define NOTES 4096u /* most bytes that are read of a segment of notes */
 #define ELEMENTS 4096u /* most elements of an array that is summed up */
-#define READS (1u << 20) /* most reads of a process: twice what five full tables need */
+/* Most reads of a process's memory, about twice what the tables of all layers need if full. */
+#define READS (1u << 20)
 
 /* Reads up to @len bytes of the process's memory. Returns the number of bytes, or -errno. */
 static ssize_t peek(struct live_process *p, uint64_t at, void *buf, size_t len)

@@ -133,7 +133,7 @@ static void on_done(void *arg, uint64_t token, int status)
 		e->message = MESSAGE_ARRIVED;
 }
 
-/* ---- the end ---- */
+/* ---- the end of the examination ---- */
 
 static void close_end(struct tent_segment *s, uint32_t i)
 {

@@ -105,7 +105,7 @@ int memory_check(uint64_t addr, uint64_t len)
 	return at < addr + len ? -EFAULT : touch(addr, len);
 }
 
-/* True: the file has these bytes, and cannot lose them: an access does not raise SIGBUS. */
+/* True: the file has @len bytes or more and cannot shrink, so no access to them raises SIGBUS. */
 static bool is_lasting(int fd, uint64_t len)
 {
 	int seals = fcntl(fd, F_GET_SEALS); /* fails if it is no memfd */

@@ -4,13 +4,15 @@
  * after the end of its server. The layer's source file that connects clients includes this file.
  * Before, that file defines WAITER_LAYER, the name of the layer, and
  *
- *	struct client		with a struct waiter w, hot, and the struct LAYER(layout) layout
+ *	struct client		with struct waiter w, struct LAYER(client) hot, which the program
+ *				gets, and struct LAYER(layout) layout
  *	client_of(client)	the struct client of a LAYER(client)
  *	PREFIX			of the names of its regions, which begin with a struct LAYER(header)
  *	live_client		the type of its clients, see base/live.h
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
  *				Returns 0; or -errno, and the client has no place in the region
- *	place_leave(c)		frees the client's place in the region, before its lock is dropped
+ *	place_leave(c)		frees the client's place in the region. Called while the client
+ *				holds the lock on its byte, see base/shm.h
  *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	moves everything but the waiter from the client fresh to c
  *	client_free(c)		frees the client's memory in this process

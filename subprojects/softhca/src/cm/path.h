@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Converts the path of an rdma_cm id to the structures of verbs: addresses, QP attributes, path
- * records. The caller must hold the mutex.
+ * records. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_CM_PATH_H
 #define SOFTHCA_CM_PATH_H

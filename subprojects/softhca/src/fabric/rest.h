@@ -16,7 +16,11 @@
 #define REST_SPINS 50
 #define REST_YIELDS 500
 #define REST_NAP_NS 50000
-#define REST_ENOUGH (REST_YIELDS + 100) /* then the owner may be dead: the waiter takes the mutex */
+/*
+ * After so many calls of rest() the owner of a lock may be dead: the waiter takes the fabric's
+ * mutex to find that out.
+ */
+#define REST_ENOUGH (REST_YIELDS + 100)
 
 /*
  * Waits for a short time. @n: number of earlier calls in the same wait. Spins at first, yields from

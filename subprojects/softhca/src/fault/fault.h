@@ -6,9 +6,10 @@
  * fault.h - faults on demand
  *
  * A rule selects messages and determines what happens to them. The rules are applied before each
- * attempt to execute a work request. They are kept in the fabric's arena, and are read and changed
- * under its mutex. A rule cannot cause what RC forbids: no message arrives twice, and the
- * completions of a QP do not change their order.
+ * attempt to execute a work request; those for packets, to each packet that is sent to another
+ * host. They are kept in the fabric's arena, and are read and changed under its mutex. A rule
+ * cannot cause what RC forbids: no message arrives twice, and the completions of a QP do not change
+ * their order.
  *
  *	# the third WRITE of any QP of mlx5_0 is refused
  *	device=mlx5_0 opcode=write nth=3 action=error syndrome=remote_access

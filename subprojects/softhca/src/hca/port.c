@@ -11,7 +11,7 @@
 
 /*
  * Replaces the attribute's file, so that readers see either the old or the new text. Errors are
- * ignored, because QUERY_PORT reports the state from the arena.
+ * ignored: if the file cannot be written, readers see the old text. Commands use the arena.
  */
 static void put_attribute(const char *device, const char *name, const char *text)
 {

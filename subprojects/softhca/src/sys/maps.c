@@ -132,7 +132,7 @@ static int ask(int fd, uint64_t from, uint64_t filter, struct mapping *m)
 }
 
 /*
- * PROCMAP_QUERY takes a small part of the time of reading a line, because the kernel does not have
+ * A PROCMAP_QUERY takes less time than reading a line of the file, because the kernel does not have
  * to write the mapping's name.
  */
 static int each_with(uint64_t filter, uint64_t from, maps_fn *each, void *arg)

@@ -12,7 +12,10 @@
 #define TRAP_FLAG 0x100 /* EFLAGS.TF */
 #define PAGE_REGISTERS (1 + (UAR_PAGE - UAR_BF_FIRST) / UAR_BF_BUFFER)
 
-/* The instruction that this thread is stepping: its page and its address. page 0: none. */
+/*
+ * The step of this thread: the doorbell page to which the instruction stores (0: no step), the
+ * address of the instruction, and the page's context.
+ */
 static __thread struct {
 	uint64_t page;
 	uint64_t pc;

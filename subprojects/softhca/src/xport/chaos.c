@@ -17,8 +17,8 @@
 /*
  * While a QP is neglected, its queues are picked only if no other QP has work. Each step selects
  * another QP to be neglected with probability 1 / NEGLECT. With probability 1 / WAIT, the new QP is
- * not even picked without other work, for up to TURNS turns (calls of chaos_pump()). During this
- * time the probability of the next change is 1 / SELDOM.
+ * not picked for up to TURNS turns (calls of chaos_pump()), even if no other QP has work. During
+ * this time the probability of the next change is 1 / SELDOM.
  */
 #define NEGLECT 16
 #define WAIT 8
@@ -244,7 +244,7 @@ static uint64_t cut(const struct qp *qp, uint32_t n, const struct copy *c)
 	return at[n - 1] < c->length ? at[n - 1] : c->length;
 }
 
-/* Writes the segments from byte @from to byte @to to @out. Returns their number. */
+/* Stores in @out the segments of the bytes from @from up to, without, @to. Returns their number. */
 static size_t part(const struct dma_seg *segs, size_t n, uint64_t from, uint64_t to,
 	struct dma_seg *out)
 {

@@ -40,8 +40,8 @@ struct attrs {
 
 /*
  * The attributes that each transition between working states needs, and those that are allowed in
- * addition, as in the kernel's table. All other attributes are refused. Transitions to RESET and
- * ERR allow no attributes.
+ * addition, as in the kernel's table. All other attributes are refused, but A_RATE_LIMIT, which has
+ * no effect, is always allowed. Transitions to RESET and ERR allow no others.
  */
 static const struct transition {
 	uint8_t from, to;

@@ -66,7 +66,7 @@ bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w)
 	return false;
 }
 
-/* A refused request also moves the responder's QP to ERR and sends its owner an event. */
+/* With RC, a refused request also moves the responder's QP to ERR and sends its owner an event. */
 static struct answer nak(struct qp *dest, enum syndrome s)
 {
 	if (!fabric_whole())

@@ -52,7 +52,7 @@ static void leave(const void *p, uint64_t shift)
 	pool_leave((uintptr_t)p, shift);
 }
 
-/* Joins the fabric in a child. First calls what the preloaded library calls in each child. */
+/* Joins the fabric in a child. First calls what the preloaded library calls at a fork(). */
 static void join(void)
 {
 	pool_hold();
@@ -63,8 +63,9 @@ static void join(void)
 }
 
 /*
- * Each page of doorbell records that has left the pool may be a separate mapping, so the number of
- * such pages is limited. This is the first case, because no page may have left the pool before.
+ * Each move of a page of doorbell records out of the pool may leave a separate mapping, so the
+ * number of moves is limited. This must be the first case: its child inherits the count of moves,
+ * which must be 0.
  */
 static void many_moves(int fd)
 {
@@ -419,7 +420,7 @@ TEST(window)
 	CHECK_EQ(look(INDEX, (1 << 20) + 2 * PAGE - 7, 8, &at), -ENOENT);
 	CHECK_EQ(look(INDEX, (1 << 20) - 1, 8, &at), -ENOENT);
 	CHECK_EQ(look(INDEX, (1 << 20), UINT64_MAX, &at), -ENOENT);
-	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* its table slot is in use */
+	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* INDEX has this entry */
 	CHECK_EQ(look(INDEX + 1, 1 << 20, 8, &at), -ENOENT); /* longer than the file */
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);

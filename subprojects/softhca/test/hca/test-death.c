@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a killed peer is noticed immediately, or by the sender's timeout and retry counter; also
- * if another process has freed the peer's objects before.
+ * A QP notices that its peer was killed: immediately by default, by its timeout and retry counter
+ * with SOFTHCA_DEATH=timers (see softhca(7)). Both are also tested after another process has freed
+ * the peer's objects.
  */
 #include <signal.h>
 

@@ -44,7 +44,7 @@ static void in_virtual_time(void)
 	CHECK_EQ(rig_info().virtual_ns - t, 10 * 3000 + LATENCY);
 }
 
-/* A rule delays a message, and those behind it, by exactly its delay_ns; no thread waits. */
+/* A rule delays a message by its delay_ns; those behind it arrive with it. No thread waits. */
 static void delayed_in_virtual_time(void)
 {
 	const uint64_t hour = 3600000000000u;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode finds what the kernel or an adapter would refuse: each check has one planted mistake.
+ * Strict mode reports mistakes with which a program fails on a kernel or an adapter. Most cases make
+ * one such mistake; some make none, and nothing must be reported.
  */
 #include <endian.h>
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "said.h"
 
 #define NOWHERE 0x4000 /* a LID that no adapter has */
-#define MORE 3u /* QPs in addition to a's; two share a page */
+#define MORE 3u /* QPs in addition to a's; two QPs have their doorbell registers on one page */
 
 static struct rig a, b;
 
@@ -20,7 +21,7 @@ struct end {
 	enum ibv_mtu mtu; /* 0: 1024 */
 	uint8_t rd, dest_rd; /* the QP's values minus 1 */
 	uint16_t dlid; /* 0: the peer's */
-	int more; /* attributes that the transition does not permit */
+	int more; /* attributes in addition to those that the transition needs */
 };
 
 static int to_rtr(struct rig *r, const struct rig *to, const struct end *e)
@@ -204,7 +205,8 @@ static void halves(uint32_t half, const char *what)
 TEST_WITH(halves_in_turn, halves, 1, NULL);
 TEST_WITH(same_half, halves, 0, "BlueFlame copy into the half of its register that was used last");
 
-#define MOST (800u << 10) /* bytes that may be locked in addition to the buffers of the ends */
+/* Bytes that the limit permits once in addition to the buffers of the ends, but not twice. */
+#define MOST (800u << 10)
 
 TEST(locked_memory)
 {

@@ -69,8 +69,8 @@ class Program:
         raise AssertionError(f"no child of softhca-run is {self.name}: {children}: {said}")
 
     def await_line(self, text):
-        """Reads until a line has @text, but no byte after that line, because end() does not see what a stream has read
-        ahead."""
+        """Reads up to the end of the first line with @text. Reads single bytes, and none after that line: end() does
+        not get the bytes that process.stdout has buffered."""
         said, line = b"", b""
         while text.encode() not in line or not line.endswith(b"\n"):
             byte = os.read(self.process.stdout.fileno(), 1)
