@@ -157,7 +157,7 @@ int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec
 	clock_nap(APART_NS);
 	err = probe(c, PROBES_FIRST);
 	renew_name(c);
-	return !err && c->b.jumps ? -ENOTSUP : err;
+	return !err && c->b.jumps ? -EOPNOTSUPP : err;
 }
 
 void hwclock_close(struct hwclock *c)

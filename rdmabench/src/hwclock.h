@@ -57,8 +57,8 @@ struct hwclock {
 
 /*
  * Creates the QP, probes, and checks that both clocks run at the same rate. Returns 0;
- * -EOPNOTSUPP the device does not offer its clock; -ENOTSUP (the same number on Linux, but
- * c->probes is not 0) the rates of the two clocks differ; or an error of the device.
+ * -EOPNOTSUPP if the device does not offer its clock (c->probes is 0), or if the rates of the two
+ * clocks differ (c->probes is not 0); or an error of the device.
  * hwclock_close() must be called after an error as well.
  */
 int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec_clock *post);

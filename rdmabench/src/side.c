@@ -160,7 +160,7 @@ static int open_hwclock(struct side *s, char *why)
 {
 	int err = s->hw_ts && s->sends ? hwclock_open(&s->hw, s->ctx, &s->clock) : 0;
 
-	if (err == -EOPNOTSUPP || err == -ENOTSUP)
+	if (err == -EOPNOTSUPP)
 		snprintf(why, WIRE_TEXT_MAX, "--hw-ts: the device %s: leave it out",
 			s->hw.probes ?
 				"stamps completions by a clock that does not run at the host's rate" :

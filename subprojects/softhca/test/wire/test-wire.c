@@ -41,7 +41,6 @@ struct node {
 	uint32_t arriving; /* number of the peer's message at which next_arrival() begins */
 	uint32_t have; /* bytes of that message, in order */
 	uint64_t counter; /* of atomics */
-	uint32_t returned; /* atomics whose original value has come, without repeats */
 	enum wire_status status;
 	enum aeth_syndrome refused;
 	uint32_t packets;
