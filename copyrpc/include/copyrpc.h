@@ -642,7 +642,8 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr);
  * Post an RDMA READ into, or a WRITE from, local memory: @len bytes, 1 to 2^30. The operation is
  * posted immediately on the endpoint's queue pair, so a WRITE arrives before messages that are
  * flushed after it. copyrpc_raw_recv() returns its completion, exactly once. Do not use the local
- * memory before that.
+ * memory before that. The library does not probe the peer for raw operations alone: without pending
+ * calls they end when the HCA completes them, or gives up (COPYRPC_ANSWER_NS).
  *
  * -EAGAIN: the send queue is full, or sq_depth operations were not yet returned by
  * copyrpc_raw_recv(): poll and take completions, then retry. -EINVAL: a wrong @len. -ENOMEM: no
