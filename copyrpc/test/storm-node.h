@@ -433,9 +433,14 @@ static uint32_t failed_conns(const struct node *n)
  * an earlier message of their queue pair for ever. */
 static void drop_raws(struct node *n)
 {
-	for (uint32_t i = 0; i < n->nconns; i++)
-		if (n->conn[i].ep && copyrpc_raw_pending(n->conn[i].ep))
-			destroy(n, &n->conn[i]);
+	for (uint32_t i = 0; i < n->nconns; i++) {
+		struct copyrpc_ep *ep = n->conn[i].ep;
+
+		if (!ep || !copyrpc_raw_pending(ep))
+			continue;
+		CHECK(is_held(ep));
+		destroy(n, &n->conn[i]);
+	}
 }
 
 /* Must be called after a sleep that timed out after GUARD_MS. Checks that there is no work: if

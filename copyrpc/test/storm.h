@@ -50,6 +50,9 @@ struct storm {
 	struct copyrpc_path path;
 };
 
+/* True if all requests of the queue pair were announced, and the HCA has not completed the oldest. */
+bool is_held(const struct copyrpc_ep *ep);
+
 /* A connection of a node, which begins with the creation of the endpoint. It is never freed, so
  * that the test detects events that come too late. */
 struct conn {
