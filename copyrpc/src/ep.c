@@ -192,15 +192,15 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 		.ring_size = ring_size(ep),
 		.nested = ep->ctx->attr.nested,
 		.credit = first_credit(ep),
-		.number = ep->by_hand ? ep->owner : 0,
+		.number = ep->by_hand && ep->ctx->attr.reconnect_ms ? ep->owner : 0,
 	};
 
 	mlx5dvl_qp_get_info(ep->qp, &b.qp, sizeof(b.qp));
 	blob_encode(&b, bytes);
 }
 
-/* Lets an endpoint with `by_hand` be connected again after a loss, if the peer's endpoint has
- * `by_hand`, too, and the context has reconnect_ms. */
+/* Lets an endpoint with `by_hand` be connected again after a loss, if its context has reconnect_ms
+ * and the peer's blob has a number: its endpoint has `by_hand`, and its context reconnect_ms. */
 static void may_return(struct copyrpc_ep *ep, const struct blob *b)
 {
 	ep->peer_owner = b->number;

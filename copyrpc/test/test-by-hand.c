@@ -91,7 +91,7 @@ static void carry(struct node *n)
 	}
 }
 
-static void open_pair_by_hand(struct node n[2], const struct copyrpc_ep_attr *a,
+static void connect_by_hand(struct node n[2], const struct copyrpc_ep_attr *a,
 	const struct copyrpc_ep_attr *b)
 {
 	struct copyrpc_ep *ep[2];
@@ -99,7 +99,6 @@ static void open_pair_by_hand(struct node n[2], const struct copyrpc_ep_attr *a,
 	memset(ends, 0, sizeof(ends));
 	tend = carry;
 	loss = 0;
-	open_contexts(n, &returning, false);
 	CHECK_EQ(copyrpc_ep_create(n[0].ctx, a, &ep[0]), 0);
 	CHECK_EQ(copyrpc_ep_create(n[1].ctx, b, &ep[1]), 0);
 	connect_eps(ep);
@@ -109,7 +108,8 @@ static void open_pair_by_hand(struct node n[2], const struct copyrpc_ep_attr *a,
 
 static void open_up(struct node n[2])
 {
-	open_pair_by_hand(n, &by_hand, &by_hand);
+	open_contexts(n, &returning, false);
+	connect_by_hand(n, &by_hand, &by_hand);
 	calls(n, 10);
 }
 
@@ -300,14 +300,11 @@ TEST(old_messages)
 	CHECK(n[0].downs && n[1].downs);
 }
 
-/* One side does not have the attribute `by_hand`: both endpoints fail at once. */
-static void one_side(int side)
+/* One side cannot return: both endpoints fail at once. */
+static void end_at_once(struct node n[2])
 {
-	static const struct copyrpc_ep_attr no = {.size = sizeof(no)};
 	uint8_t message[COPYRPC_AGAIN_SIZE];
-	NODES n[2];
 
-	open_pair_by_hand(n, side ? &by_hand : &no, side ? &no : &by_hand);
 	calls(n, 10);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(copyrpc_ep_again_info(n[i].ep, message), -EOPNOTSUPP);
@@ -317,12 +314,37 @@ static void one_side(int side)
 	n[1].most += 1;
 	UNTIL(n[1].failed);
 	CHECK_EQ(n[0].downs + n[1].downs, 0);
-	CHECK_EQ(n[side].ends, 0); /* it has no events */
 	CHECK_EQ(copyrpc_ep_again_info(n[1].ep, message), copyrpc_ep_status(n[1].ep));
+}
+
+/* The endpoint of `side` does not have the attribute `by_hand`. */
+static void one_side(int side)
+{
+	static const struct copyrpc_ep_attr no = {.size = sizeof(no)};
+	NODES n[2];
+
+	open_contexts(n, &returning, false);
+	connect_by_hand(n, side ? &by_hand : &no, side ? &no : &by_hand);
+	end_at_once(n);
+	CHECK_EQ(n[side].ends, 0); /* it has no events */
 }
 
 TEST_WITH(only_first_side, one_side, 1);
 TEST_WITH(only_second_side, one_side, 0);
+
+/* The context of `side` has no reconnect_ms. */
+static void one_context(int side)
+{
+	NODES n[2];
+
+	open_contexts(n, &returning, false);
+	n[side].ctx->attr.reconnect_ms = 0;
+	connect_by_hand(n, &by_hand, &by_hand);
+	end_at_once(n);
+}
+
+TEST_WITH(only_first_context, one_context, 1);
+TEST_WITH(only_second_context, one_context, 0);
 
 /* The peer sends no message: the endpoint fails after reconnect_ms. */
 TEST(too_late)
