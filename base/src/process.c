@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,21 @@ static void finish(struct process *p, int err)
 		;
 }
 
+/* A process may run on after it has closed its standard output, so its end is waited for by poll(),
+ * too. Without a descriptor for that, waits here. */
+static void await_end(struct process *p)
+{
+	int fd = pidfd_open(p->pid, 0);
+
+	if (fd < 0) {
+		finish(p, 0);
+		return;
+	}
+	close(p->fd);
+	p->fd = fd;
+	p->at_end = true;
+}
+
 static void read_some(struct process *p, size_t max)
 {
 	char *out = realloc(p->out, p->len + CHUNK);
@@ -77,8 +93,10 @@ static void read_some(struct process *p, size_t max)
 	if (n < 0 && errno == EINTR)
 		return;
 	p->len += n > 0 ? (size_t)n : 0;
-	if (n <= 0 || p->len > max)
-		finish(p, p->len > max ? -EMSGSIZE : 0);
+	if (p->len > max)
+		finish(p, -EMSGSIZE);
+	else if (n <= 0)
+		await_end(p);
 }
 
 void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns)
@@ -98,7 +116,9 @@ void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns)
 		if (poll(polled, n, left_ms) < 0)
 			continue;
 		for (size_t i = 0; i < n; i++) {
-			if (p[i].fd >= 0 && polled[i].revents)
+			if (p[i].fd >= 0 && polled[i].revents && p[i].at_end)
+				finish(&p[i], 0);
+			else if (p[i].fd >= 0 && polled[i].revents)
 				read_some(&p[i], max);
 			else if (p[i].fd >= 0 && !left_ms)
 				finish(&p[i], -ETIMEDOUT);

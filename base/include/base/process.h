@@ -10,7 +10,9 @@
 #define PROCESSES_MAX 256
 
 struct process {
-	int pid, fd; /* fd < 0: it has ended */
+	int pid;
+	int fd; /* pipe of its standard output, then its pidfd; < 0: it has ended */
+	bool at_end; /* its standard output is closed; fd is the pidfd */
 	char *out; /* its standard output, len bytes; the caller frees it */
 	size_t len;
 	int err; /* why it was not started, or was killed: -errno; see process_wait() */
