@@ -63,8 +63,11 @@ int underhca_again(char **argv, const char *built, char *why, int size)
 	char **args;
 	int err;
 
-	if (len < 0)
-		return -errno;
+	if (len < 0) {
+		err = -errno;
+		snprintf(why, (size_t)size, "/proc/self/exe: %s", strerror(-err));
+		return err;
+	}
 	self[len] = 0;
 	if (getenv(MARK)) {
 		snprintf(why, (size_t)size, "the software HCA shows no device");
@@ -76,8 +79,10 @@ int underhca_again(char **argv, const char *built, char *why, int size)
 	while (argv[argc])
 		argc++;
 	args = calloc(argc + 2, sizeof(char *));
-	if (!args)
+	if (!args) {
+		snprintf(why, (size_t)size, "%s", strerror(ENOMEM));
 		return -ENOMEM;
+	}
 	args[0] = runner;
 	args[1] = self;
 	for (size_t i = 1; i < argc; i++)
