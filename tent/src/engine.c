@@ -388,8 +388,7 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 	struct tent *t = calloc(1, sizeof(*t));
 	int err;
 
-	if (why)
-		why->text[0] = 0;
+	why_clear(why);
 	if (!t)
 		return -ENOMEM;
 	t->progress = progress;

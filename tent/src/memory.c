@@ -386,8 +386,10 @@ static int register_memory(struct tent *t, void *addr, size_t len, const char *l
 	struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
 	struct gpu_memory gpu;
 	struct buffer *b = NULL;
-	int of_gpu = gpu_memory_find((uintptr_t)addr, len, location, &gpu, why), loc, err;
+	int of_gpu, loc, err;
 
+	why_clear(why);
+	of_gpu = gpu_memory_find((uintptr_t)addr, len, location, &gpu, why);
 	if (of_gpu < 0)
 		return of_gpu;
 	pthread_mutex_lock(&t->lock);

@@ -4,6 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+void why_clear(struct tent_why *why)
+{
+	if (why)
+		why->text[0] = 0;
+}
+
 int why_say(struct tent_why *why, int err, const char *format, ...)
 {
 	va_list args;

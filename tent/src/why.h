@@ -5,6 +5,9 @@
 
 #include "tent.h"
 
+/* @why may be NULL. */
+void why_clear(struct tent_why *why);
+
 /* Writes the message. Returns @err, for use in a return statement. @why may be NULL. */
 __attribute__((format(printf, 3, 4))) int why_say(struct tent_why *why, int err, const char *format,
 	...);

@@ -357,7 +357,9 @@ TEST(registrations_are_checked)
 	CHECK_EQ(tent_register(t, m, 0, NULL, &why), -EINVAL);
 	CHECK_EQ(tent_register(t, m, SIZE_MAX, NULL, &why), -EINVAL);
 	duo_not_registered(t, (uintptr_t)m, 4096, "cpu:999", -EINVAL, "location");
+	CHECK(why.text[0]);
 	CHECK_EQ(tent_register(t, m + 4096, 4096, "*", &why), 0);
+	CHECK(!why.text[0]);
 	duo_not_registered(t, (uintptr_t)m + 8191, 4096, NULL, -EEXIST, "overlap");
 	CHECK_EQ(tent_register(t, m, 4097, NULL, &why), -EEXIST);
 	CHECK_EQ(tent_register(t, m, 8 * 4096, NULL, &why), -EEXIST);
