@@ -108,7 +108,8 @@ static void parse(int argc, char **argv, struct options *o)
  */
 static bool make_command(const struct options *o, char *command, size_t size)
 {
-	const char *rest = " -type f -name '*.jsonl' -exec cat -- {} +";
+	/* The same depth as that of gather_path(). */
+	const char *rest = " -maxdepth 4 -type f -name '*.jsonl' -exec cat -- {} +";
 
 	snprintf(command, size, "%s", o->attr.compat ? "cat --" : "find");
 	for (int i = 0; i < o->n_paths; i++) {

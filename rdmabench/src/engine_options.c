@@ -69,7 +69,7 @@ static const struct arg_row rows[] = {
 	{"tx-depth", 't', "N", ARG_WHOLE, AT(o.t.depth), .min = 1, .max = TRAFFIC_DEPTH_MAX,
 		.def = "128", .sets = ENGINE | BW, .help = "requests outstanding per QP"},
 	{"rx-depth", 'r', "N", ARG_WHOLE, AT(o.t.rx_depth), .min = 1, .max = 32767,
-		.unset = "as many as fit into 64 MiB, at most 1024; lat: one",
+		.unset = "as many as fit into 64 MiB, at most 1024; lat: few",
 		.help = "receives that are posted"},
 	{"send-batch", 'l', "N", ARG_WHOLE, AT(o.t.send_batch), .min = 1, .max = TRAFFIC_DEPTH_MAX,
 		.def = "1", .sets = ENGINE | BW,

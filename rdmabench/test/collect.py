@@ -206,6 +206,15 @@ def remote(tmp):
     assert figures_of(o) == expected(a)
     o, err = collect("--host", "one", "--no-local", name)
     assert figures_of(o) == expected(a)
+    # Directories are read to the same depth on each machine.
+    below = here / "one" / "deep"
+    for i in range(6):
+        below.mkdir()
+        write(tmp / "runs", f"r{i}", 0, [i]).rename(below / "file.jsonl")
+        below /= "d"
+    for place in (["--host", "one", "--no-local", "deep"], [here / "one" / "deep"]):
+        o, err = collect(*place)
+        assert figures_of(o) == expected([0, 1, 2, 3]), (o, err)
     # Ten samples on each of three machines are thirty, although one of the three is this machine, which is also read through ssh.
     ten = {host: [rand.randrange(256) for _ in range(10)] for host in ("m1", "m2", "m3")}
     for host, samples in ten.items():
