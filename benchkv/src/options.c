@@ -213,7 +213,7 @@ static const struct arg_row rows[] = {
 		.help = "writes the reports to the new files PREFIX.A.json and PREFIX.B.json"},
 	{.help = "Other", .sets = RUN},
 	{"pin", 0, NULL, ARG_WORD, AT(pin), .words = no_yes, .def = "yes", .sets = RUN,
-		.help = "pins each thread to a core of its own, if there are enough"},
+		.help = "pins each thread to a hardware thread of its own, if there are enough"},
 	{"timeout", 0, "S", ARG_TIME, AT(timeout_ns), .low = 1, .high = 86400, .unit = NSEC_PER_SEC,
 		.def = "30", .sets = RUN,
 		.help = "seconds to wait for a reply, and for other ranks at the start; at the end "

@@ -25,7 +25,7 @@ static const char usage[] =
 	"With --live: shows the objects of all layers in running processes, and what threads wait for.\n";
 
 static const char columns[] = "Columns:\n"
-			      "  server   dead, running, waiting (polls), asleep\n"
+			      "  server   dead, running, asleep\n"
 			      "  depth    calls that a client can have in flight\n"
 			      "  clients  connected and alive / at most\n"
 			      "  dead     dead clients that the server has not cleaned up yet\n"
