@@ -9,22 +9,25 @@
 
 /* ------------------------------------------------------------ registrations */
 
-static bool covers(const struct reg *r, const void *addr, size_t len, unsigned flags)
+/* Returns the registration of a bulk that covers the memory, or NULL. Its other memory may belong to
+ * bulks that were freed: this memory may have been unmapped, and other memory mapped there. */
+static struct reg *shared(const struct copyrpc_ctx *ctx, const uint8_t *addr, size_t len,
+	unsigned flags)
 {
-	uint64_t off = (uintptr_t)addr - (uintptr_t)r->mr.addr;
+	const struct copyrpc_bulk *b = ctx->bulks;
 
-	return r->bulks && !(flags & ~r->flags) && (uintptr_t)addr >= (uintptr_t)r->mr.addr &&
-	       range_fits(off, len, r->mr.len);
+	while (b && ((flags & ~b->reg->flags) || addr < b->addr ||
+			    !range_fits((uintptr_t)addr - (uintptr_t)b->addr, len, b->len)))
+		b = b->next;
+	return b ? b->reg : NULL;
 }
 
 int reg_get(struct copyrpc_ctx *ctx, const void *addr, size_t len, unsigned flags,
 	struct reg **reg_p)
 {
-	struct reg *r = ctx->regs;
+	struct reg *r = shared(ctx, addr, len, flags);
 	int rc;
 
-	while (r && !covers(r, addr, len, flags))
-		r = r->next;
 	if (r) {
 		r->refs++;
 		*reg_p = r;
@@ -75,7 +78,6 @@ int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int acc
 		free(b);
 		return rc;
 	}
-	b->reg->bulks++;
 	b->addr = addr;
 	b->len = len;
 	b->access = access;
@@ -89,7 +91,6 @@ void copyrpc_bulk_free(struct copyrpc_bulk *b)
 	if (!b)
 		return;
 	UNLINK(b);
-	b->reg->bulks--;
 	reg_put(b->reg);
 	free(b);
 }

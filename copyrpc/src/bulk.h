@@ -7,9 +7,9 @@
 #include "internal.h"
 
 /*
- * A registration. The memory of a bulk must stay mapped, so transfers and calls may share its
- * registration. When the bulk is freed, no further transfer or call may use the registration,
- * because other memory may be mapped at that address later.
+ * A registration. The memory of a bulk must stay mapped, so transfers, calls and bulks within this
+ * memory share its registration. When the bulk is freed, further ones must not use its memory's
+ * registration, because other memory may be mapped at that address later.
  */
 struct reg {
 	struct copyrpc_ctx *ctx;
@@ -17,7 +17,6 @@ struct reg {
 	struct mlx5dvl_mr mr;
 	unsigned flags; /* enum mlx5dvl_access */
 	uint32_t refs; /* bulks, transfers and large calls that use it */
-	uint32_t bulks;
 };
 
 struct copyrpc_bulk {

@@ -193,10 +193,17 @@ TEST(registrations_are_shared)
 	copyrpc_bulk_free(more);
 	copyrpc_bulk_free(r.mine);
 	r.mine = within;
+	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, 1, 0, &more), 0);
+	CHECK(more->reg == within->reg);
+	copyrpc_bulk_free(more);
+	/* The first byte belongs to the freed bulk only. */
+	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, 2, 0, &more), 0);
+	CHECK(more->reg != within->reg);
+	copyrpc_bulk_free(more);
 	fill(theirs, 1);
 	CHECK_EQ(pull(&r, 0, 0, SIZE - 1), 0);
 	copyrpc_bulk_free(within); /* the pull keeps the registration */
-	CHECK(r.p.ctx[0]->regs && !r.p.ctx[0]->regs->bulks);
+	CHECK(r.p.ctx[0]->regs && !r.p.ctx[0]->bulks);
 	until(&r, 1);
 	CHECK(!r.ends.status && !memcmp(mine + 1, theirs, SIZE - 1));
 	CHECK(!r.p.ctx[0]->regs);
