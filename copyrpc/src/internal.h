@@ -170,8 +170,9 @@ struct copyrpc_ep {
 	uint64_t single; /* number of the peer's context, if it is the single connection with it */
 	/* Pointers to this endpoint that copyrpc_ep_destroy() sets to NULL; NULL: none. */
 	struct copyrpc_ep **held; /* of the meeting (meet.h), until the program has the endpoint */
-	struct copyrpc_ep **parked; /* of a guest (listen.c) whose connection was lost in the
-				       meeting, until the peer returns */
+	struct copyrpc_ep **parked; /* of a guest (listen.c) without a socket: the connection was
+				       lost in the meeting, until the peer returns; or
+				       copyrpc_accept() has not returned the endpoint yet */
 	uint64_t came; /* number of the connection that was accepted for it; 0: none */
 	bool is_up; /* a meeting has connected both sides */
 	struct news up, down, back; /* kind 0: the endpoint has no events */

@@ -120,9 +120,9 @@ static void guest_report(struct lobby *y, struct guest *g, int err)
 	g->err = err;
 	if (g->at->called) {
 		if (!err)
-			g->m.ep->held = &g->m.ep; /* a request can arrive before copyrpc_accept()
-						     returns the endpoint, and the program can then
-						     destroy it */
+			g->m.ep->parked = &g->m.ep; /* a request can arrive before copyrpc_accept()
+						       returns the endpoint, and the program can
+						       then destroy it */
 		append(&g->at->ended, g);
 		return;
 	}
@@ -495,7 +495,7 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 	l->ended = g->next;
 	err = g->err;
 	if (!err) {
-		g->m.ep->held = NULL;
+		g->m.ep->parked = NULL;
 		*ep_p = g->m.ep;
 	}
 	free(g);

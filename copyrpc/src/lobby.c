@@ -19,25 +19,27 @@ static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "poll and epoll use the 
 
 int plan_copy(struct plan *plan, const struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
-	int rc = SIZED_ATTR(&plan->attr, attr, name);
+	struct plan p = {.name = ""};
+	int rc = SIZED_ATTR(&p.attr, attr, name);
 
-	if (!rc && plan->attr.by_hand)
+	if (!rc && p.attr.by_hand)
 		rc = -EINVAL;
-	if (!rc && plan->attr.ring_size && !ring_size_ok(plan->attr.ring_size))
+	if (!rc && p.attr.ring_size && !ring_size_ok(p.attr.ring_size))
 		rc = -EINVAL;
-	if (!rc && plan->attr.path)
-		rc = path_read(&plan->path, plan->attr.path);
+	if (!rc && p.attr.path)
+		rc = path_read(&p.path, p.attr.path);
 	if (!rc)
-		rc = ctx_check_path(ctx, plan->attr.path ? &plan->path : &ctx->path);
+		rc = ctx_check_path(ctx, p.attr.path ? &p.path : &ctx->path);
 	if (rc)
 		return rc;
-	plan->attr.size = sizeof(plan->attr);
-	if (plan->attr.path)
+	p.attr.size = sizeof(p.attr);
+	if (p.attr.name)
+		snprintf(p.name, sizeof(p.name), "%s", p.attr.name);
+	*plan = p;
+	if (p.attr.path)
 		plan->attr.path = &plan->path;
-	if (plan->attr.name) {
-		snprintf(plan->name, sizeof(plan->name), "%s", plan->attr.name);
+	if (p.attr.name)
 		plan->attr.name = plan->name;
-	}
 	return 0;
 }
 

@@ -49,8 +49,8 @@ struct plan {
 	char name[EP_NAME_MAX];
 };
 
-/* Returns 0, -E2BIG, or -EINVAL if the context cannot have such endpoints, or @attr has
- * `by_hand`. */
+/* Returns 0, -E2BIG, or -EINVAL if the context cannot have such endpoints, or @attr has `by_hand`.
+ * After an error *plan is unchanged: guests of an earlier copyrpc_accept() still use it. */
 int plan_copy(struct plan *plan, const struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr);
 
 /* Finds the context's lobby, or creates it if there is none. Returns 0 or -errno. */

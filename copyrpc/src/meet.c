@@ -164,7 +164,7 @@ static bool decides(const struct meeting *m, const struct copyrpc_ctx *ctx)
 
 /* True if this side must refuse the connection, because there is another one. If the other
  * connection is up, it is probed, because the peer may have destroyed its endpoint before it dialed
- * again. If the other connection is parked (listen.c), it fails after probe_ms, because a peer that
+ * again. If the other connection was lost in its meeting, it fails after probe_ms, because a peer that
  * still had its endpoint would have returned by then. */
 static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
@@ -172,7 +172,7 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 
 	if (!other)
 		return false;
-	if (other->parked &&
+	if (other->parked && !other->is_up &&
 		ctx->clock() - other->away_since >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
 		ep_break(other, -ECONNRESET);
 		return is_second(m, ctx);
@@ -564,7 +564,6 @@ void meet_drop(struct meeting *m)
 
 void meet_discard(struct copyrpc_ep *ep)
 {
-	ep->held = NULL;
 	if (ep->ch.status == -ENOTCONN)
 		ep_free(ep);
 	else

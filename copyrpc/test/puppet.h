@@ -31,17 +31,29 @@ static inline struct greeting greeting_of(const struct copyrpc_ep *ep, uint32_t 
 	return g;
 }
 
-/* @ring_size: of the puppet's endpoint; 0: that of its context. */
-static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
+/* Creates the endpoint, and connects the socket. @ring_size: of the endpoint; 0: that of the
+ * context. */
+static inline void puppet_come(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
 	uint32_t ring_size)
 {
 	const struct copyrpc_ep_attr attr = {.ring_size = ring_size};
-	struct greeting g;
 
 	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &p->ep), 0);
-	g = greeting_of(p->ep, 0, 0, 1);
 	p->fd = stranger_connect(port);
+}
+
+static inline void puppet_say(struct puppet *p, uint32_t flags, uint64_t owner)
+{
+	struct greeting g = greeting_of(p->ep, flags, owner, 1);
+
 	stranger_say(p->fd, &g, sizeof(g));
+}
+
+static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
+	uint32_t ring_size)
+{
+	puppet_come(p, ctx, port, ring_size);
+	puppet_say(p, 0, 0);
 }
 
 static inline void puppet_result(const struct puppet *p)

@@ -23,9 +23,12 @@ struct server {
 	int n; /* clients that have come */
 };
 
-static struct server open_server(void)
+static struct server open_returning(uint32_t reconnect_ms)
 {
-	const struct copyrpc_ctx_attr attr = {.max_endpoints = 32, .ring_size = 4096};
+	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
+		.max_endpoints = 32,
+		.ring_size = 4096,
+		.reconnect_ms = reconnect_ms};
 	struct server s = {.n = 0};
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &s.ctx), 0);
@@ -35,6 +38,11 @@ static struct server open_server(void)
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0);
 	s.port = (uint16_t)copyrpc_tcp_port(s.listener);
 	return s;
+}
+
+static struct server open_server(void)
+{
+	return open_returning(0);
 }
 
 static void close_server(struct server *s)
@@ -52,19 +60,26 @@ static void close_server(struct server *s)
 
 /* One of two clients is slow. copyrpc_accept() returns the endpoint of the other client. Then the
  * connection of the slow client is completed inside a poll. */
-static void accept_one_of_two(struct server *s)
+static void accept_one_of(struct server *s, uint32_t flags, uint64_t owner)
 {
 	struct puppet *p = s->p;
 	struct copyrpc_ep *ep;
 
 	while (s->n < 2)
-		puppet_greet(&p[s->n++], s->clients, s->port, 0);
+		puppet_come(&p[s->n++], s->clients, s->port, 0);
+	puppet_say(&p[0], flags, owner);
+	puppet_say(&p[1], 0, 0);
 	puppet_result(&p[1]);
 	CHECK_EQ(copyrpc_accept(s->ctx, NULL, s->listener, GUARD_MS, &ep), 0);
 	puppet_connect(&p[1]);
 	puppet_result(&p[0]);
 	copyrpc_poll(s->ctx, NULL, NULL);
 	puppet_connect(&p[0]);
+}
+
+static void accept_one_of_two(struct server *s)
+{
+	accept_one_of(s, 0, 0);
 }
 
 /* The program destroys the slow client's endpoint at its first request, before copyrpc_accept() has
@@ -112,6 +127,71 @@ TEST(kept_until_accept)
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), 0);
 	destroy_with_request(&s);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
+}
+
+#define OWNER 77 /* number of the slow client's endpoint */
+#define RETURNS 2u /* flags of the greeting */
+#define AGAIN 4u
+
+/* Returns the server's endpoint for the slow client. */
+static struct copyrpc_ep *slow_one(const struct server *s)
+{
+	struct copyrpc_ep *ep = s->ctx->eps;
+
+	while (ep->peer_owner != OWNER)
+		ep = ep->next;
+	return ep;
+}
+
+/* The slow client returns before copyrpc_accept() has returned its endpoint. Then the endpoint is
+ * returned all the same. The client's first socket is closed, and its number belongs to another
+ * socket of the program, with which nothing must happen. */
+TEST(returned_before_accept)
+{
+	struct place place = {.magic = "CPRPCPOS", .attempt = htole64(1)};
+	struct copyrpc_ep *ep;
+	int other[8][2];
+	char byte;
+	SERVER s = open_returning(60000);
+
+	accept_one_of(&s, RETURNS, OWNER);
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, other[i]), 0);
+	close(s.p[0].fd);
+	s.p[0].fd = stranger_connect(s.port);
+	puppet_say(&s.p[0], RETURNS | AGAIN, OWNER);
+	place.whom = htole64(slow_one(&s)->owner);
+	stranger_say(s.p[0].fd, &place, sizeof(place));
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), 0);
+	CHECK(ep == slow_one(&s) && !copyrpc_ep_status(ep));
+	CHECK_EQ(ep->attempt, 1);
+	for (int i = 0; i < 8; i++) {
+		CHECK_EQ(send(other[i][0], "x", 1, MSG_NOSIGNAL), 1);
+		CHECK_EQ(recv(other[i][1], &byte, 1, MSG_DONTWAIT), 1);
+		close(other[i][0]);
+		close(other[i][1]);
+	}
+}
+
+/* A connection that has not sent its greeting gets an endpoint with the attributes of the last
+ * copyrpc_accept() that did not refuse them. */
+TEST(refused_attributes)
+{
+	const struct copyrpc_ep_attr bad = {.size = sizeof(bad), .ring_size = 3};
+	struct copyrpc_ep *ep;
+	SERVER s = open_server();
+
+	while (s.n < 2)
+		puppet_come(&s.p[s.n++], s.clients, s.port, 0);
+	puppet_say(&s.p[1], 0, 0);
+	puppet_result(&s.p[1]);
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, GUARD_MS, &ep), 0);
+	CHECK_EQ(copyrpc_accept(s.ctx, &bad, s.listener, 0, &ep), -EINVAL);
+	puppet_say(&s.p[0], 0, 0);
+	puppet_result(&s.p[0]);
+	copyrpc_poll(s.ctx, NULL, NULL);
+	puppet_connect(&s.p[0]);
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, GUARD_MS, &ep), 0);
 }
 
 /* ------------------------------------------------------------------ work of a poll */
