@@ -113,7 +113,7 @@ static inline bool pass_requests(struct gateway *g)
 		g->held++;
 		if (shmipc_client_call(c, copyrpc_req_data(req), copyrpc_req_len(req),
 			    (uintptr_t)req))
-			gateway_reply(g, req, NULL, 0); /* too long for the server */
+			gateway_reply(g, req, NULL, 0); /* too long, or the server has gone */
 		some = true;
 	}
 	return some;

@@ -17,8 +17,8 @@
 #include "base/list.h"
 
 /*
- * While other processes are faster, a server tries again: SHM_YIELDS times after a yield, then
- * SHM_NAPS times after a sleep of 1 ms. Then it returns -EADDRINUSE.
+ * While shm_create_file() returns -EAGAIN, a server tries again: SHM_YIELDS times after a yield,
+ * then SHM_NAPS times after a sleep of 1 ms. Then shm_become_server() returns -EADDRINUSE.
  */
 #define SHM_YIELDS 1000
 #define SHM_NAPS 1000
@@ -78,7 +78,7 @@ static int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Returns another region of this process with the same file. Needs shm_regions.lock. */
+/* Returns another mapped region of the same file and size, or NULL. Needs shm_regions.lock. */
 static struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
@@ -176,12 +176,12 @@ bool shm_holds(const struct shm_region *r, int fd, uint32_t byte)
 	if (fstat(fd, &st) != 0 || st.st_dev != r->dev || st.st_ino != r->ino)
 		return false;
 	/*
-	 * If the byte is locked, and the kernel reports no lock that conflicts with one of @fd, the
-	 * description of @fd holds the lock itself.
+	 * F_OFD_GETLK with @fd ignores the locks of the description of @fd. So if the byte is
+	 * locked, but F_OFD_GETLK with @fd finds no lock, that description holds the lock.
 	 */
 	if (shm_file_locked(r, byte) <= 0 || fcntl(fd, F_OFD_GETLK, &fl) != 0)
 		return false;
-	/* Test again: another description may have dropped its lock before the second test. */
+	/* Tests again: another description may have dropped its lock before F_OFD_GETLK. */
 	return fl.l_type == F_UNLCK && shm_file_locked(r, byte) > 0;
 }
 
@@ -201,7 +201,7 @@ int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, uint32_t 
 	return 0;
 }
 
-/* Returns true if this process is in the group. Access rights are not tested. */
+/* Returns true if this process is in the group. */
 static bool shm_in_group(gid_t gid)
 {
 	int n = getgroups(0, NULL);
@@ -318,8 +318,8 @@ static void shm_guard_path(struct shm_region *g, const struct shm_region *r)
 }
 
 /*
- * Opens the guard of a group's region. Leaves g->fd at -1 if there is none that belongs to the file's
- * owner and that this process may open. Returns 0 or -errno.
+ * Opens the guard of a group's region. Leaves g->fd at -1 if there is none that belongs to the
+ * file's owner and that this process may open. Returns 0 or -errno.
  */
 static int shm_guard_open(struct shm_region *g, const struct shm_region *r, const struct stat *file,
 	int flags)
@@ -389,7 +389,7 @@ static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
 	return !magic || (!shm_read(r, 0, &word, sizeof(word)) && word == magic);
 }
 
-/* Returns 0 if the name still refers to the file, otherwise -EAGAIN. */
+/* Returns 0 if the name still refers to the file, -EAGAIN if not, or another -errno. */
 static int shm_check_current(const struct shm_region *r)
 {
 	int current = shm_is_current(r);
@@ -424,10 +424,11 @@ static int shm_check_stale(const struct shm_region *r)
 
 /*
  * Removes the name, which must exist, unless it belongs to a living server (-EADDRINUSE)
- * or the file does not begin with magic (-EPROTO). -EAGAIN: see shm_check_stale(). For a group's
- * region, the locks of the guard decide which server lives and which process removes the file of a
- * dead one; otherwise the locks of the file itself do. If r->guard is set, this process has locked
- * the guard as the new server, so no other server of the region is alive.
+ * or the file does not begin with magic (-EPROTO). -EAGAIN: see shm_check_stale(). If this process
+ * can open the guard of a group's region, the locks of the guard show whether the server is alive,
+ * and select the process that removes the file; otherwise the locks of the file itself do. If
+ * r->guard is set, this process has locked the guard as the new server, so no other server of the
+ * region is alive.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
@@ -467,8 +468,8 @@ int shm_remove_remains(const char *prefix, const char *name, uint64_t magic)
 }
 
 /*
- * Tries once to make the file and to lock its server byte. Returns 0, -EAGAIN if another process
- * was faster, or another error.
+ * Tries once to make the file and to lock its server byte. Returns 0, -EAGAIN if the caller should
+ * try again, or another error.
  */
 static int shm_create_file(struct shm_region *r)
 {
@@ -480,7 +481,7 @@ static int shm_create_file(struct shm_region *r)
 	}
 	if (err)
 		return err;
-	/* Without this lock, another server could take the new file for a stale one. */
+	/* Without this lock, another server could regard the new file as stale. */
 	err = shm_lock(r, SHM_NAMING);
 	if (!err)
 		current = shm_is_current(r);

@@ -116,7 +116,7 @@ static int listen_at(const struct addrinfo *a, bool reuse, int *fd_p)
 	return 0;
 }
 
-/* Tries the addresses of that family until one works, or one is in use (-EADDRINUSE). */
+/* Tries the addresses of @family until one works, or one is in use (-EADDRINUSE). */
 static void listen_by(const struct addrinfo *list, int family, bool reuse, int *err, int *fd_p)
 {
 	for (const struct addrinfo *a = list; a && *err && *err != -EADDRINUSE; a = a->ai_next)
@@ -201,8 +201,8 @@ int tcp_take(int listener, int *fd_p)
 {
 	int fd;
 
-	/* The caller's listener may be a blocking one, and accept4() reports a shortage of descriptors
-	 * even if no connection waits. */
+	/* The caller's listener may be a blocking one, and accept4() reports a shortage of
+	 * descriptors even if no connection waits. */
 	if (tcp_wait(listener, POLLIN, 0) == -ETIMEDOUT)
 		return -EAGAIN;
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -441,7 +441,7 @@ static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
 
 /*
  * Returns 0, or the listener's error. If no descriptor is free, closes the oldest guest, unless
- * this call has accepted a guest: a new guest must get a step().
+ * this call has accepted a guest: step() must be called for a new guest before it is closed.
  */
 static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now)
 {

@@ -21,7 +21,7 @@
 #include "base/compiler.h"
 #include "base/list.h"
 
-#define DRAIN_MAX 32 /* wake-ups read per sleep: usually one, and late ones of earlier sleeps */
+#define DRAIN_MAX 32 /* limit per sleep: usually one wake-up, and late ones of earlier sleeps */
 
 /* ---- forked children ---- */
 
@@ -78,7 +78,7 @@ static void fork_init(void)
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-/* Delays forks until opened_end(): the fork handler must know of every new descriptor. */
+/* Delays forks until opened_end(): the fork handler must find each new descriptor in the list. */
 static void opened_begin(struct wakefd *w)
 {
 	pthread_once(&opened.once, fork_init);
@@ -189,7 +189,10 @@ static int draw_secret(uint64_t secret[2])
 
 static void publish_secret(struct wakefd_addr *addr, const uint64_t secret[2])
 {
-	/* Relaxed: the sleep word's release publishes them. Pair with the loads in wakefd_try(). */
+	/*
+	 * Relaxed: a later release of the caller, such as that of the sleep word, publishes both
+	 * stores. They pair with the loads in wakefd_try() and wakefd_introduce().
+	 */
 	__atomic_store_n(&addr->cookie, secret[1], __ATOMIC_RELAXED);
 	__atomic_store_n(&addr->name, secret[0], __ATOMIC_RELAXED);
 }

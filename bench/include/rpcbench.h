@@ -3,16 +3,16 @@
  * The benchmark of the shared-memory layers: closed loops of small calls with a layer and with
  * other rings (called peers), on the same pinned threads in the same run.
  *
- * One server thread and up to 64 client threads exist during the whole run. Short windows (2 ms) of
- * each implementation and each number of clients alternate, so that disturbances by the machine
- * affect all of them. A round is one window of each implementation; ratios are computed within a
- * round. Each round also measures the round trip of two cache lines between the cores of the server
- * and of client 0: no single call can be faster. Every response is checked; a wrong, lost or
- * repeated one ends the program with status 1.
+ * For each queue depth, one server thread and up to 64 client threads are started. Short windows
+ * (2 ms; 10 ms if threads share cores) of each combination of implementation, loop and number of
+ * clients alternate, so that disturbances by the machine affect all of them. A round is one window
+ * of each combination; ratios are computed within a round. Each round also measures the round trip
+ * of two cache lines between the cores of the server and of client 0: no single call can be faster.
+ * Every response is checked; a wrong, lost or repeated one ends the program with status 1.
  *
- * If each thread has a core of its own, and no response came for 100 us in a window, the window is
- * assumed to be disturbed: another program had the core. It is left out, for the layer and for the
- * peers alike. The number of such windows is printed; on a quiet machine it is 0.
+ * If each thread has a core of its own, and a client got no response for 100 us in a window, the
+ * window is assumed to be disturbed: another program had the core. Such windows of the layer and of
+ * the peers are left out. Their number is printed; on a quiet machine it is 0.
  *
  * The same work is done in five kinds of loop that programs use:
  *
@@ -22,11 +22,12 @@
  *	many		the server takes up to 32 requests, then answers them
  *	blocking	client and server use the blocking waits
  *
- * In single, many and blocking the client does the same as in callback. In callback and refill the
- * server takes and answers requests one by one until none is left. A turn is one pass of such a
- * loop. After an empty turn a side executes a pause instruction; after 64 empty turns it calls its
- * blocking wait. Peers have no blocking waits: they pause instead, so for them the loop blocking is
- * the same as the loop callback.
+ * In single, many and blocking the client makes its calls as in callback. In callback, refill and
+ * blocking the server takes and answers requests one by one until none is left; the peers dpdk and
+ * dpdk-burst take bursts (see serve). A turn is one pass of such a loop. After an empty turn a side
+ * executes a pause instruction; from the 64th successive empty turn on, and always in blocking, it
+ * calls its blocking wait instead. Peers have no blocking waits: they always pause, so for them the
+ * loop blocking is the same as the loop callback.
  *
  * With --mesh there is no server: N threads call each other. rpcbench_mesh.h describes that loop
  * and the least work that a call needs in it.
@@ -56,7 +57,7 @@
  *	}
  *
  * setup() creates everything for cfg->clients clients with cfg->queue_depth calls each, and fills
- * in server->handle and client[i].handle for the threads to use.
+ * in server->handle and clients[i].handle for the threads to use.
  */
 #ifndef RPCBENCH_H
 #define RPCBENCH_H
@@ -83,9 +84,9 @@
 #define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
 #define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC) /* without a response: the window is disturbed */
 #define RPCBENCH_LOST_NS (120 * NSEC_PER_SEC) /* after this time a response counts as lost */
-#define RPCBENCH_LOOK 16 /* polls per reading of the clock */
+#define RPCBENCH_LOOK 16 /* turns per reading of the clock */
 #define RPCBENCH_TAKE 32 /* requests that the server takes together in the loop many */
-#define RPCBENCH_SPINS 64 /* empty polls before a wait */
+#define RPCBENCH_SPINS 64 /* empty turns before a wait */
 
 /* The order in which a node of a mesh calls the others. */
 enum rpcbench_pattern {
@@ -134,7 +135,7 @@ struct rpcbench_client {
 	const struct rpcbench_config *cfg;
 	struct rpcbench_run *run;
 	uint32_t index;
-	uint32_t to; /* the node of a mesh that the next call goes to, or the last call went to */
+	uint32_t to; /* the node of a mesh that gets the current call, or got the last one */
 	uint64_t rng;
 	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
 	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */
@@ -186,7 +187,7 @@ struct rpcbench_client_ops {
 	int (*poll)(struct rpcbench_client *c);
 	/* Called after a burst of calls. NULL: the next poll publishes them. */
 	void (*flush)(struct rpcbench_client *c);
-	/* Returns false if ns nanoseconds have passed. NULL: the loop pauses instead. */
+	/* Waits for a response. Returns false if none came in ns. NULL: the loop pauses instead. */
 	bool (*wait)(struct rpcbench_client *c, uint64_t ns);
 };
 
@@ -217,7 +218,7 @@ struct rpcbench_run {
 	uint64_t window_ns;
 	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
 	bool last_calls; /* in a RPCBENCH_STEP window: no further calls are made */
-	struct latrec_hist *wake; /* their latencies, ns */
+	struct latrec_hist *wake; /* latencies of the calls of a RPCBENCH_WAKE window, ns */
 	CACHE_ALIGNED uint32_t ready; /* threads that are ready to start */
 	CACHE_ALIGNED uint32_t finished; /* clients that have no call in flight any more */
 	CACHE_ALIGNED uint64_t ping;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs delegrpc or shmipc in the loops of rpcbench.h. The bench/loops.c of a layer includes the
- * layer's header, defines RPC_LAYER, includes this file, and defines attr_of(), recv() and
- * server_ops.
+ * layer's header, defines RPC_LAYER, includes this file, and defines attr_of() and recv(). Then it
+ * calls RPCBENCH_SERVER() and defines the layer's struct rpcbench_impl.
  */
 #ifndef RPCBENCH_LAYER_H
 #define RPCBENCH_LAYER_H

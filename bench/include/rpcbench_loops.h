@@ -115,7 +115,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum 
 	c->stall_ns = stall;
 }
 
-/* Waits for the response of a call that was made at @start. */
+/* Waits for the response to a call that was made at @start. */
 ALWAYS_INLINE void rpcbench_await(struct rpcbench_client *c, uint64_t start,
 	const struct rpcbench_client_ops *ops)
 {
@@ -139,7 +139,7 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 	}
 }
 
-/* Makes one call to a server that does not poll until the window ends. */
+/* Makes one call to a server that first sleeps for the length of the window, without polling. */
 ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
@@ -214,7 +214,7 @@ ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, u
 	return n;
 }
 
-/* Takes many requests, then answers them. Returns their number. */
+/* Takes up to RPCBENCH_TAKE requests, then answers them. Returns their number. */
 ALWAYS_INLINE int rpcbench_serve_many(struct rpcbench_server *s, uint32_t req_size,
 	uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {
@@ -249,7 +249,7 @@ ALWAYS_INLINE int rpcbench_serve_turn(struct rpcbench_server *s, enum rpcbench_l
 ALWAYS_INLINE void rpcbench_server_loop(struct rpcbench_server *s, enum rpcbench_loop loop,
 	uint32_t req_size, uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {
-	/* In a window without load, long waits show the cost of a server that sleeps. */
+	/* The windows other than RPCBENCH_LOAD measure a sleeping server, so its waits are long. */
 	uint64_t idle_ns = s->run->kind == RPCBENCH_LOAD ? RPCBENCH_IDLE_NS : NSEC_PER_SEC / 10;
 	uint32_t empty = 0;
 
@@ -314,7 +314,7 @@ ALWAYS_INLINE void rpcbench_server_run(struct rpcbench_server *s,
 		rpcbench_server_body(s, s->cfg->req_size, s->cfg->resp_size, ops);
 }
 
-/* Defines function fn of a client, or of a server, with these operations inlined. */
+/* Each macro defines the function fn, of a client or of a server, with these operations inlined. */
 #define RPCBENCH_CLIENT(fn, ...)                                                                   \
 	static void fn(struct rpcbench_client *c)                                                  \
 	{                                                                                          \

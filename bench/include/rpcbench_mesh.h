@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mesh, for rpcbench.h: N nodes, each of which calls the others and serves their calls. One
- * turn of a node makes calls until the queue depth is reached, then answers what has arrived, then
- * takes responses. All implementations run this turn, each with its functions inlined.
+ * The mesh, for rpcbench.h: N nodes that call each other. One turn of a node makes calls until
+ * cfg->queue_depth calls are in flight, then answers calls that have arrived, then accepts
+ * responses. All implementations run this turn, each with its functions inlined.
  *
- * The minimum for a call and its response, with requests of 32 bytes and responses of 16:
+ * The least work for a call and its response, with requests of 32 bytes and responses of 16:
  *
  *	lines	A burst of n calls moves ceil(40 n / 64) cache lines from one core to another, its
  *		answers ceil(24 n / 64); each message has a head of 8 bytes. That is 2 lines per
@@ -12,11 +12,12 @@
  *		before the burst is published makes a line move once more.
  *	looks	A turn looks at the request rings of the N - 1 other nodes, and at the response
  *		rings of those that owe a response: a load and a comparison each.
- *	copies	A request is copied three times (to private memory, to the ring, out of it), a
- *		response twice: 16 loads and 16 stores of 8 bytes. The bench also generates and
- *		checks each message.
+ *	copies	With a queue depth of 8 or more, messages are collected in private memory. A request
+ *		is then copied three times (to private memory, to the ring, out of it), a response
+ *		twice: 16 loads and 16 stores of 8 bytes. The bench also generates and checks each
+ *		message.
  *
- * The peer `bare` does only this work, and keeps a queue of tokens.
+ * The implementation `bare` does only this work, and keeps a queue of tokens.
  */
 #ifndef RPCBENCH_MESH_H
 #define RPCBENCH_MESH_H
@@ -26,8 +27,8 @@ struct rpcbench_mesh_ops {
 	/* Calls node c->to. Returns 0, or not 0 if there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
 	/*
-	 * Answers calls until at least @most are answered, or none is left. Returns the number of
-	 * those answered.
+	 * Answers calls that have arrived, until @most or more are answered; may also leave some of
+	 * them to the next turn. Returns the number of answered calls.
 	 */
 	int (*serve)(struct rpcbench_client *c, uint32_t most);
 	/*
@@ -60,7 +61,10 @@ static inline uint32_t rpcbench_mesh_after(const struct rpcbench_client *c, uint
 	return to + 1 < n ? to + 1 : 0;
 }
 
-/* Half of the calls go to the first @hot nodes, the others to the rest. */
+/*
+ * Returns, with equal probability, one of the first @hot nodes or one of the others. A node that is
+ * alone in its group calls only the other group.
+ */
 static inline uint32_t rpcbench_mesh_hot(struct rpcbench_client *c, uint32_t hot, uint32_t n)
 {
 	bool to_hot = rpcbench_mesh_draw(c, 2);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The minimum that a layer above cellring must do. It uses the same rings and bursts, and nothing
- * else: no ids (answers come in order), no checks, no clients that come and go, no wake-ups.
+ * The minimum that a layer above cellring must do. This peer uses the rings and bursts of cellring,
+ * and nothing else: no ids (answers come in order), no checks, no clients that come and go, no
+ * wake-ups.
  */
 #include <cellring.h>
 

@@ -160,7 +160,7 @@ ALWAYS_INLINE void dpdk_reply_one(struct rpcbench_server *s, const struct rpcben
 
 RPCBENCH_CLIENT(dpdk_client, dpdk_call, dpdk_poll, NULL, NULL)
 
-/* The function serve already does what the loop `many` does: it takes a burst, then answers it. */
+/* dpdk_serve() already does what the loop `many` does: it receives a burst, then answers it. */
 RPCBENCH_SERVER(dpdk_server, NULL, dpdk_recv, dpdk_reply_one, NULL, NULL, dpdk_serve)
 
 RPCBENCH_CLIENT(dpdk_burst_client, dpdk_burst_call, dpdk_burst_poll, dpdk_burst_flush, NULL)

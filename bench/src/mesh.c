@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the time windows of a measurement: those of a mesh that has a thread for each node, and those
- * in which one thread runs all sides in turn.
+ * Runs the time windows of a measurement: those of a mesh that has a thread for each node, and
+ * those in which one thread runs all clients (or nodes) and the server in turn.
  */
 #include "bench.h"
 
-#define EMPTY_SWEEPS 1000000u /* after so many sweeps without a response, one counts as lost */
+#define EMPTY_SWEEPS 1000000u /* sweeps without a response until a response counts as lost */
 
 /*
  * Runs turns until the deadline has passed and, if the node makes calls, at least one response has
@@ -56,7 +56,7 @@ void rpcbench_mesh_window(const struct rpcbench_impl *impl, struct rpcbench_clie
 		impl->turn(c, false);
 }
 
-/* Runs a turn of each side. Returns the number of responses that have come. */
+/* Runs a turn of each client (or node), then the server. Returns the number of responses. */
 static uint64_t sweep(struct rpcbench_side *side, uint32_t n, bool calls)
 {
 	const struct rpcbench_impl *impl = side->impl;

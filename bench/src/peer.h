@@ -56,7 +56,7 @@ extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpc
 /* Returns the number of slots of a ring for the calls of this many clients. */
 uint32_t peer_slots(const struct rpcbench_config *cfg, uint32_t clients);
 
-/* For setup() and teardown() of a peer. ring_new() creates a ring; peer_teardown() frees it. */
+/* For setup() and teardown() of a peer. ring_new() creates a ring; peer_teardown() frees all. */
 int peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp));
@@ -84,7 +84,7 @@ ALWAYS_INLINE void peer_take(struct rpcbench_client *c, const struct peer_resp *
 	rpcbench_again(c, call);
 }
 
-/* Reads the request rings in turn, each until it is empty. */
+/* Receives one request. Successive calls read each ring until it is empty, then the next one. */
 ALWAYS_INLINE int peer_recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
 	uint32_t len, int (*dequeue)(void *ring, struct peer_req *q))
 {

@@ -18,7 +18,7 @@ struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 	return (struct rpcbench_spread){v[n / 10], v[n / 2], v[n - 1 - n / 10]};
 }
 
-/* Returns the ratio of the times per call in cells a and b, computed round by round. */
+/* Returns the spread of the ratios, round by round, of the times per call in cells a and b. */
 static struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
 	const struct rpcbench_cell *b, uint32_t rounds)
 {

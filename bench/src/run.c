@@ -22,7 +22,7 @@ static void rpcbench_rendezvous(struct rpcbench_run *run)
 
 /*
  * Measures round trips of one word in each direction. Both sides poll as the layers do, with one
- * pause per poll. Takes the best of a few batches, because another program may have the core.
+ * pause per poll. The result is that of the fastest batch, because other programs may use the core.
  */
 static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 {
@@ -322,8 +322,8 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 }
 
 /*
- * Measures each number of nodes in a mesh of its own: a node of a larger mesh would search the rings
- * of all nodes that have ever called it.
+ * Measures each number of nodes in a mesh of its own: a node of a larger mesh would search the
+ * rings of all nodes that have ever called it.
  */
 static void rpcbench_meshes(struct rpcbench_bench *b)
 {

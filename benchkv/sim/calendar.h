@@ -20,7 +20,7 @@
 #define CALENDAR_LEAST 256u /* buckets; a power of two, of at least 64 */
 #define CALENDAR_SLOT_BITS 20
 #define CALENDAR_DEST_BITS 12
-#define CALENDAR_TRIM 64u /* number of calendar_take() without a request between two trims */
+#define CALENDAR_TRIM 64u /* calls of calendar_take() that find no request, between two trims */
 
 /* The request in a slot: the next slot of the bucket and, in the upper bits, the target rank. */
 struct request {
@@ -81,8 +81,8 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 }
 
 /*
- * Inserts a request into the bucket of @ns, but not into one before bucket `from`, at which the
- * last calendar_take() stopped. The request becomes visible at the end of its bucket.
+ * Inserts a request into the bucket of @ns, or into bucket `from` if that is later. The request
+ * becomes visible at the end of its bucket. 0 or -ENOMEM.
  */
 static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
@@ -109,8 +109,8 @@ static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest,
 }
 
 /*
- * Takes the requests of the first bucket that is visible at @ns. Returns the last slot of its list,
- * whose next slot is the first of the list; CALENDAR_NONE: there is no such bucket.
+ * Removes the requests of the first bucket that is visible at @ns. Returns the last slot of its
+ * list, whose next slot is the first of the list; CALENDAR_NONE: there is no such bucket.
  */
 static inline uint32_t calendar_take(struct calendar *c, uint64_t ns)
 {

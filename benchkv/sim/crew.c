@@ -3,9 +3,9 @@
  * The threads of a job. Each thread simulates a window of time of its ranks, then waits for the
  * other threads.
  *
- * A WRITE that a thread posts in a window (struct mail) is read by another thread in the next
- * window, after meet(). Therefore odd and even windows have separate mail, and separate entries of
- * `failed`.
+ * A WRITE that a thread posts in a window (struct mail) is read by the receiver's thread in the
+ * next window, after meet(). In that window other threads may already post WRITEs or set `failed`.
+ * Therefore odd and even windows have separate mail, and separate entries of `failed`.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -75,7 +75,7 @@ struct rank {
 	/* Indexed by slot. Request i of a client has the slot client * depth + i. */
 	struct request *requests; /* of the calendars */
 	uint64_t *start; /* when the client made the request */
-	uint64_t *called; /* when the daemon took it; NULL: not needed by control or trace */
+	uint64_t *called; /* when a daemon gathered it; NULL: not needed by control or trace */
 	bool *answered; /* the response is on its way to the client's daemon; NULL: delegation */
 	uint64_t *client_free; /* by client: when it can make its next request */
 	/* Replies that a client has seen while it waits for others; NULL: no client waits. */
@@ -158,7 +158,7 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 				  &s->daemons[sim_owner(s, r->index, peer)];
 }
 
-/* The daemon to which a client gives a request. */
+/* The daemon to which the slot's client sends a request for a peer. */
 static inline struct daemon *rank_taker(struct rank *r, uint32_t peer, uint32_t slot)
 {
 	const struct sim *s = r->sim;

@@ -71,7 +71,7 @@ static void wait_for_more(struct rank *r, struct work *w, uint32_t slot, uint64_
 	*n = 0;
 }
 
-/* The daemon gives a reply to the client of the slot. */
+/* The daemon replies to the client of the slot. */
 ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 {
 	const struct sim *s = r->sim;
@@ -94,7 +94,7 @@ static void pass(struct rank *r, const struct work *w, struct daemon *to, uint32
 		r->part->error = -ENOMEM;
 }
 
-/* The daemon gives a reply to the client of the slot or, with meta, to the client's own daemon. */
+/* The daemon replies to the client of the slot or, with meta, to the client's own daemon. */
 ALWAYS_INLINE void give_reply(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
@@ -200,7 +200,7 @@ static void serve_backlog(struct daemon *d)
 	work_end(d, &w);
 }
 
-/* Gives a response to its client, or holds it if the control holds replies. */
+/* Passes a response to its client, or holds it if the control holds replies. */
 ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
@@ -237,7 +237,7 @@ static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots
 }
 
 /*
- * Prefetches the next WRITE while this one is handled, because it may be in another core's cache.
+ * Prefetches the next WRITE, which may be in another core's cache, while this one is handled.
  */
 static inline void prefetch_next(struct daemon *d)
 {
@@ -336,8 +336,8 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 }
 
 /*
- * Takes the clients' visible requests, at most `intake` of them. Returns true if there are any. The
- * requests that are left return to the calendar, where they are the first ones again.
+ * Handles the clients' visible requests, at most `intake` of them. Returns true if there are any.
+ * The requests that are left return to the calendar, where they are the first ones again.
  */
 static bool take_requests(struct daemon *d)
 {

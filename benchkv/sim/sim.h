@@ -7,9 +7,9 @@
  * The model of a daemon's loop has these parts, in this order: polls of received WRITEs, as often
  * as the control decides; clients' requests; the flush of the endpoints that the control selects.
  * The connection of ranks r and s belongs to daemon (r + s) mod D on both sides. With backend
- * delegation a client gives its request to that daemon. With meta a client gives all requests to
- * its own daemon, which passes each request to the daemon of the connection, and gets the response
- * back from there.
+ * delegation a client sends its request to that daemon. With meta a client sends all requests to
+ * its own daemon, which passes each request to the daemon of the connection. The response returns
+ * on the same path.
  *
  * Time is divided into windows of send_ns + wire_ns + recv_ns. A message that a rank sends in one
  * window reaches another rank in a later window, so within a window the ranks are independent.
@@ -36,7 +36,7 @@ struct sim_config {
 	uint32_t depth_before; /* depth until step_ns; 0: `depth` from the beginning */
 	uint64_t step_ns;
 	uint32_t client_waits; /* replies that a client must see before its next requests; 0 is 1 */
-	uint32_t intake; /* maximum number of requests of clients that a loop takes; 0: all */
+	uint32_t intake; /* maximum number of requests of clients that a loop handles; 0: all */
 	bool meta; /* the backend: meta, otherwise delegation */
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */

@@ -52,8 +52,8 @@ struct pool {
 void pool_fini(struct pool *p);
 
 /*
- * Returns a batch with twice the room and the messages of @full, which it frees, or the smallest
- * batch if @full is NULL. NULL: no memory.
+ * Returns a batch with the messages of @full and twice its room or more, and frees @full. If @full
+ * is NULL, returns the smallest batch. NULL: no memory, and @full is not freed.
  */
 struct batch *pool_larger(struct pool *p, struct batch *full);
 
@@ -164,7 +164,7 @@ static inline uint64_t wire_next(const struct machine *m, struct nic *nic)
 	return (e->ns > nic->recv_free ? e->ns : nic->recv_free) + (uint64_t)m->recv_ns;
 }
 
-/* Takes the next WRITE if it has completed at @ns; otherwise returns false. */
+/* Moves the next WRITE to *e_p and returns true, if it has completed at @ns. */
 static inline bool wire_receive(const struct machine *m, struct nic *nic, uint64_t ns,
 	struct event *e_p)
 {

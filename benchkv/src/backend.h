@@ -58,7 +58,7 @@ struct backend {
 	 * room now; another error: the path has failed.
 	 */
 	int (*call)(struct client *c, uint32_t shard, const struct kv_req *req);
-	/* Calls c->take() for each reply. Returns their number or -errno. NULL: all come by shmipc. */
+	/* Calls c->take() for each reply. Returns their number or -errno. NULL: all use shmipc. */
 	int (*poll)(struct client *c);
 	uint32_t (*pending)(const struct client *c); /* number of paths with outstanding requests */
 	/* Called if pending() is 1: sleeps until a reply comes. NULL: a reply wakes no client. */
@@ -67,7 +67,7 @@ struct backend {
 	/* In a daemon's thread: serves other ranks' requests, returns their number; never NULL. */
 	uint32_t (*serve)(struct daemon *d);
 
-	/* Adds the statistics of a client's own endpoints. */
+	/* Writes the statistics of a client's own endpoints to *s, which the caller has zeroed. */
 	void (*get_stats)(const struct client *c, struct copyrpc_stats *s);
 };
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The board is memory that the clients of a rank share. For each of the first keys, by number
- * (workload.h), it holds the newest put that a client knows to be in the store, and the put that
- * the newest put has replaced.
+ * (workload.h), it holds the newest put that a reply has shown to be in the store, and the put that
+ * was the newest one on the board before.
  *
  * A client calls board_look() before it sends a request. When the reply has arrived, the client
  * calls board_post() with its own put that was acknowledged, or the put that it has read. The post
  * has an effect only if no other post was made since board_look(). So if put B follows put A on the
- * board, the store has carried out B after A: A was known to be in the store when the request was
- * sent, and the reply shows B. The sequence of puts on the board is therefore a part of the order
- * in which the store has carried out the puts of the key.
+ * board, the store has carried out B after A: a reply had shown A before the request was sent, and
+ * the reply to the request shows B. The sequence of puts on the board is therefore a part of the
+ * order in which the store has carried out the puts of the key.
  *
  * Any thread may call these functions at any time.
  */

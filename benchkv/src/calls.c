@@ -71,13 +71,16 @@ void errand_take(struct daemon *d, const struct asker *who, const struct kv_req 
 	}
 }
 
-/* Takes the requests that the last poll of the ring has found. Returns their number. */
+/* Accepts the requests that the last poll of the ring has found. Returns their number. */
 static uint32_t take_found(struct daemon *d)
 {
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
-	/* There is an errand for each request of the clients; any further one stays in the ring. */
+	/*
+	 * There are errands for all requests that the clients may have in flight. Any further
+	 * request stays in the ring.
+	 */
 	while (!slab_is_full(&d->errands.free) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
 		struct kv_req req = {.type = 0};
@@ -93,7 +96,7 @@ static uint32_t take_found(struct daemon *d)
 
 /*
  * Polls the ring repeatedly, because a poll finds at most DELEGRPC_SERVER_POLL_MAX requests. If the
- * others waited for the next loop, that number would limit the messages per WRITE.
+ * further ones waited for the next loop, that number would limit the messages per WRITE.
  */
 uint32_t errands_take(struct daemon *d)
 {

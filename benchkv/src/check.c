@@ -57,8 +57,8 @@ void check_restart(struct checker *c, uint32_t run)
 }
 
 /*
- * Appends this client's own puts to the keys of the audit, after the puts of the next client. A
- * single client is its own next client.
+ * Appends this client's own puts of followed keys to the operations of the audit, after the puts of
+ * the next client. A single client is its own next client.
  */
 static int add_own(struct checker *c, const struct history_made *made)
 {
@@ -169,7 +169,7 @@ void check_cancel(struct checker *c, const struct kv_req *req)
 	slab_put(&c->free, req->seq & c->slot_mask);
 }
 
-/* If two clients read the key, adds its term to c->views, see check_audit(). */
+/* If two clients read the key, adds or subtracts its term in c->views, see check_audit(). */
 static void compare_views(struct checker *c, const struct check_slot *slot, uint64_t value)
 {
 	uint32_t owner = audited(c, slot->op);

@@ -12,7 +12,8 @@
  *	KV_GET_OK	a value that the key can have according to history.h
  *	KV_NOT_FOUND	this key, if it can have no value according to history.h
  *
- * An operation is verified, failed or, when its slot is still open at the end, lost.
+ * An operation is verified, failed or, when its slot is still open at the end, lost; or unfinished,
+ * if the run was stopped early.
  *
  * After the last run there is an audit: the client reads every key that the next client of the job
  * has put in that run, and its own followed keys (history.h). These requests take the normal path.
@@ -96,8 +97,8 @@ struct checker {
 
 /*
  * @stream: the operations of the client in @given, see history_init(); must outlive @c. @rank: of
- * the client. @depth: maximum number of open requests. 0 or -ENOMEM; then check_fini() must be
- * called, too.
+ * the client. @depth: maximum number of open requests. 0 or -ENOMEM; check_fini() must be called
+ * after -ENOMEM, too.
  */
 int check_init(struct checker *c, const struct history *given, struct stream *stream, uint32_t rank,
 	uint32_t depth);
@@ -111,8 +112,8 @@ void check_restart(struct checker *c, uint32_t run);
 
 /*
  * Resets the counts for the audit after @runs runs. @made: the operations of every client, see
- * history_end(). The caller must then open operations 0 .. n_due - 1. If this client has read puts
- * that their client has not made, counts one invented value for that client. 0 or -ENOMEM.
+ * history_end(). The caller must then open operations 0 .. n_due - 1. Counts one invented value for
+ * each client of which this client has read a put that was never made. 0 or -ENOMEM.
  *
  * A followed key is read twice: by the client that has put it, and by the client before that one.
  * Both add a term of key and value to their views, with opposite signs, so that the sum over all
@@ -178,7 +179,7 @@ ALWAYS_INLINE struct check_slot *check_find(struct checker *c, uint64_t token)
 	return &c->slots[id];
 }
 
-/* True: the reply answers the slot's request; otherwise it is counted, and closes the slot. */
+/* True: the reply answers the slot's request. False: it was counted; the caller closes the slot. */
 ALWAYS_INLINE bool check_answers(struct checker *c, const struct check_slot *slot,
 	const struct kv_resp *resp)
 {

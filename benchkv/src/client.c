@@ -18,7 +18,10 @@
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep between two polls */
 
-/* The callers pass constants as @over_time and @rmw, so that the compiler omits unused code. */
+/*
+ * take_reply() and take_reply_over_time() pass constants as @over_time and @rmw, so that the
+ * compiler omits unused code.
+ */
 ALWAYS_INLINE void take(struct client *c, uint64_t token, const struct kv_resp *resp,
 	bool over_time, bool rmw)
 {
@@ -50,7 +53,7 @@ static void take_reply_over_time(struct client *c, uint64_t token, const struct 
 	take(c, token, resp, true, false);
 }
 
-/* Takes a reply in a job of read-modify-writes, or with values of more than 8 bytes. */
+/* Checks a reply in a job of read-modify-writes, or with values of more than 8 bytes. */
 static void take_other_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
 	struct kv_resp checked = *resp;
@@ -167,8 +170,8 @@ ALWAYS_INLINE bool may_cross(const struct client *c, const struct kv_req *req)
 }
 
 /*
- * Sends operations from *next on until the depth or last is reached. 0 or -errno. @rmw is a
- * constant, as in take().
+ * Sends operations from *next on, until the depth or @last is reached, the next operation is not
+ * due, or there is no room. 0 or -errno. The callers pass a constant as @rmw.
  */
 ALWAYS_INLINE int refill(struct client *c, uint64_t *next, uint64_t last, bool rmw)
 {
@@ -209,9 +212,10 @@ static int refill_rmw(struct client *c, uint64_t *next, uint64_t last)
 }
 
 /*
- * Sleeps until operation `next` is due, or SLEEP_NS if that is shorter. If replies can come on only
- * one path, a reply there ends the sleep. With several paths the sleep is short, and the caller
- * polls them again.
+ * Sleeps for SLEEP_NS or, if operation `next` is due earlier, for half of the time until then; only
+ * yields if that time is short. If replies can come on only one path, a reply there ends the sleep.
+ * With several paths, or if the path wakes no client, the sleep is short, and the caller polls
+ * again.
  */
 static void rest(struct client *c, uint64_t next)
 {
@@ -239,7 +243,7 @@ static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end
 
 /*
  * Makes operations until the last one or the end of the time and waits for the replies. Also ends
- * if none has come for the time-out. 0 or -errno; *next_p: the number of operations made.
+ * if no reply has come for the time-out. 0 or -errno; *next_p: the number of operations made.
  */
 ALWAYS_INLINE int turns(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p,
 	bool rmw)

@@ -30,7 +30,7 @@ struct client {
 	struct shmipc_client **ipc; /* by daemon */
 	const struct backend *remote; /* carries requests for other ranks; NULL: there are none */
 	void *way; /* the backend's part of this client */
-	/* Takes the reply to the request with this token. */
+	/* Checks the reply to the request with this token, and records its latency. */
 	void (*take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 	struct stream stream;
 	struct checker check;

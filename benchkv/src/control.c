@@ -103,7 +103,7 @@ void control_derive(struct control_spec *spec, const struct control_times *times
 	spec->full = clamp(times->write_ns / times->message_ns, 8, CONTROL_NUMBER_MAX);
 }
 
-/* Writes the limit that control_share() has set to @text, or "" if there is none. */
+/* Writes to @text the limit that control_share() has set for K, or "" if there is none. */
 static void explain_share(const struct control_spec *spec, const struct control_spec *derived,
 	double under_way, char *text, size_t size)
 {

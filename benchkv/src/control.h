@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control of batching. A daemon runs a loop: it polls for messages, processes them, and flushes its
- * endpoints, of which it has one for each rank. To flush an endpoint is to post in WRITEs the
+ * endpoints, each of which leads to another rank. To flush an endpoint is to post in WRITEs the
  * messages that were gathered there. The control decides how long the daemon gathers messages
  * before it flushes, and which endpoints it flushes. The control gets observations and returns
  * decisions. It uses no clock, no network and no thread, so that a simulator can run the same code.

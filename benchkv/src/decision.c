@@ -60,7 +60,7 @@ static const char *const reasons[BECAUSES] = {
 
 int decisions_init(struct decisions *d, uint64_t now_ns)
 {
-	/* calloc(): pages that are not used take no memory. */
+	/* calloc(): rows that are not written use no memory. */
 	*d = (struct decisions){.rows = calloc(DECISIONS_MAX, sizeof(*d->rows)),
 		.start_ns = now_ns,
 		.now_ns = now_ns};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An errand is a request of a client of this rank for another rank. It begins when a daemon takes
+ * An errand is a request of a client of this rank for another rank. It begins when a daemon accepts
  * the request (calls.h), and ends when the daemon has replied. struct errands holds the errands of
  * a daemon and the replies that the control holds.
  */
@@ -23,7 +23,7 @@ struct errand {
 	struct kv_req req;
 	struct asker who;
 	uint32_t next; /* in the queue of its rank */
-	uint64_t start_ns; /* beginning of the loop that took it, if the control needs it */
+	uint64_t start_ns; /* beginning of the loop in which it began, if the control needs it */
 	uint64_t taken_ns, called_ns; /* if the errand is timed, else 0 */
 };
 

@@ -23,9 +23,9 @@ void file_name(const struct options *o, enum file f, uint32_t rank, char name[FI
 int file_open(const struct options *o, enum file f, uint32_t rank, FILE **out_p);
 
 /*
- * Closes a file, but not standard output, and sets *out_p to NULL; does nothing if it is NULL. 0,
- * or the -errno of this or an earlier write. The caller must have set errno to 0 before the first
- * write.
+ * Closes a file, but not standard output, and sets *out_p to NULL; if *out_p is NULL, does nothing.
+ * 0, or the -errno of this or an earlier write. The caller must have set errno to 0 before the
+ * first write.
  */
 int file_close(FILE **out_p);
 

@@ -28,7 +28,7 @@ void gate_fini(struct gate *g);
  */
 bool gate_pass(struct gate *g, uint32_t run, int error);
 
-/* Called every 20 ms while the main thread waits; may be NULL. */
+/* Called at least every 20 ms while the main thread waits; may be NULL. */
 typedef void gate_tick_fn(void *arg);
 
 /*

@@ -189,7 +189,10 @@ static enum verdict foreign_value(struct history *h, const struct history_view *
 	return READ_RIGHT;
 }
 
-/* Stores this put as the newest known one of the key, unless a later get was answered before. */
+/*
+ * Posts this put on the board. Stores it as the newest known put of the key, unless the reply to a
+ * later request came first.
+ */
 static void learn(struct history *h, const struct history_view *v, uint64_t name)
 {
 	struct history_key *k = &h->keys[v->number];
@@ -232,7 +235,7 @@ static enum verdict other_value(struct history *h, const struct history_view *v,
 	return READ_RIGHT;
 }
 
-/* True: the client knows of a put of the key. */
+/* True: the client has put the key or read a put of it, or the board shows a put. */
 static bool was_put(const struct history_view *v)
 {
 	return v->followed && (v->changed_at || v->board.newest != BOARD_NONE);

@@ -4,8 +4,9 @@
  *
  * The store carries out the requests for a key one after the other. It carries out the requests of
  * one client for one key in the order in which the client made them, because every path is first
- * in, first out. So a replaced value never comes back, and the following results of a get are
- * wrong:
+ * in, first out. (With values of more than 8 bytes, the client delays requests that could overtake
+ * another one, see check_crosses().) So a replaced value never comes back, and the following
+ * results of a get are wrong:
  *
  *	forgotten	nothing, or the preloaded value, although the client has put the key or
  *			read a put of it before, or the key has a put on the rank's board
@@ -25,7 +26,8 @@
  * them the client stores its own last put and the newest value that it has read. It stores nothing
  * about the other keys, but detects invented values of all keys. A table stores the newest put that
  * this client has read for each pair of followed key and other client; a new pair may replace an
- * older one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
+ * older one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the
+ * job.
  *
  * A put that was not acknowledged may be carried out now, later or never. The checks make no use of
  * such a put; see history_doubt().
@@ -52,7 +54,7 @@ enum verdict {
 
 /* Times count the client's own operations: 1 + kv_stamp() of the operation; 0: never. */
 struct history_key {
-	uint64_t last; /* name of the newest put that is known */
+	uint64_t last; /* name of the newest put that the client has made or read */
 	uint64_t last_at; /* time of the last operation that read or made this put */
 	uint64_t changed_at; /* time of the first operation that read or made it */
 	uint64_t put_at; /* time of the last own put */
@@ -100,8 +102,8 @@ struct history_view {
 };
 
 /*
- * Initializes *h with the first fields of *given. 0 or -ENOMEM; then history_fini() must be called,
- * too. The caller owns the source and the board, which must outlive the history.
+ * Initializes *h with the first fields of *given. 0 or -ENOMEM; history_fini() must be called after
+ * -ENOMEM, too. The caller owns the source and the board, which must outlive the history.
  */
 int history_init(struct history *h, const struct history *given);
 void history_fini(struct history *h);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Holds replies to a rank's own clients for a moment. Clients that get their replies together make
- * their next requests together, and these share WRITEs. Held replies are sent when there are as
- * many as ranks, when the oldest has waited for the hold time, or when no call is outstanding (no
- * more replies would come).
+ * their next requests together, and these share WRITEs. Held replies are sent when their number is
+ * the number of ranks, when the oldest has waited for the hold time, or when no call is outstanding
+ * (no more replies would come).
  *
  * The hold time is fixed or adaptive. An adaptive one is the average time in which as many replies
  * as ranks arrive, limited to 0.5 to 100 us; and replies are not held if as many replies as ranks

@@ -66,7 +66,7 @@ static int run_clients(struct job *j, uint32_t run)
 	return err;
 }
 
-/* Takes the result of the last run. The clients wait for the next run, or have ended. */
+/* Stores the result of the last run. The clients wait for the next run, or have ended. */
 static int take_result(struct job *j)
 {
 	uint32_t run = j->measured_runs++;
@@ -193,7 +193,7 @@ static int report(struct job *j, const char *partial)
 	return err;
 }
 
-/* Writes the first line of the decisions: the control's parameters and the reason for them. */
+/* Writes the first row of the decisions: the control's parameters and the reason for them. */
 static void write_control(const struct node *n, FILE *out)
 {
 	char name[CONTROL_NAME_MAX], why[256];
@@ -321,7 +321,10 @@ static void conclude_partial(struct job *j)
 
 /* ---- the whole job ---- */
 
-/* If a rank has died, this may have caused the error here: j->why then names the dead rank. */
+/*
+ * If another rank has died or requested the stop, which may have caused the error of this rank,
+ * writes that reason to j->why.
+ */
 static void blame_the_dead(struct job *j)
 {
 	int64_t lost;

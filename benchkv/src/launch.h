@@ -57,7 +57,10 @@ int launch_put(struct launch *l, const char *key, uint32_t number, const void *d
  */
 int launch_fence(struct launch *l, uint64_t timeout_ns);
 
-/* Like launch_fence(). After an error, one line in @why names the reason and the missing ranks. */
+/*
+ * Like launch_fence(). After an error, one line in @why names the reason, and after -ETIMEDOUT also
+ * the first missing ranks.
+ */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
 /* Gets the data that @rank has published. The caller must free *data_p. */
@@ -81,7 +84,7 @@ static inline int launch_get_struct(struct launch *l, uint32_t rank, const char 
 }
 
 /*
- * Ends all processes of the job with this status, including those that have not reached the fence.
+ * Ends all processes of the job with this status. Does nothing if there is no launcher.
  */
 void launch_abort(const struct launch *l, int status, const char *why);
 

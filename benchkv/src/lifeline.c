@@ -307,7 +307,7 @@ static int take_result(struct peer *p, uint32_t rank, lifeline_result_fn *fn, vo
 	return err;
 }
 
-/* Takes the data that a rank has sent so far. True: more can come. */
+/* Reads the data that a rank has sent so far. True: more can come. */
 static bool gather_peer(struct lifeline *line, uint32_t rank, lifeline_result_fn *fn, void *arg)
 {
 	struct peer *p = &line->peers[rank];

@@ -34,19 +34,25 @@ int lifeline_open(struct launch *l, struct lifeline **line_p);
 void lifeline_connect(struct lifeline *line);
 
 /*
- * Both functions raise the flag of stop.h if a rank has died (STOP_FAILED) or if another rank
- * requests the stop. lifeline_wait() waits for one of these or for a signal, at most @timeout_ns.
+ * Both functions raise the flag of stop.h if a rank has died (STOP_FAILED) or if a stop message has
+ * arrived. lifeline_wait() waits for such an event or a signal, at most @timeout_ns.
  */
 void lifeline_look(struct lifeline *line);
 void lifeline_wait(struct lifeline *line, uint64_t timeout_ns);
 
-/* The first rank that has died without a message, or -1. */
+/* The first rank whose connection has ended without lifeline_leave(), or -1. */
 int64_t lifeline_lost(const struct lifeline *line);
 
-/* True: another rank has requested the stop, and has printed the reason. */
+/*
+ * True: a stop message has arrived. The rank that stopped first has printed the reason, unless a
+ * signal was the reason.
+ */
 bool lifeline_told(const struct lifeline *line);
 
-/* Sends a stop message to the other ranks. @stop: a signal's number or STOP_FAILED, see stop.h. */
+/*
+ * Sends a stop message: rank 0 to all other ranks, any other rank to rank 0. @stop: a signal's
+ * number or STOP_FAILED, see stop.h.
+ */
 void lifeline_stop(struct lifeline *line, int stop);
 
 /*

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Switches batching on and off, whichever gives the lower average latency. The latency is computed
- * with Little's law, after Borisov, Amit and Tsafrir, "Batching with End-to-End Performance
- * Estimation" (HotOS 2025). The authors switch TCP's Nagle algorithm by counters that the two ends
- * of a connection exchange.
+ * Switches batching on or off, and prefers the setting with the lower average latency. The latency
+ * is computed with Little's law, after Borisov, Amit and Tsafrir, "Batching with End-to-End
+ * Performance Estimation" (HotOS 2025). The authors switch TCP's Nagle algorithm by counters that
+ * the two ends of a connection exchange.
  *
  * A daemon has two counters of its requests to other ranks: the number of requests that have ended,
  * and the integral over time of the number under way. By Little's law, L = lambda * W, the average
  * latency W is the increase of the integral divided by the increase of the number that have ended.
- * The latency of a request runs from the moment at which the daemon takes the request until the
+ * The latency of a request runs from the moment at which the daemon reads the request until the
  * response arrives. No request is timed individually.
  *
  * The WRITEs of a daemon also delay the requests of the ranks to which it sends, because the

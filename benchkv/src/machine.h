@@ -22,17 +22,17 @@ struct machine {
 	double wire_ns; /* from the end of sending to the beginning of receiving */
 	double bytes_per_ns;
 	/* A daemon's CPU. */
-	double request_ns; /* to take and gather a client's request for another rank */
+	double request_ns; /* to read and gather a client's request for another rank */
 	double incoming_ns; /* to serve another rank's request and gather the reply */
-	double response_ns; /* to give a response to its client */
+	double response_ns; /* to pass a response to its client */
 	double local_ns; /* to serve a client's request for this rank */
 	double cqe_ns; /* per received WRITE */
 	double write_ns; /* per posted WRITE */
 	double loop_ns; /* per loop, in addition to the work above */
 	double loop_jitter; /* loop_ns varies by a random factor, uniform in 1 +- loop_jitter */
-	double poll_ns; /* of each poll of a loop after the first */
-	double poll_flushes; /* 1: a flush follows each of these polls */
-	double repoll_ns; /* of a further poll of only the receive CQ */
+	double poll_ns; /* per poll of a loop, except the first poll */
+	double poll_flushes; /* 1: the daemon flushes between two polls of a loop */
+	double repoll_ns; /* the same with adaptive-budget: polls of only the receive CQ */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply until the client reads it */
 	double reply_jitter_ns; /* additional random time, uniform from 0 */
@@ -66,15 +66,16 @@ double machine_round_trip_ns(const struct machine *m);
 
 /*
  * Writes the machine's round trip, the time per WRITE of the slower side, and the CPU time per
- * message to *origin_p. If the control is `auto` without numbers, and neither time is 0, computes
- * its K and B (control.h) from them. Otherwise *spec is unchanged.
+ * message to *origin_p, and for the control `auto` without numbers computes K and B (control.h)
+ * from them. If the time per WRITE or per message is 0, *origin_p has no times, and *spec is
+ * unchanged.
  */
 void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p);
 
 /*
- * Sets the machine's times so that they match measured ones. wire_ns becomes the part of the round
- * trip that the other times do not explain.
+ * Sets the machine's times so that they match measured ones. wire_ns becomes half of the part of
+ * the round trip that the other times do not explain.
  */
 void machine_from_measured(struct machine *m, const struct control_times *measured);
 

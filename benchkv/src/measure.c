@@ -91,7 +91,7 @@ static void turn(struct pair *p, uint64_t *calls, uint32_t under_way, uint32_t b
 	copyrpc_poll(p->client, on_response, p);
 }
 
-/* Repeats turn() until `goal` responses have arrived. Returns when the last turn ended. */
+/* Repeats turn() until `goal` responses have arrived. Returns the time at the end. */
 static uint64_t turn_until(struct pair *p, uint64_t goal, uint64_t *calls, uint32_t under_way,
 	uint32_t batch)
 {

@@ -136,8 +136,7 @@ static int hear_all(struct job *j, const struct hello *mine)
 }
 
 /*
- * Opens the files before anything runs, so that a mistyped name does not cost an hour's results,
- * and before the ranks meet, so that all ranks learn of an error.
+ * Opens the files before the ranks meet, so that all ranks learn of an error before the first run.
  */
 static void open_files(struct job *j, struct hello *mine)
 {

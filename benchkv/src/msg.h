@@ -15,13 +15,13 @@
  * A reply carries origin (the client among all clients of the job) and seq (the client's
  * name for the request) of the request that it answers.
  *
- * A stored value names the put that stored it:
+ * A stored value contains the name of the put that stored it:
  *
  *	63      48 47  38 37                0
  *	writer    | run  | operation of the writer in this run
  *
  * It is stored as a bijection of this name and the key's hash (kv_value()), so that a value
- * of another key, or one with a bit changed, decodes to a name that no put has.
+ * of another key, or one with a bit changed, almost always decodes to a name that no put has.
  *
  * In a job of read-modify-writes the low 48 bits of a name are the version of the key. The
  * preloaded value has version 0, and each change adds 1. KV_SWAP is the compare-and-swap of the
@@ -98,7 +98,7 @@ static inline uint64_t unmix64(uint64_t z)
 	return z ^ (z >> 30) ^ (z >> 60);
 }
 
-/* The position of an operation of a run in the sequence of the client's operations of all runs. */
+/* The stamp of an operation: run and index. A client's later operations have higher stamps. */
 static inline uint64_t kv_stamp(uint32_t run, uint64_t op)
 {
 	return (uint64_t)run << KV_OP_BITS | (op & (KV_MAX_OPS - 1));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The network side of a daemon: its endpoints, the messages that arrive there, and the decision
- * when to send. A request of another rank is read once, when it arrives. If it is for another
+ * when to send. A request of another rank is copied when it arrives. If it is for another
  * daemon's shard, it is passed to that daemon through flux, or waits here until that daemon has
  * room. phases.h describes the phases of a daemon's loop.
  */
@@ -70,13 +70,13 @@ void network_fini(struct network *net);
  */
 int network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
 
-/* Phase B: takes the workers' replies, and returns their number. */
+/* Phase B: sends the workers' replies to the other ranks, and returns their number. */
 uint32_t network_take_answers(struct daemon *d);
 
 /*
- * Phase C: takes the messages that have arrived: ends the errands (errand.h) of the responses, and
- * serves the requests or passes them to the daemons of their shards. Returns the number of
- * messages.
+ * Phase C: polls, ends the errands (errand.h) of the responses, and serves as many requests as the
+ * control allows or passes them to the daemons of their shards. Returns the number of messages that
+ * it handled.
  */
 uint32_t network_poll(struct daemon *d);
 
@@ -86,7 +86,7 @@ void network_flush(struct daemon *d);
 /* Phase G: passes on requests for which a worker had no room. */
 void network_forward(struct daemon *d);
 
-/* The number of completions so far, one per batch that has arrived. Reads all endpoints. */
+/* The number of completions so far, one per arrived batch. Reads counters of all endpoints. */
 uint64_t network_completions(const struct network *net);
 
 /* The number of requests that wait for a worker. */
@@ -96,7 +96,7 @@ uint32_t network_held(const struct daemon *d);
 uint32_t network_unconsumed(struct daemon *d);
 
 /*
- * Called at the end of a loop: gives the loop's figures to the control, if the control needs them.
+ * Called at the end of a loop: passes the loop's figures to the control, if the control needs them.
  */
 void network_observe(struct daemon *d);
 

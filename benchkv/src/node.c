@@ -26,9 +26,9 @@
  */
 #define SLACK 8
 /*
- * A sleep and a poll cost a thread about 4 us of CPU time. With sleeps of NAP_LOOK_NS times the
- * number of threads per unit, idle threads use at most half of the CPU time, however many there
- * are. For sleeps below NAP_MIN_NS the kernel's timers are too coarse.
+ * A sleep and a poll need about 4 us of CPU time. With sleeps of NAP_LOOK_NS times the number of
+ * threads per unit, idle threads use at most half of the CPU time. For sleeps below NAP_MIN_NS the
+ * kernel's timers are too coarse.
  */
 #define NAP_LOOK_NS (8 * NSEC_PER_USEC)
 #define NAP_MIN_NS (50 * NSEC_PER_USEC)

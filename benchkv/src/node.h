@@ -85,8 +85,8 @@ static inline uint32_t node_owner(const struct node *n, uint32_t rank)
 uint32_t node_endpoints(const struct node *n, uint32_t daemon);
 
 /*
- * The size in bytes of a ring that holds all messages that can be in flight on an endpoint, and an
- * explanation of that size.
+ * The size in bytes of an endpoint's rings: --ring-size, or a size with room for the calls that can
+ * be in flight. node_explain_ring() writes the reason for the size.
  */
 uint32_t node_ring_size(const struct options *o);
 void node_explain_ring(const struct options *o, char *text, size_t size);
@@ -106,7 +106,7 @@ void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME
 /*
  * Makes the stores and the endpoints, connects the endpoints to those of the other ranks, makes the
  * servers, connects the clients, and starts the threads. No region has a name when this returns, or
- * while this rank waits for another one. The caller must have set the first four fields of *n,
+ * while this rank waits for another rank. The caller must have set the first four fields of *n,
  * rank, ranks, ring_size, device and nap_ns. 0, or -errno with a message in @why. In both cases the
  * caller must call node_stop() and node_free().
  */

@@ -6,7 +6,7 @@
 #define MOMENTS 64 /* number of moments of a run over which the average is computed */
 #define SINGLE                                                                                     \
 	256 /* number of keys that are computed singly, the others in groups of similar popularity */
-#define GROWTH 1.1 /* number of a group's last key / that of its first */
+#define GROWTH 1.1 /* last key of a group / first key of the group */
 
 /* A put that is lost at moment t of the run, in the terms of odds.h. */
 struct loss {

@@ -13,7 +13,7 @@
 #include "backend.h"
 #include "series.h"
 
-/* The commands that take an option. */
+/* The commands and backends that accept an option. */
 #define RUN 1u /* benchkv with any backend */
 #define COPYRPC 2u /* a backend with endpoints of copyrpc */
 #define DAEMONS 4u /* a backend whose daemons own the endpoints */
@@ -320,7 +320,7 @@ static bool set_command(struct args *args, const char *word, struct options *o,
 	return true;
 }
 
-/* Takes the operands after the name of the command. */
+/* Stores the operands after the name of the command, and checks their number. */
 static int take_sides(const struct args *args, int n, char **operands, struct options *o)
 {
 	const struct command_line *c = find_command(args->command);

@@ -42,7 +42,7 @@ struct options {
 	const char *save; /* prefix of the files in which run-pair leaves its reports; NULL: none */
 	const struct backend *backend; /* NULL: the command has none */
 	uint32_t daemons, clients, queue_depth;
-	uint32_t net_daemons; /* with endpoints; daemon r mod net_daemons has that for rank r */
+	uint32_t net_daemons; /* with endpoints; daemon r mod net_daemons has the one for rank r */
 	uint64_t duration_ns; /* of a run; 0: `ops` limits the run */
 	uint64_t ops; /* of a run, over all clients of the job; 0: duration_ns limits the run */
 	uint32_t runs;

@@ -28,7 +28,8 @@ struct side {
 };
 
 /*
- * Appends a report to the file. The first report creates it, so a command that fails leaves none.
+ * Appends a report to the file. The first report creates the file, so a first job that fails leaves
+ * no file.
  */
 static int save(const struct side *s, const json_t *report)
 {

@@ -3,11 +3,12 @@
  * The phases of a daemon's loop. No phase waits. A message that cannot be sent or passed on now is
  * queued.
  *
- *	A local		serve requests of this rank's clients for this shard
- *	B channels	poll the delegation ring; take other daemons' answers and the requests that
- *			they pass on
+ *	A local		serve requests of this rank's clients for this shard; in meta, call or relay
+ *			their requests for other ranks
+ *	B channels	poll the delegation ring; handle other daemons' answers and the requests
+ *			that they pass on
  *	C network	poll the network, once or as often as the control (the batching policy,
- *			control.h) decides; give responses to their clients and requests to their
+ *			control.h) decides; pass responses to their clients and requests to their
  *			shards; the control may hold responses back for a moment
  *	D calls		append requests for other ranks to the batches of the endpoints to those
  *			ranks

@@ -17,7 +17,7 @@
 int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint64_t **ops_p, uint32_t *n_p);
 
-/* Counts the different keys that these operations put. 0 or -ENOMEM. At most 2^32 operations. */
+/* Counts the different keys that these operations put. 0 or -ENOMEM. Fewer than 2^32 operations. */
 int puts_count(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint32_t *n_p);
 

@@ -99,12 +99,12 @@ void result_clear(struct result *r);
 void result_add_words(void *to, const void *from, size_t bytes);
 
 /*
- * Adds a result of the same run: sums all values, but takes the longest elapsed_ns and audit_ns,
+ * Adds a result of the same run: sums all values, but keeps the longest elapsed_ns and audit_ns,
  * and the first error.
  */
 void result_add(struct result *to, const struct result *from);
 
-/* Adds the results of @n other runs: sums all values, including the times. */
+/* Adds the results of @n other runs, like result_add(), but sums elapsed_ns, too. */
 void result_sequel_all(struct result *to, const struct result *runs, uint32_t n);
 /* Adds the result of one other run. */
 void result_sequel(struct result *to, const struct result *from);
@@ -140,7 +140,7 @@ void result_explain(const struct result *r, char *text, size_t size);
 
 /* Encodes a series, if @s is not NULL, and a result. The caller must free *data_p. 0 or -ENOMEM. */
 int result_encode(const struct series *s, const struct result *r, void **data_p, size_t *len_p);
-/* 0, or -EBADMSG: these bytes are not a result. */
+/* Writes *r, which result_init() has created. 0; -EBADMSG: the bytes are not a result; -ENOMEM. */
 int result_decode(const void *data, size_t len, struct result *r);
 
 #endif

@@ -105,7 +105,7 @@ const struct op *rmw_open(struct rmw *r, uint64_t i, uint64_t now_ns, struct kv_
 	const struct op *op = check_open(r->check, i, now_ns, req);
 	struct check_slot *slot = &r->check->slots[req->seq & r->check->slot_mask];
 
-	slot->view.followed = false; /* the history knows nothing about changes */
+	slot->view.followed = false; /* the history does not follow changes */
 	*extra_of(r, slot) = (struct rmw_slot){.floor = known_look(r->known, op->number)};
 	req->type = KV_GET;
 	req->value = 0;

@@ -8,11 +8,12 @@
  * The versions of a key are a total order of its changes, so every reply is compared with the
  * knowledge of this rank. Errors are:
  *
- *	forgotten	nothing, or the preloaded value, although a change of the key is known
+ *	forgotten	nothing, although the key was preloaded; nothing, or the preloaded value,
+ *			although a change of the key is known
  *	stale		a version older than one that was known when the request was made; or a
  *			swap that succeeded although its version or a later one was known then
  *	invented	a writer that does not exist; a version that the job cannot have reached;
- *			a second value of one version
+ *			a second value of one version; a wrong value of version 0
  *
  * The clients of a rank share a table of the newest known value of each of the first keys, by
  * number (workload.h).

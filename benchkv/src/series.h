@@ -2,8 +2,8 @@
 /*
  * Latencies over time, for --interval. Each client counts the latencies of an interval in buckets;
  * the buckets of all clients of a rank, then of all ranks, are added. The first interval begins
- * with the measured part of the client's run. An operation belongs to the interval in which its
- * reply was taken.
+ * with the measured part of the client's run. An operation belongs to the interval in which the
+ * client read its reply.
  */
 #ifndef BENCHKV_SERIES_H
 #define BENCHKV_SERIES_H
@@ -47,7 +47,7 @@ uint32_t series_most(uint64_t duration_ns, uint64_t every_ns);
 int series_recorder_init(struct series_recorder *r, uint64_t every_ns, uint32_t most);
 void series_recorder_fini(struct series_recorder *r);
 
-/* Must be called when the measurement of a run begins. */
+/* Must be called at the start of a run. @start_ns: when its measurement begins. */
 void series_restart(struct series_recorder *r, uint64_t start_ns);
 
 /* Begins the interval of @now_ns. */
@@ -95,7 +95,7 @@ struct series_row {
 	uint64_t ops, p50, p99, p999, max;
 };
 
-/* The number of intervals of a run that took @elapsed_ns. */
+/* The number of intervals of a run of @elapsed_ns, and not less than @s contains. */
 uint32_t series_count(const struct series *s, uint64_t elapsed_ns, uint64_t every_ns,
 	uint32_t most);
 

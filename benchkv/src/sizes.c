@@ -123,7 +123,7 @@ uint32_t sizes_rest(const struct sizes *s, uint64_t value)
 
 /* ---- the bytes ---- */
 
-/* Word i of the bytes after the first 8. Words of different values or with different i differ. */
+/* Word i of the bytes after the first 8. A change of only the value or only i changes the word. */
 static inline uint64_t word(uint64_t value, uint32_t i)
 {
 	return (value ^ (i + 1) * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;

@@ -4,7 +4,7 @@
 #include "daemon.h"
 
 #define LOOK_MS 100 /* longest sleep before the stop flag is read */
-#define HELD_MS 1 /* the same while the control holds calls back: it may flush them later */
+#define HELD_MS 1 /* the same while the control or --stagger holds calls back */
 
 static int add(struct sleeper *s, int fd)
 {

@@ -29,8 +29,8 @@ void stop_catch(void (*handler)(int));
 bool stop_note(int sig);
 
 /*
- * Raises the flag with a signal's number or STOP_FAILED. Has no effect if the flag is raised
- * already. Any thread may call it.
+ * Raises the flag with a signal's number or STOP_FAILED. If the program still runs 5 s later,
+ * SIGALRM ends it. Has no effect if the flag is raised already. Any thread may call it.
  */
 void stop_raise(int sig);
 

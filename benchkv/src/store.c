@@ -127,7 +127,7 @@ int store_preload(struct store *s, uint64_t key_range)
 	return 0;
 }
 
-/* Serves requests other than gets and puts, which then need no comparison with KV_SWAP. */
+/* Serves other requests. It is separate, so that a get or put is not compared with KV_SWAP. */
 static NOINLINE struct kv_resp serve_other(struct store *s, const struct kv_req *req)
 {
 	uint64_t stored;

@@ -39,7 +39,7 @@ int store_put(struct store *s, uint64_t key, uint64_t value);
 /*
  * Puts a value if its version is that of the stored value plus 1, see msg.h. 0; -ESTALE: it has
  * another version, and *stored_p is the stored value; -ENOENT: it has another version than 1, and
- * nothing is stored; -ENOMEM.
+ * nothing is stored; an error of store_put().
  */
 int store_swap(struct store *s, uint64_t key, uint64_t value, uint64_t *stored_p);
 /* 0 or -ENOENT. */

@@ -16,7 +16,7 @@ struct topo {
 	uint32_t planned; /* number of threads that have a unit */
 	/* The input of the last topo_plan(). */
 	char device[64]; /* empty: no preference */
-	uint32_t near_cores; /* usable cores near the device; 0: hwloc does not know its position */
+	uint32_t near_cores; /* usable cores near the device; 0: none, or its position is unknown */
 	uint32_t index, sharers, threads;
 };
 
@@ -88,7 +88,7 @@ uint64_t topo_cores_id(const struct topo *t)
 	return id;
 }
 
-/* The cores near the device; NULL: hwloc does not know its position. */
+/* The cores near the device; NULL: no device, or hwloc does not find it. */
 static hwloc_const_bitmap_t near_device(const struct topo *t, const char *device)
 {
 	hwloc_obj_t obj = device ? hwtopo_device(t->hw, device) : NULL;

@@ -37,7 +37,7 @@ struct trace_sample {
 	uint32_t cqes, messages, polls; /* of this loop */
 	uint32_t u; /* of adaptive-budget; the next three are its filtered observations */
 	float e, rtt_us, rho; /* share of empty loops, round trip, loop time / round trip */
-	uint32_t unconsumed; /* auto: WRITEs with calls that the peers have not consumed */
+	uint32_t unconsumed; /* auto, little: WRITEs with calls that the peers have not consumed */
 };
 
 struct trace {

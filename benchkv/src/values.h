@@ -9,7 +9,8 @@
  * further bytes of its values.
  *
  * In jobs whose values have 8 bytes, @v is NULL. Only values_serve(), values_serve_local(),
- * values_call(), values_take(), values_request() and values_reply() may then be called.
+ * values_call(), values_take(), values_request(), values_reply() and values_destroy() may then be
+ * called.
  */
 #ifndef BENCHKV_VALUES_H
 #define BENCHKV_VALUES_H
@@ -47,7 +48,7 @@ struct values {
 int values_create(const struct node *n, uint64_t expect, struct values **values_p);
 void values_destroy(struct values *v, uint32_t shards);
 
-/* The memory of the slots of a rank, and of shelves with @keys keys. */
+/* The memory of the slots of a rank, and of a shelf with @keys keys. */
 uint64_t values_slots_bytes(const struct sizes *s, uint32_t clients, uint32_t depth);
 uint64_t values_shelf_bytes(const struct sizes *s, uint64_t keys);
 
@@ -88,7 +89,10 @@ int values_call(const struct values *v, struct copyrpc_ep *ep, const struct kv_r
 bool values_take(const struct values *v, uint32_t origin, uint32_t seq, const void *data,
 	uint32_t len, struct kv_resp *resp_p);
 
-/* Reads a request of another rank, and its further bytes; all zero if it is not a request. */
+/*
+ * Reads a request of another rank, and finds its further bytes. If it is not a request, both
+ * results are zero.
+ */
 struct kv_req values_request(const struct values *v, const struct copyrpc_req *from,
 	struct value_io *io_p);
 /* Replies with the bytes that values_serve() has written. Returns the same as copyrpc_reply(). */

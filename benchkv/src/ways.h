@@ -26,7 +26,10 @@ void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
 /* The number of paths on which the client waits for replies. */
 uint32_t ways_awaited(const struct client *c);
 
-/* If the client waits on one path, sleeps until a reply comes. False: it cannot sleep there. */
+/*
+ * Must be called only if the client waits on one path. Sleeps until a reply comes, at most
+ * @timeout_ns. False: the client cannot sleep on this path.
+ */
 bool ways_wait(struct client *c, uint64_t timeout_ns);
 
 #endif

@@ -20,13 +20,13 @@
  *			cellring_next(&in);
  *		}
  *
- * Layout. A message is a 64-bit head and its payload, a multiple of 8 bytes. A ring is an array of
- * cells of whole cache lines; a cell holds one burst, that is one to eight messages side by side.
- * The head of the first message of a burst has five fields: the number of the producer's lap round
- * the ring (11 bits), the length of the payload that was sent (21), the number of messages in the
- * burst (4), the number of answers that the producer wants in one burst (4), and an id (24). The
- * heads of the other messages have only the length and the id. A new ring is all zero. The first
- * lap is 1; after lap 2^11 - 1 the numbers begin again with 1.
+ * Layout. A message is a 64-bit head and room for the ring's longest payload, together a multiple
+ * of 8 bytes. A ring is an array of cells of whole cache lines; a cell holds one burst, that is one
+ * to eight messages side by side. The head of the first message of a burst has five fields: the
+ * number of the producer's lap round the ring (11 bits), the length of the payload that was sent
+ * (21), the number of messages in the burst (4), the number of answers that the producer wants in
+ * one burst (4), and an id (24). The heads of the other messages have only the length and the id. A
+ * new ring is all zero. The first lap is 1; after lap 2^11 - 1 the numbers begin again with 1.
  *
  * Order. The producer writes a burst and stores its first head last, with release. The consumer's
  * cursor holds the next cell and the lap expected there. The consumer loads the first head of this
@@ -272,7 +272,7 @@ CELLRING_INLINE void cellring_copy(void *to, const void *from, uint32_t len)
 }
 #endif
 
-/* Stores two words with one instruction, which takes one entry of the store buffer, not two. */
+/* Stores two words; on x86-64 by one instruction, which fills one store buffer entry, not two. */
 static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -395,11 +395,12 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 }
 
 /*
- * Prefetches all lines of the cell but the first, at most CELLRING_FETCHED bytes. A consumer that
- * waits for this ring calls this function each time cellring_look() has returned 0. The producer
- * takes the lines away when it writes the burst. After a prefetch they come back at the same time
- * as the line of the first head; otherwise they would come one transfer later. A prefetch of a line
- * that the producer has not taken away yet costs little.
+ * Prefetches all lines of the cell but the first, up to byte CELLRING_FETCHED. A consumer that
+ * waits for this ring calls this function each time cellring_look() has returned 0. When the
+ * producer writes the burst, the lines move to its core. The prefetch fetches them back at the same
+ * time as the polls fetch the line of the first head; without it they would be fetched only after
+ * that line has come. While the lines are still in the consumer's cache, the prefetch takes little
+ * time.
  */
 CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 {
@@ -422,7 +423,7 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
  *	- the other lines of the next burst, if this burst has eight messages: the next one has
  *	  often arrived, too, and a consumer that takes all requests before it answers one would
  *	  otherwise wait for these lines
- * Of a burst longer than CELLRING_FETCHED, only the first CELLRING_FETCHED bytes are prefetched.
+ * At most the first CELLRING_FETCHED bytes of a burst are prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -473,8 +474,8 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 /*
  * Copies a payload to a buffer of @capacity bytes. @len is the length of the payload, which the
  * caller has checked; @room is the largest payload of the slot. If @capacity is a small constant
- * and at most @room, the function copies @capacity bytes, inline: the bytes after @len do no harm,
- * and the cache has them already. Otherwise it copies @len bytes, at most @capacity.
+ * and at most @room, the function copies @capacity bytes, inline: the bytes after @len have no
+ * meaning, but they are in the cache already. Otherwise it copies @len bytes, at most @capacity.
  */
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
 	uint32_t room)
@@ -583,9 +584,9 @@ static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 
 /*
  * Adds a message to an open burst that is not full. Returns 1 if the burst is full now, otherwise
- * 0. The lines of its cell are prefetched when half of the messages have been added. An earlier
- * prefetch would be useless, because the consumer polls the first line and takes it back before the
- * burst is written.
+ * 0. The lines of the burst's cell are prefetched when half of the messages have been added. An
+ * earlier prefetch would be useless, because the consumer polls the first line, and so fetches it
+ * back before the burst is written.
  */
 CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, const void *data,
 	uint32_t len)

@@ -85,7 +85,7 @@ active proctype producer()
 		:: else
 		fi
 	:: ended < sent ->
-		/* Takes the answer with the lowest number, if one has come. */
+		/* Consumes the answer with the lowest number, if there is one. */
 		i = 0;
 		do
 		:: i < CALLS && answered[i] -> answered[i] = false; ended++; break

@@ -85,7 +85,7 @@ void get(int fd, void *data, size_t len);
 /* Ends the program with one line about the wrong option, and status 2. */
 _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...);
 
-/* Ends the program if there is no such mlx5 device; does not open it. If @device is NULL and there
+/* Ends the program if there is no such mlx5 device; opens no device. If @device is NULL and there
  * is no mlx5 device at all, executes the program again under the software HCA. */
 void hca_check(const char *device, char **argv);
 

@@ -38,7 +38,7 @@ struct spent {
 	uint64_t wall, cpu, queued; /* queued: in the scheduler's run queue */
 };
 
-/* Times of the server, or of the client, in shared memory. Only that process writes them. */
+/* Times of the client, or, in shared memory, of the server. Only that process writes them. */
 struct side {
 	struct spent in_polls, longest; /* longest: the poll with the most CPU time */
 	uint64_t queued; /* also outside of polls */
@@ -164,7 +164,7 @@ static bool stopped(void)
 	return atomic_load_explicit(&shared->stop, memory_order_relaxed);
 }
 
-/* Takes the events. Returns the number of dials that have ended. */
+/* Handles the events. Returns the number of dials that have ended. */
 static uint32_t take_events(struct copyrpc_ctx *ctx, uint64_t listener)
 {
 	struct copyrpc_event e;

@@ -30,20 +30,20 @@
  * Sizes: a later version may add fields to the end of the attribute structs, of struct copyrpc_path
  * and of the structs with counters. A program that sets an added field must also set `size` to the
  * size of its struct. Fields beyond `size` count as 0, the default, so a program that was compiled
- * for an older version passes the fields that it knows. If a program sets an attribute, a field or
- * a bit of `set` that an older library does not know, the function returns -E2BIG. Functions that
- * return counters write at most as many bytes as the program's struct has; counters that an older
- * library does not have stay unchanged.
+ * for an older version gets the defaults of the added fields. If a program sets an attribute, a
+ * field or a bit of `set` that the library does not have, because it is older, the function returns
+ * -E2BIG. Functions that return counters write at most as many bytes as the program's struct has;
+ * counters that the library does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, only these make
  * system calls: functions that create, connect, destroy, register or deregister; a flush that makes
  * a ring larger; copyrpc_ctx_no_receive(); copyrpc_ctx_arm() and the next poll; one poll every 0.1
  * s; and, while the context listens or connects over TCP (copyrpc_tcp.h), a few polls per
- * millisecond. copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. A
- * flush that makes a ring larger maps and registers memory, which takes up to some hundred
- * microseconds. Polls read the clock through the vDSO, at intervals from ten microseconds to some
- * milliseconds.
+ * millisecond. copyrpc_req_detach() allocates memory, and so do the first raw operation and the
+ * first call with a time limit of an endpoint. A flush that makes a ring larger maps and registers
+ * memory, which takes up to some hundred microseconds. Polls read the clock through the vDSO, at
+ * intervals from ten microseconds to some milliseconds.
  *
  * An endpoint that has failed, or is destroyed (alone or with its context), says goodbye to its
  * peer. The peer's endpoint first receives everything that was sent before the goodbye, and then
@@ -65,8 +65,8 @@
  * use a time limit for calls (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
- * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
- * endpoint can be created. After a change of the port's addresses new endpoints use the new
+ * or a queue of the context, has failed, all connected endpoints of the context fail with -EIO and
+ * no endpoint can be created. After a change of the port's addresses new endpoints use the new
  * addresses.
  *
  * Memory: an endpoint starts with rings of 8 KiB, which grow up to ring_size when calls or traffic
@@ -90,12 +90,15 @@
  * takes up to some hundred microseconds, during which the other endpoints of the context make no
  * progress. Afterwards the device refuses the peer's messages. The library stops a queue pair in
  *
- *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
+ *	copyrpc_ep_destroy(), copyrpc_ctx_destroy(), and functions of copyrpc_tcp.h that end an
+ *		endpoint
  *	a poll, if the peer said goodbye (-ECONNRESET) or broke the protocol (-EPROTO), if a probe
  *		got no answer for probe_ms (-ETIMEDOUT), or if the device reported that this
  *		queue pair has failed, for example by a wrong request of the peer (-ECONNRESET),
  *		or that the device or a queue of the context has failed (-EIO, for all endpoints)
  *	a flush, if the queue pair accepts no request (-ECONNRESET)
+ *	copyrpc_ep_again(), and a poll after the port has lost the address of an endpoint that has
+ *		reconnect_ms
  *
  * After a completion with an error no command is needed: the device has stopped the queue pair by
  * itself. The library does not wait until the device has finished with a queue pair. A later
@@ -195,9 +198,10 @@ struct copyrpc_ctx_attr {
 			       max_endpoints * sq_depth, at least 1024 and at most 32,767 */
 	uint32_t cq_depth; /* of the receive CQ, at least srq_depth; 0: the larger of 4096 and
 			      srq_depth */
-	uint32_t max_endpoints; /* at the same time, 0: 64; determines the sizes of the CQs */
-	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256, but for more
-			      than 512 endpoints less: 2^17 divided by their number, at least 64 */
+	uint32_t max_endpoints; /* at the same time, 0: 64; determines the size of the send CQ */
+	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256, but if
+			      max_endpoints is over 512: 2^17 divided by the power of two that is
+			      not less than max_endpoints, at least 64 */
 	uint32_t ring_size; /* default for the endpoints, bytes: the size up to which their rings
 			       grow; 0: 1 MiB */
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
@@ -231,11 +235,11 @@ struct copyrpc_ctx_attr {
  * of any partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of
  * the path, that is set, or a bit of `set`. -EINVAL: no such port, GID or P_Key index, cq_depth <
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
- * that the device does not have, event_count > 1 without a period, or a depth, or a period of
- * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
- * too few free descriptors; a context needs seven, and its endpoints together use one more if one
- * is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or
- * there is no memory. Otherwise an error of the driver.
+ * that the device does not have, event_count > 1 without a period, sq_depth * max_endpoints over
+ * 2^22, or a depth, or a period of moderation, beyond the device's limits (a period may have 4,095
+ * us on the software HCA). -EMFILE: too few free descriptors; a context needs seven, and its
+ * endpoints together use one more if one is free. -ENOMEM or -EPERM: the limit of locked memory is
+ * too low (raise RLIMIT_MEMLOCK), or there is no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -259,7 +263,8 @@ struct copyrpc_ep_attr {
 	const char *name; /* of the peer, for copyrpc_ep_describe(); at most 63 bytes are copied;
 			     may be NULL */
 	bool by_hand; /* the program connects the endpoint again after a loss, see
-			 copyrpc_ep_again(); not for copyrpc_tcp.h, except copyrpc_ep_meet() */
+			 copyrpc_ep_again(). copyrpc_ep_meet() is the only function of
+			 copyrpc_tcp.h that connects such an endpoint */
 	uint64_t event_token; /* token of its events, if by_hand */
 };
 
@@ -278,8 +283,9 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	struct copyrpc_ep **ep_p);
 
 /*
- * Destroys the endpoint. Messages that were not flushed are lost. Its pending calls end with
- * -ECANCELED at the next poll (the ep argument of the callback is valid during the callback only).
+ * Destroys the endpoint. Messages that were not flushed are lost. Its pending calls end at the next
+ * poll, with -ECANCELED, or with the status of an endpoint that had failed before (the ep argument
+ * of the callback is valid during the callback only).
  * Requests that copyrpc_recv() has not returned are dropped. Requests that the caller holds stay
  * readable until copyrpc_reply(), which releases them and returns the status; the first poll after
  * the last release frees the endpoint's memory. Raw operations that have not completed, or were not
@@ -302,7 +308,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  *	16  4  first PSN                  76  4  key to read the word
  *	20  2  LID; 0 on RoCE             80  4  bytes up to which the ring grows
  *	22  1  MTU: 1 (256) to 5 (4096)   84  4  initial credit, bytes: a quarter of the first ring
- *	23  1  READs served in parallel   88  8  random number of an endpoint with `by_hand`, else 0
+ *	23  1  READs served in parallel   88  8  random number; 0: does not return by hand
  *	24  1  1: `nested`, else 0
  *	25 15  zero
  *
@@ -313,9 +319,10 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 /*
  * Connects to the endpoint that wrote the blob; both endpoints may be in the same process. After
  * the return this side may make calls: if the peer has not connected yet, the HCA repeats the
- * messages until then. If the peer does not connect in time, the endpoint fails: if calls are
- * pending, after probe_ms (-ETIMEDOUT); otherwise COPYRPC_ANSWER_NS after the first flush
- * (-ECONNRESET). If this can happen, let the peer report that it has connected.
+ * messages until then. If the peer does not connect in time, the endpoint fails: about probe_ms
+ * after the first flush (-ETIMEDOUT), or, after raw operations alone, when the HCA gives up
+ * (-ECONNRESET, see COPYRPC_ANSWER_NS). If this can happen, let the peer report that it has
+ * connected.
  *
  * -EINVAL: not a blob, or a wrong @len, or one side is addressed by GID and the other is not (if
  * one port requires a global route header, set gid_index on the other side too). -EPROTONOSUPPORT:
@@ -359,9 +366,9 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
  * attempt of this side, or is not connected yet by this attempt. -ENOENT: a message from or for
  * another endpoint, for example one of a process that was restarted. -EINVAL: not such a message.
- * -EPROTO: the ring positions in the message are impossible; the endpoint has failed. Another error
- * of copyrpc_ep_connect(): the attempt has failed, for example because the port has no address;
- * begin the next attempt as after DOWN.
+ * -EPROTO: the ring positions or addresses in the message are impossible; the endpoint has failed.
+ * Another error of copyrpc_ep_connect(): the attempt has failed, for example because the port has
+ * no address; begin the next attempt as after DOWN.
  *
  * Both functions: -EOPNOTSUPP: one of the two sides lacks reconnect_ms or by_hand. Otherwise the
  * endpoint is not connected yet or has failed, and its status is returned.
@@ -495,8 +502,9 @@ int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 /* Does the same as copyrpc_poll(), without the flush. Returns the same as copyrpc_poll(). */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* Sends the collected messages: at most one batch per endpoint; at the ring's end, two batches with
- * a 32-byte marker between them. Returns the number of batches sent. */
+/* Sends the collected messages: usually one batch per endpoint; at the ring's end, two batches with
+ * a 32-byte marker between them. Returns the number of batches sent, including markers and batches
+ * without messages. */
 int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
@@ -518,8 +526,9 @@ int copyrpc_ep_flush(struct copyrpc_ep *ep);
 struct copyrpc_ep_load {
 	uint32_t open_calls; /* requests collected, not yet sent */
 	uint32_t open_replies; /* replies collected, not yet sent */
-	uint32_t pending; /* calls without a response */
-	uint32_t credit; /* bytes of responses for which further calls may ask */
+	uint32_t pending; /* calls that have not ended */
+	uint32_t credit; /* bytes that the responses of further calls may occupy: resp_max + 12
+			    each, rounded up to a multiple of 32, and 32 more */
 	uint64_t posted; /* end of the sent batches */
 	uint64_t consumed; /* end of the bytes that the peer is known to have received and
 			      released */
@@ -546,8 +555,7 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
  *
  * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(), which reads
  * its events. It belongs to the context: neither read nor close it. A program may wake up and find
- * nothing to do, if the cause was handled before. Programs that poll without sleeping do not need
- * the descriptor, and it costs them nothing.
+ * nothing to do, if the cause was handled before.
  */
 int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
 
@@ -567,9 +575,10 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 /*
  * Returns the longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are
  * due at a time, without an event: a probe, every 100 ms, of each peer that has not answered all
- * calls or not consumed all messages; the end of calls with a time limit; and a READ of the peer's
+ * calls or not consumed all messages; the end of calls with a time limit; a READ of the peer's
  * consumer position, which a caller without room, or a server that owes credit, repeats every
- * millisecond. A longer sleep only delays these actions.
+ * millisecond; and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep
+ * only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 

@@ -26,8 +26,9 @@
  *
  * The rules of copyrpc.h for threads, sizes of structs and progress hold here, too.
  *
- * A peer is trusted with the memory for which it has a descriptor or a large call, and with no
- * other memory: it can read or write that memory at any time until the memory is deregistered.
+ * A peer is trusted with each registration (see copyrpc_bulk_create()) for which it has received a
+ * descriptor or a large call, even if the descriptor covers only a part of the registration or
+ * permits less access. The peer can use the registration until the memory is deregistered.
  */
 #ifndef COPYRPC_BULK_H
 #define COPYRPC_BULK_H
@@ -50,10 +51,10 @@ struct copyrpc_bulk;
 
 /*
  * Registers @len bytes, for operations of this side and, with COPYRPC_REMOTE_READ and
- * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the registration. Other
- * bulks within this memory that need no further access share the registration, and so do large
- * calls from or to this memory. The memory belongs to the caller and must stay mapped until
- * copyrpc_bulk_free() and the end of the pulls, pushes and large calls that use it.
+ * COPYRPC_REMOTE_WRITE in @access, of the peers. Later bulks within this memory that need no
+ * further access share the registration, and so do large calls from or to this memory. The memory
+ * belongs to the caller and must stay mapped until copyrpc_bulk_free() and the end of the pulls,
+ * pushes and large calls that use it.
  *
  * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped.
  * -ENOMEM: the limit of locked memory is too low, or there is no memory. Otherwise an error of the
@@ -64,16 +65,17 @@ int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int acc
 
 /*
  * Frees a bulk. The memory is deregistered when no other bulk shares the registration any more, and
- * all pulls, pushes and large calls of this side that use it have ended. Afterwards its descriptors
- * are invalid: an access of a peer breaks the connection (-EACCES), so free the bulk only when the
- * peers have finished. NULL is allowed. The destruction of the context frees its bulks.
+ * all pulls, pushes and large calls of this side that use it have ended. Then the descriptors of
+ * the bulk are invalid: an access of a peer breaks the connection (-EACCES), so free the bulk only
+ * when the peers have finished. NULL is allowed. The destruction of the context frees its bulks.
  */
 void copyrpc_bulk_free(struct copyrpc_bulk *bulk);
 
 /*
  * Writes a descriptor of COPYRPC_BULK_SIZE bytes for the peer of @ep: @len bytes of the bulk from
  * the offset @off on. The descriptor is valid for this connection only; it stays valid if the
- * connection is lost and the endpoint returns (reconnect_ms). Numbers are little-endian:
+ * connection is lost and the endpoint returns (reconnect_ms). Its fields, each with offset and size
+ * in bytes, are the following; numbers are little-endian:
  *
  *	 0  8  the connection             24  4  key
  *	 8  8  address                    28  1  version: 1
@@ -102,9 +104,8 @@ int copyrpc_bulk_import(const struct copyrpc_ep *ep, const void *desc, size_t si
 
 /*
  * Reports the end of a pull or push, exactly once, inside a poll. @status is 0 if all bytes have
- * arrived in the memory to which they were moved, local or the peer's; else @status is that of
- * copyrpc_ep_status(). The callback may do what a copyrpc_response_fn may do. It is not called if
- * the context is destroyed.
+ * arrived at their destination, else the result of copyrpc_ep_status(). The callback may do what a
+ * copyrpc_response_fn may do. It is not called if the context is destroyed.
  */
 typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
 
@@ -112,12 +113,12 @@ typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
  * Starts the transfer of @len bytes from the peer's memory into the bulk, or from the bulk into the
  * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If the
  * endpoint has no transfer in progress, the next poll sends the collected messages and the first
- * bytes with one doorbell. A transfer is cut into parts of at most 1 MiB, of which two are in
- * progress at a time; transfers of an endpoint take turns. While ordinary calls are made on the
- * endpoint, only one part is in progress at a time, so that a call or its response waits for one
- * part at most; the first call after a pause may wait for two. Pushed bytes arrive in no particular
- * order, but before the messages that are sent after the callback. Before the callback, do not
- * change memory that is read, and do not use memory that is written.
+ * bytes with one doorbell. A transfer is cut into parts of at most 1 MiB. Two parts of an endpoint
+ * are in progress at a time, or more if they are shorter; its transfers take turns. While ordinary
+ * calls are made on the endpoint, only one part is in progress at a time, so that a call or its
+ * response waits for one part at most; the first call after a pause may wait for two. Pushed bytes
+ * arrive in no particular order, but before the messages that are sent after the callback. Before
+ * the callback, do not change memory that is read, and do not use memory that is written.
  *
  * If the endpoint returns after a lost connection, the transfer continues: the parts that are not
  * known to have arrived are moved again.
@@ -147,11 +148,11 @@ struct copyrpc_large_attr {
 };
 
 /*
- * Lets the endpoints of the context serve large calls. A large request takes memory from its
- * arrival until its response has been pushed: the length of the request or of its largest response,
- * whichever is longer, rounded up to 64 KiB. If memory_max is reached, requests wait for memory in
- * the order of their arrival. A later call of this function changes message_max; it can raise
- * memory_max, but not lower it.
+ * Lets the endpoints of the context serve large calls. A large request occupies memory from the
+ * beginning of its pull until its response has been sent: the length of the request or of its
+ * largest response, whichever is longer, rounded up to 64 KiB. If memory_max is reached, requests
+ * wait for memory. A later call of this function changes message_max; it can raise memory_max, but
+ * not lower it.
  *
  * -EINVAL: message_max is too large, or memory_max is too small for one such message. -E2BIG: as
  * from copyrpc_ctx_create().
@@ -186,7 +187,7 @@ int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, vo
  * which the program may write. It is not in the ring, so the peer cannot change it, and
  * copyrpc_req_detach() has nothing to do. If the @data of copyrpc_reply() is this address, the
  * response is not copied; other data is copied to this memory. A response of up to 960 bytes is
- * sent in the message, a longer one is pushed to the caller. If this side has no memory for the
+ * sent in a message, a longer one is pushed to the caller. If this side has no memory for the
  * push, copyrpc_reply() returns -ENOMEM, the request is released, and the call ends with -ENOMEM.
  */
 void *copyrpc_req_memory(const struct copyrpc_req *req);

@@ -27,11 +27,11 @@
  *
  * Time limits are in milliseconds and hold for the whole function or dial; -1: none. They do not
  * hold for the resolution of a host's name; a numeric address needs no resolution. While a function
- * waits, it does not poll, so the endpoints of the context make no progress; the context's other
- * listeners and dials do.
+ * waits, it does not poll, so the endpoints of the context make no progress. The context's other
+ * listeners and dials do while copyrpc_accept(), copyrpc_connect() or copyrpc_reconnect() waits.
  *
  * The other side is not trusted. Its messages are checked, and an endpoint is created for it only
- * after a valid greeting; before that, a connection costs a descriptor and less than 4 KiB. All
+ * after a valid greeting; before that, a connection uses a descriptor and less than 4 KiB. All
  * connections are served in parallel. A poll never waits: it handles a few dozen events of
  * connections, and at most eight times it creates, replaces or connects a queue pair, which takes
  * some commands of the device. The rest is left to the next polls. But every host that reaches the
@@ -41,8 +41,8 @@
  * Both sides send the same two messages: a greeting with the addresses and keys of the ring, and,
  * when the endpoint is connected, the result. An accepting side that refuses the connection sends a
  * greeting whose blob is zero (or contains only the version, if the peer's blob has a wrong
- * version), and then the result. Each entry below starts with the offset and the length in bytes;
- * all numbers are little-endian:
+ * version), and then the result. If the peer's greeting has a wrong version, it sends no result.
+ * Each entry below starts with the offset and the length in bytes; all numbers are little-endian:
  *
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
  *	 8  2  version: 2                        8  4  0, or the errno that ended the attempt
@@ -81,7 +81,7 @@
  * the side that has dialed sets it with copyrpc_redial(). While the port of a side is not active,
  * nothing is connected: the endpoint returns when the device reports that the port is active.
  *
- * copyrpc/docs/reconnect.md describes the protocol. After a greeting with the bit 4, each side also
+ * copyrpc/docs/reconnect.md describes the protocol. After a greeting with the bit 4, a side also
  * sends:
  *
  *	 0  8  "CPRPCPOS"
@@ -152,11 +152,12 @@ struct copyrpc_dial_attr {
 };
 
 /*
- * Connects an endpoint to a side that listens. This function only resolves the name; the rest
- * happens in polls. The dial ends with exactly one event with @token: COPYRPC_UP with the endpoint,
- * or COPYRPC_GONE. Until the time is over, the dial tries again if no process listens yet, if the
- * other side has closed the connection without an answer, or if one of the sides has no room for
- * another endpoint.
+ * Connects an endpoint to a side that listens. This function only resolves the name and starts a
+ * TCP connection; the rest happens in polls. The dial ends with exactly one event with @token:
+ * COPYRPC_UP with the endpoint, or COPYRPC_GONE. Until the time is over, the dial tries again if no
+ * process listens yet, if the other side has closed the connection without an answer, if one of the
+ * sides has no room for another endpoint, or if the port of this side's device is
+ * not active.
  *
  * If two contexts dial each other with `single`, one connection results, even if they do so at the
  * same time. The context with the larger random number (in its greeting) decides: it keeps the
@@ -189,7 +190,7 @@ enum copyrpc_event_kind {
 };
 
 /*
- * Says what has happened. The status of GONE:
+ * Describes an event. The status of COPYRPC_GONE:
  *
  *	-ECANCELED	copyrpc_dial_cancel() was called
  *	-ETIMEDOUT	the time is over
@@ -197,6 +198,7 @@ enum copyrpc_event_kind {
  *	-EPROTO		the other side is not copyrpc
  *	-EPROTONOSUPPORT	the other side has another version: copyrpc_ctx_versions()
  *	-ECONNRESET	the other side has closed the connection, or has no room
+ *	-ENETDOWN	the port of this side's device was not active when the time was over
  *	-EHOSTUNREACH, -ENETUNREACH	no route
  *
  * Otherwise it is an error of copyrpc_ep_create() or copyrpc_ep_connect().
@@ -224,7 +226,7 @@ int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, s
  * connection, if the address of the peer's host has changed. If the endpoint has no connection now,
  * an attempt starts within 0.1 s.
  *
- * -EADDRNOTAVAIL: no such host. -EOPNOTSUPP: the endpoint was not dialed, or does not return.
+ * -EADDRNOTAVAIL: no such host. -EOPNOTSUPP: the endpoint was not dialed, or cannot come back.
  * Otherwise the endpoint has failed, and its status is returned.
  */
 int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port);
@@ -253,7 +255,7 @@ int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port);
  * copyrpc. -EPROTONOSUPPORT: the other side has another version. -ECONNREFUSED: the other side
  * could not connect its endpoint. Otherwise an error of copyrpc_listen(), copyrpc_ep_create() or
  * copyrpc_ep_connect(). After each error the listener can be used again, and no endpoint remains
- * (if it was connected, it counts in max_endpoints until the next poll).
+ * (an endpoint that was connected counts in max_endpoints until the next poll).
  */
 int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, int listener,
 	int timeout_ms, struct copyrpc_ep **ep_p);
@@ -282,8 +284,8 @@ int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, i
 /*
  * Accept or make only the TCP connection. This is for programs that also use the connection for
  * something else, or connect several endpoints over one connection. The caller must close *fd_p.
- * The socket is close-on-exec, has TCP_NODELAY, and is blocking. Return 0 or the errors of
- * copyrpc_accept() and copyrpc_dial().
+ * The socket is close-on-exec, has TCP_NODELAY, and is blocking. Return 0, -ETIMEDOUT,
+ * -EADDRNOTAVAIL (no such host), or an error of accept(2) or connect(2).
  */
 int copyrpc_tcp_accept(int listener, int timeout_ms, int *fd_p);
 int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd_p);

@@ -54,8 +54,9 @@ struct copyrpc_req {
 struct req_queue {
 	struct copyrpc_req *head;
 	struct copyrpc_req **tail_p;
-	/* Called for a large request. Keeps it, and may put it on the queue later; or drops it and
-	 * returns -EPROTO. If the pointer is NULL, a large request breaks the protocol. */
+	/* Called for a large request. Keeps it for the queue, or answers it with an error; returns
+	 * 0. Drops a wrong one and returns -EPROTO. If the pointer is NULL, a large request breaks
+	 * the protocol. */
 	int (*large)(struct copyrpc_req *req);
 	/* Releases the memory of a large request, and sets `data` and `served` to NULL. */
 	void (*release)(struct copyrpc_req *req);
@@ -179,7 +180,7 @@ struct chan {
 		uint64_t odd;
 	};
 	uint8_t *send_ring;
-	uint32_t payload_max; /* of any message that the peer may send */
+	uint32_t payload_max; /* of any message of either side, in rings of `most` blocks */
 	uint32_t len_max, resp_max; /* payloads for which the rings are large enough now */
 	uint32_t reserve; /* credit that only nested calls may use */
 	uint64_t spendable; /* credit for calls that are not nested: all but the reserve */
@@ -196,7 +197,7 @@ struct chan {
 	 * end, and the marker.
 	 */
 	struct batch closed[2];
-	uint64_t sent; /* end of the batches that the transport has taken */
+	uint64_t sent; /* end of the sealed batches */
 	uint64_t resend; /* start of the next batch to send again; `sent` if there is none */
 
 	const uint8_t *recv_ring;
@@ -225,7 +226,7 @@ struct chan {
 	uint64_t *deadlines; /* indexed by id; 0: none. NULL: no call has had a time limit */
 
 	struct copyrpc_ep *ep; /* argument of callbacks */
-	uint64_t usual; /* batches that were sent alone, with a doorbell; not yet in `stats` */
+	uint64_t usual; /* batches that were sent alone, with a doorbell; not in `stats` */
 	struct copyrpc_stats stats;
 };
 static_assert(offsetof(struct chan, send_ring) == offsetof(struct chan, odd) + sizeof(uint64_t),
@@ -261,7 +262,8 @@ int chan_call_large(struct chan *ch, const void *data, uint32_t len, uint32_t re
  * earliest deadline of the other calls. */
 int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p);
 
-/* Cancels a call, which chan_end_calls() then ends. Returns 0, -ENOENT, or ch->status. */
+/* Cancels a call, which chan_end_calls() then ends; but a call with CALL_HOOKED ends when its
+ * response arrives. Returns 0, -ENOENT, or ch->status. */
 int chan_cancel(struct chan *ch, uint64_t token);
 
 /* Checks a response to a call that has a CALL_ bit in resp_max, or to a call that does not exist.
@@ -269,8 +271,8 @@ int chan_cancel(struct chan *ch, uint64_t token);
 int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
 	uint32_t len, const struct listener *to);
 
-/* Ends all pending calls with ch->status. If that is 0, ends only the canceled calls, with
- * -ECANCELED. Returns the number of calls that it has ended. */
+/* Ends the canceled calls with -ECANCELED. If ch->status is not 0, also ends all other pending
+ * calls, with that status. Returns the number of calls that were ended. */
 int chan_end_calls(struct chan *ch, const struct listener *to);
 
 /* Called when a context is destroyed: ends the calls whose end the library handles. The program is
@@ -408,7 +410,8 @@ static inline bool chan_read_due(const struct chan *ch)
 	return credit_read_due(&ch->cr, ch->stalled) && ch->cr.rc != ch->sent;
 }
 
-/* Opens a batch without messages if enough credit is owed. */
+/* Opens a batch without messages if no batch waits and credit_batch_due() is true. Returns true if
+ * a batch was opened. */
 static inline bool chan_credit_batch(struct chan *ch)
 {
 	if (chan_waits(ch) || !credit_batch_due(&ch->cr))

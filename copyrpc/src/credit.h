@@ -71,7 +71,7 @@ struct credit {
 };
 
 /* The next four functions return, for a ring of @c blocks: the largest message without nested
- * calls, and with them; RMAX; and T, the least grant of a batch without messages. */
+ * calls, and with them; RMAX; and T, the least grant for which a batch without messages is sent. */
 static inline uint32_t credit_message_max(uint32_t c)
 {
 	return c / 8;

@@ -27,7 +27,8 @@ struct dial {
 	uint64_t owner;
 	uint64_t limit, part; /* deadline of the dial, and of the attempt at this address */
 	uint64_t again_at;
-	uint64_t peer; /* number of the context that has refused a second connection; 0: none */
+	uint64_t peer; /* number of the peer's context, if a second connection with it was refused;
+			  0: none */
 	bool single, called; /* called: a function waits for the dial, so no event is reported */
 	int err; /* error of the ended dial, or of the last attempt */
 	struct news news; /* GONE */

@@ -251,8 +251,8 @@ static bool leads_to(const struct route *r, const struct blob *b)
 	return b->ring_addr == r->peer && b->ring_rkey == r->rkey;
 }
 
-/* True if the blob describes the memory that the endpoint already knows. The blob may name the
- * peer's former receive ring: the peer may not know yet that this side sends into the new one. */
+/* True if the blob describes the memory that this endpoint uses at the peer. The blob may name the
+ * peer's former receive ring, if the peer has not received the last batch in that ring yet. */
 static bool same_memory(const struct copyrpc_ep *ep, const struct blob *b)
 {
 	return b->ring_size == ring_size(ep) && b->nested == ep->ctx->attr.nested &&

@@ -188,9 +188,9 @@ void ep_word_read(struct copyrpc_ep *ep)
 }
 
 /*
- * True if @go of copyrpc_flush_if() decides whether the open batch is sent. If credit is due, the
- * batch is sent in any case, because @go may wait for an action for which the peer needs the
- * credit. (A batch without messages exists only if credit is due.)
+ * True if @go of copyrpc_flush_if() decides whether the waiting batches are sent. If credit is due,
+ * they are sent in any case, because @go may wait for an action for which the peer needs the
+ * credit.
  */
 static bool may_wait(const struct copyrpc_ep *ep)
 {

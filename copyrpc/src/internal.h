@@ -143,7 +143,7 @@ struct copyrpc_ep {
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; current delay between
 				      READs */
-	uint64_t seen; /* number of batches received when the clock was last read */
+	uint64_t seen; /* number of batches received at the last check for a probe; or NOT_SEEN */
 	uint64_t asked; /* time of the first unanswered probe, 0: none */
 
 	struct slab raw_ids;
@@ -167,14 +167,15 @@ struct copyrpc_ep {
 	char name[EP_NAME_MAX]; /* of the peer, for messages */
 	bool named; /* the name comes from the attributes */
 	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
-	uint64_t single; /* number of the peer's context, if it is the single connection with it */
+	uint64_t single; /* `node` of the peer's context, if the endpoint is the `single` connection
+			    with that context; else 0 */
 	/* Pointers to this endpoint that copyrpc_ep_destroy() sets to NULL; NULL: none. */
-	struct copyrpc_ep **held; /* of the meeting (meet.h), until the program has the endpoint */
+	struct copyrpc_ep **held; /* of the meeting (meet.h) in progress */
 	struct copyrpc_ep **parked; /* of a guest (listen.c) without a socket: the connection was
 				       lost in the meeting, until the peer returns; or
 				       copyrpc_accept() has not returned the endpoint yet */
 	uint64_t came; /* number of the connection that was accepted for it; 0: none */
-	bool is_up; /* a meeting has connected both sides */
+	bool is_up; /* a meeting has connected both sides (by hand: reconnect_ms is not 0) */
 	struct news up, down, back; /* kind 0: the endpoint has no events */
 
 	/* Connecting again (renew.c). */
@@ -238,10 +239,10 @@ struct copyrpc_ctx {
 	bool serve_again; /* the next poll calls ctx_serve() */
 	bool work_due; /* the next poll can continue a transfer in `work` */
 	uint64_t (*clock)(void); /* ns; tests replace it */
-	uint64_t probed; /* time of the last probe */
+	uint64_t probed; /* time of the last check for probes */
 	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */
 	uint32_t consumed; /* ctx_consumed() when poll last looked for events */
-	int fd; /* readable when a CQ has an event; -1: not created */
+	int fd; /* readable when a CQ, the device or `side` has an event; -1: not created */
 
 	struct mlx5dvl_ctx *dev;
 	struct copyrpc_ep *eps; /* all endpoints */
@@ -320,7 +321,7 @@ static inline bool ep_awaits(const struct copyrpc_ep *ep)
 	       (ep->ch.ncalls || ep->ch.sent != ep->ch.cr.rc || ep->redial);
 }
 
-/* Adds the endpoint to the list of those whose peers are watched, after messages were sent. */
+/* Adds the endpoint to the list of those whose peers are watched. @seen: see ep->seen. */
 static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
@@ -366,7 +367,7 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 void ep_fail(struct copyrpc_ep *ep, int status);
 /* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
 void ep_break(struct copyrpc_ep *ep, int status);
-/* Handles the peer's goodbye: fails the endpoint, which does not return. */
+/* Handles the peer's goodbye: fails the endpoint, which is not connected again. */
 void ep_hear_goodbye(struct copyrpc_ep *ep);
 /* Adds the endpoint to the list of those whose calls a poll ends. The poll then frees destroyed
  * endpoints. */
@@ -382,8 +383,8 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx);
 /* Does the actions that are due at a time, for example probes of silent peers. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
-/* Records the version of a peer that has another one. Blobs and greetings have the version at the
- * same offset. */
+/* Records that a peer has another version of @of. Blobs (blob.h) and greetings (meet.h) have the
+ * version at the same offset. */
 void ctx_note_version(struct copyrpc_ctx *ctx, const char *of, const void *bytes, uint16_t ours);
 
 /* Returns the same as blob_decode(). */
@@ -393,7 +394,7 @@ int ep_create_qp(struct copyrpc_ep *ep);
 /* Returns 0, or -EINVAL if no endpoint of the context can have this path. */
 int ctx_check_path(const struct copyrpc_ctx *ctx, const struct copyrpc_path *path);
 /* True if the endpoint, which was connected, can be connected again after a failure with this
- * status. The first meeting need not have ended, because the peer may be up already. */
+ * status. The first meeting (meet.h) may be unfinished: the peer may be up already. */
 bool ep_may_return(const struct copyrpc_ep *ep, int status);
 /* Makes the endpoint `away`, if it is not yet, and stops its queue pair. Called after a lost
  * connection and after each failed attempt. */
@@ -401,7 +402,8 @@ void ep_leave(struct copyrpc_ep *ep, int status);
 /* Called when the port's addresses have changed. Makes an endpoint `away` if its address does not
  * exist any more, because the peer's messages would not arrive. */
 void ctx_leave_addresses(struct copyrpc_ctx *ctx);
-/* Called when the device has reported that the queue pair is drained. */
+/* Called when the device has reported that the queue pair is drained, or a second after the queue
+ * pair was stopped. */
 void ep_note_drained(struct copyrpc_ep *ep);
 /* True if all completions of the stopped queue pair were handled, so that the position up to which
  * messages were received is final. */
@@ -411,7 +413,7 @@ int ep_renew(struct copyrpc_ep *ep);
 /* Connects the new queue pair. The peer has received all bytes before the position @received.
  * Returns 0, or -EPROTO after failing the endpoint, or an error of copyrpc_ep_connect(). */
 int ep_rejoin(struct copyrpc_ep *ep, const void *blob, size_t len, uint64_t received);
-/* Ends `away`, because both ends are connected again. */
+/* Ends `away`, because the endpoint is connected again. */
 void ep_return(struct copyrpc_ep *ep);
 /* Ends `away`, because the endpoint fails or is destroyed. */
 void ep_not_away(struct copyrpc_ep *ep);
@@ -422,7 +424,8 @@ int ctx_open_events(struct copyrpc_ctx *ctx);
 void ctx_close_events(struct copyrpc_ctx *ctx);
 /* Reads the asynchronous events of the device. */
 void ctx_device_events(struct copyrpc_ctx *ctx);
-/* Reads the events of the armed CQs and of the device. */
+/* Reads the events of the armed CQs and of the device. Calls step() of `side` if its descriptor is
+ * readable. */
 void ctx_drain(struct copyrpc_ctx *ctx);
 
 /* Adds the work of @side, whose descriptor @fd is readable when step() has something to do. Returns

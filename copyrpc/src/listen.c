@@ -12,7 +12,7 @@
 
 #define GUESTS 64 /* default of max_guests */
 #define PATIENCE_MS 5000 /* default of patience_ms */
-#define TAKE 4 /* the most connections that a step takes from a listener */
+#define TAKE 4 /* the most connections that are accepted at one event of a listener */
 /* copyrpc_accept(): a connection delays the next one for at most YOUNG_NS, or GRACE_NS if it has
  * sent a greeting. It delays the context's traffic for at most GRACE_NS. */
 #define YOUNG_NS (100 * NSEC_PER_MSEC)
@@ -56,7 +56,7 @@ static void append(struct guest **list, struct guest *g)
 	*list = g;
 }
 
-/* Closes the connection of a guest, which then belongs to no list. */
+/* Closes the connection of a guest, and removes the guest from the list of its listener. */
 static void guest_leave(struct lobby *y, struct guest *g)
 {
 	struct guest **link = g->parked ? &g->at->parked : &g->at->guests;
@@ -219,7 +219,7 @@ static int take_fd(struct lobby *y, struct listening *l, uint64_t now, int *fd_p
 }
 
 /* Accepts a connection. If there are more than l->most, drops the oldest. Returns 0, -EAGAIN if
- * there is none, or an error of the socket. */
+ * there is none, or no descriptor or memory for it, or an error of the socket. */
 static int take(struct lobby *y, struct listening *l, uint64_t now)
 {
 	struct guest *g;

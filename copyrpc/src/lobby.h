@@ -18,9 +18,10 @@ struct watch;
 struct watch_ops {
 	/* Called when the socket has an event. It may free any watch. */
 	void (*ready)(struct lobby *y, struct watch *w, uint64_t now);
-	/* tick() and close() may free this watch, but no other one. */
+	/* Does the due action. It may free this watch, but no other one. */
 	uint64_t (*tick)(struct lobby *y, struct watch *w, uint64_t now); /* returns when it is due
 									     again */
+	/* Frees this watch; for a listener also those of its guests. */
 	void (*close)(struct lobby *y, struct watch *w);
 };
 

@@ -47,7 +47,7 @@ static void say(struct meeting *m, const void *bytes, size_t n)
 }
 
 /* Prepares our greeting. Without an endpoint the blob is zero, or contains only our version, if the
- * peer has another one. */
+ * peer has another version. */
 static void say_greeting(struct meeting *m, uint64_t node)
 {
 	struct greeting g = {.version = htole16(GREETING_VERSION),
@@ -447,7 +447,7 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-/* Fails the former endpoint with the same owner number or, if the peer decides about single
+/* Fails the former endpoint with the same owner number and, if the peer decides about single
  * connections, the former single endpoint. The peer has destroyed its endpoint, but this side may
  * have nothing to send and would not detect that. The numbers are random, so a peer cannot guess
  * another's number. */

@@ -42,7 +42,8 @@ static_assert(sizeof(struct place) == 32, "no holes");
 struct meeting {
 	int fd;
 	short events; /* of poll(2), for which the meeting waits */
-	struct copyrpc_ep *ep; /* NULL: not yet created; a valid greeting is required first */
+	struct copyrpc_ep *ep; /* NULL: not yet created (a valid greeting is required first), or
+				  destroyed, or used by a newer meeting */
 	struct greeting greeting;
 	struct place place;
 	struct result result;
@@ -76,8 +77,8 @@ void meet_begin_asking(struct meeting *m, struct copyrpc_ep *ep);
 
 /*
  * Proceeds as far as possible. Returns 0 if both ends are connected and have exchanged their
- * results, -EAGAIN if the socket is not ready, or another error. @ctx and @attr are for the
- * endpoint of a side that accepts.
+ * results, -EAGAIN if the socket is not ready or m->waits is true, or another error. @ctx and @attr
+ * are for the endpoint of a side that accepts.
  */
 int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr);
 
@@ -88,7 +89,8 @@ int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_e
  */
 bool meet_is_open(const struct meeting *m);
 
-/* Marks the endpoint as up: both sides have it. */
+/* Marks the endpoint as up: both sides have it. The first time, fails the former endpoints that it
+ * replaces. */
 void meet_up(struct meeting *m);
 
 /* The number of the context of the peer; 0: not known yet. */

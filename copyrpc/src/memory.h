@@ -2,7 +2,7 @@
 /*
  * Memory of the endpoints of a context: rings and words (struct words). Pieces of equal size and
  * use are cut from chunks. A chunk of send rings or words is registered as a whole. Each receive
- * ring has a key of its own: the HCA does not know which peer may use a key, so a shared key would
+ * ring has a key of its own: the HCA does not check which peer uses a key, so a shared key would
  * let each peer write into the rings of all.
  */
 #ifndef COPYRPC_MEMORY_H
@@ -37,7 +37,7 @@ void *memory_map(size_t len);
  * -errno. */
 int memory_take(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len, struct piece *p);
 
-/* Returns a piece, which the HCA must no longer use. If p->at is NULL, does nothing. */
+/* Frees a piece, which the HCA must no longer use. If p->at is NULL, does nothing. */
 void memory_give(struct copyrpc_ctx *ctx, struct piece *p);
 
 #endif

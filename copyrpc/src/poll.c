@@ -136,8 +136,7 @@ static NOINLINE void take_sent(struct copyrpc_ctx *ctx)
 		;
 }
 
-/* Probes a peer from which no batch has arrived since the last check, PROBE_NS to 2 * PROBE_NS
- * ago. */
+/* Probes a peer from which no batch has arrived since the last check, at least PROBE_NS ago. */
 static void ask(struct copyrpc_ep *ep, uint64_t now)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
@@ -218,8 +217,8 @@ static COLD int poll_rest(struct copyrpc_ctx *ctx)
 
 	if (ticks_era() != ctx->looked)
 		ctx_look(ctx);
-	/* There is an event if a completion has arrived, or had arrived before the context was
-	 * armed. */
+	/* An armed CQ may have an event if completions were consumed since the last look, or if the
+	 * context was just armed. */
 	if (ctx->armed && (consumed != ctx->consumed || (ctx->armed & ARMED_NOW)))
 		ctx_drain(ctx);
 	ctx->consumed = consumed;

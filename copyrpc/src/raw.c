@@ -48,8 +48,9 @@ int raw_open(struct copyrpc_ep *ep)
 	return 0;
 }
 
-/* Takes a free entry. The entries are allocated at the first operation. An entry is in use until
- * copyrpc_raw_recv() returns it. */
+/* Takes a free entry. The entries are allocated at the first operation. The entry of an operation
+ * of the program is in use until copyrpc_raw_recv() returns the operation; that of an operation
+ * with an owner, until it completes. */
 static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint32_t *id_p)
 {
 	int rc;

@@ -8,8 +8,8 @@
 struct addrinfo;
 
 /* Dials these addresses whenever the endpoint loses its connection, until the endpoint fails or is
- * destroyed. If the function succeeds, it takes the ownership of the addresses. Returns 0 or
- * -ENOMEM. */
+ * destroyed. Returns 0 or -ENOMEM. After success the addresses are freed at the end of the redial,
+ * not by the caller. */
 int redial_start(struct lobby *y, struct copyrpc_ep *ep, struct addrinfo *addresses);
 
 #endif

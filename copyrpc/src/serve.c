@@ -58,7 +58,7 @@ static void respond(struct copyrpc_req *req, uint32_t error, uint32_t len, const
 	chan_reply_odd(req, payload, (uint32_t)sizeof(r) + copied);
 }
 
-/* Drops a request, because its connection is lost. */
+/* Drops a request of an endpoint that has failed or is destroyed. */
 static void drop(struct served *s)
 {
 	struct copyrpc_req *req = s->req;
@@ -69,7 +69,7 @@ static void drop(struct served *s)
 		ep_end(ep);
 }
 
-/* Called if the bytes cannot be moved: the connection is lost, or there is no memory for a
+/* Called if the bytes cannot be moved: the endpoint has failed, or there is no memory for a
  * transfer. */
 static void refuse(struct served *s)
 {

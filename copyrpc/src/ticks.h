@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A CPU counter that limits how often the clock is read: only when ticks_era() has changed. It
- * costs a few instructions and no function call. An era lasts between ten microseconds and some
- * milliseconds on every machine. If the counter jumps, the clock is read once more than necessary.
+ * A CPU counter that limits how often the clock is read: only when ticks_era() has changed.
+ * ticks_era() takes a few instructions and no function call. An era lasts between ten microseconds
+ * and some milliseconds on every machine. If the counter jumps, the clock is read once more than
+ * necessary.
  */
 #ifndef COPYRPC_TICKS_H
 #define COPYRPC_TICKS_H

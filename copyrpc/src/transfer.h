@@ -36,9 +36,9 @@ struct transfer {
  * called, once, inside a poll. Returns 0, -ENOMEM or the status of the endpoint.
  *
  * If parts of other transfers of the endpoint are in progress, the first parts of this one are
- * posted at once, so that the link does not idle. Otherwise the next poll posts them, after the
- * messages that have been collected until then and with the same doorbell: the peer gets a response
- * before the link is busy with the next transfer, not after it.
+ * posted at once, up to TRANSFER_POSTED_MAX, so that the link does not idle. Otherwise the next
+ * poll posts them, after the messages that have been collected until then and with the same
+ * doorbell: the peer gets a response before the link is busy with the next transfer, not after it.
  */
 int transfer_start(struct transfer *t);
 

@@ -86,8 +86,8 @@ struct wire_large_response {
 };
 static_assert(sizeof(struct wire_large_response) == 8, "no holes");
 
-/* The most bytes of a large request or response that are part of the message. Such a message fits
- * into the first rings of an endpoint. */
+/* The most bytes of a large request or response that are part of the message. Without nested calls
+ * such a message fits into rings of RING_START bytes (grow.h). */
 #define WIRE_COPIED_MAX 960u
 
 enum wire_error {

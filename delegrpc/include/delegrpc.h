@@ -43,14 +43,15 @@
  * Visibility: calls and posts are staged in private memory and published eight at a time, with one
  * atomic addition. They become visible to the server at the latest in the client's next poll,
  * flush, wait or arm, unless the ring is full then. If a client has eight or more calls in flight,
- * replies to it are collected (a quarter of the number in flight, at most eight) and published
- * together. The server publishes collected replies at the latest in the first of these:
+ * and resp_size is at most 248, replies to the client are collected (a quarter of the number in
+ * flight, at most eight) and published together. The server publishes collected replies at the
+ * latest in the first of these:
  *	- a reply to another client
  *	- a delegrpc_server_recv() that finds nothing, a flush, an arm, a destroy
  *	- a poll or wait that finds no request
  *	- the second of two polls or waits without a reply in between
- * If a client has fewer than eight calls in flight, replies to it are published immediately. No
- * function spins on another process: a function that cannot proceed returns -EAGAIN.
+ * All other replies are published immediately. No function spins on another process: a function
+ * that cannot proceed returns -EAGAIN.
  *
  * Waking: a process does not check at each publication whether its peer sleeps. It checks later,
  * with one memory barrier for all publications since the last check, and wakes the peer:
@@ -67,12 +68,12 @@
  *
  * Death: a process that is killed, at any instruction, does not block the others. Requests that a
  * dead client had published are served, slots that it had only reserved are skipped, and the
- * client's id is free for the next client. If the server is killed or destroyed, clients that wait,
- * or poll at least twenty times a second, get -EPIPE within a second. A client that polls at
- * regular intervals, but less often, gets -EPIPE at its first poll that is 0.1 s or more after the
- * server's death. A new server of the same name replaces the region of a dead one. If a client is
- * stopped (SIGSTOP, a debugger) in the few instructions between reserving and filling its slots,
- * the others wait until it continues or dies.
+ * client's id is free for the next client: immediately or, if the server takes events, when the
+ * event of the death has been taken. If the server is killed or destroyed, clients that wait, or
+ * poll at least twenty times a second, get -EPIPE within a second. For a client that polls less
+ * often, at most fifteen polls find nothing before a poll returns -EPIPE. A new server of the same
+ * name replaces the region of a dead one. If a client is stopped (SIGSTOP, a debugger) in the few
+ * instructions between reserving and filling its slots, the others wait until it continues or dies.
  *
  * Trust: the region belongs to one user (mode 0600: other users are refused), or to a group that
  * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Such
@@ -87,11 +88,11 @@
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
- * by a signal. With mode 0660 every member of the group can: name only a group whose members may
- * stop the server. With mode 0660, a lock on /dev/shm/delegrpc-guard.<name>, a file of mode 0600,
- * shows that the server is alive. So a member cannot keep the server's user from starting another
- * server, and cannot make a dead server look alive to clients of that user. A member can make a
- * dead server look alive to clients of other users, until the next server starts.
+ * by a signal. With mode 0660 every member of the group can do it, so name only a group whose
+ * members may stop the server. With mode 0660, a lock on /dev/shm/delegrpc-guard.<name>, a file of
+ * mode 0600, shows that the server is alive. So a member cannot keep the server's user from
+ * starting another server, and cannot make a dead server look alive to clients of that user. A
+ * member can make a dead server look alive to clients of other users, until the next server starts.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -117,8 +118,8 @@
  * connect or delegrpc_server_fd() fails. If the cause arises after connect, the client's calls are
  * delayed, and its flush, poll, wait and arm return the error (see delegrpc_client_poll()). The
  * descriptor of an armed client with pending calls becomes readable within 100 ms, so that the
- * client polls and finds a dead server. The descriptor of an armed server becomes readable within
- * 100 ms in three cases only:
+ * client polls and finds a dead server. The descriptor of an armed server that no client wakes
+ * becomes readable after 100 ms, but only in three cases:
  *	- while a dead client may block the ring
  *	- while a client could not be woken for lack of a descriptor
  *	- while clients are connected, if the server takes events
@@ -454,8 +455,8 @@ struct delegrpc_client_stats {
 };
 
 /*
- * Connects to a server. Members of attr that are not zero must be equal to the region's (after
- * rounding); attr may be NULL. Returns 0, or
+ * Connects to a server. The sizes in attr that are not zero must be equal to the region's (after
+ * rounding); for mode, gid and set see struct delegrpc_attr. attr may be NULL. Returns 0, or
  *	-EINVAL		name, mode, gid or set is not valid (see delegrpc_server_create())
  *	-ENOENT		no server yet: try again later
  *	-ECONNREFUSED	the server is dead: try again later
@@ -556,8 +557,8 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
  * for a response. The function waits for room as well if posts are in flight and one of these has
  * happened since the last accepted call or post: a call or post was refused with -EAGAIN, or
  * delegrpc_client_posts() was called. Returns 1 if there is a response to poll, or room; 0 if
- * timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the sleep; or,
- * without waiting, an error of delegrpc_client_poll().
+ * timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the sleep; or an
+ * error of delegrpc_client_poll(), as soon as there is one.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
@@ -647,15 +648,14 @@ enum delegrpc_look_state {
  * A snapshot of a region. It is not atomic: other processes may have changed the region while it
  * was read. The kernel's locks tell which processes are alive. Everything else is read from the
  * region, where a process that may write to it may have forged it. Slots in use are those that
- * clients have reserved and the server has not given back: requests that wait, are being served or
- * are kept for a later reply, and holes.
+ * clients have reserved and the server has not given back (delegrpc_server_advance_tail()).
  */
 struct delegrpc_look_region {
 	struct delegrpc_attr attr; /* the sizes, and the access that the file has */
 	uint64_t size; /* of the region, in bytes */
 	enum delegrpc_look_state server;
 	uint32_t clients; /* alive */
-	uint32_t dead_clients; /* dead, and not cleaned up yet */
+	uint32_t dead_clients; /* clients that ended, and whose ids are neither freed nor reused */
 	uint32_t connects; /* since the region was made */
 	uint32_t in_use; /* slots of the request ring in use; at most ring_depth */
 };

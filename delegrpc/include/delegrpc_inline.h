@@ -17,11 +17,12 @@
  * Positions count the messages of a ring from 0. A request position p lies in slot
  * p & (ring_depth - 1), and is filled when the slot's lap is p / ring_depth + 1 (the comparison is
  * for equality only, so the 32 bits of the lap may wrap). A filled slot is written again only by
- * the producer of the next lap. The server only reads the ring, and it reads head only after it has
- * found nothing for a while. The word with the lap also has the index of the request's client (12
- * bits), the number of replies to this client that should be published together, less one (3 bits),
- * and the length of the payload in bytes (17 bits). The next word is the request's id: the
- * generation of its client (48 bits) and an index (16 bits). A post has the index
+ * the producer of the next lap. The server only reads the ring. It reads head only after it has
+ * found nothing for a while and, if it takes events (delegrpc_server_event()), when a client has
+ * ended. The word with the lap also has the index of the request's client (12 bits), the number of
+ * replies to this client that should be published together, less one (3 bits), and the length of
+ * the payload in bytes (17 bits). The next word is the request's id: the generation of its client
+ * (48 bits) and an index (16 bits). A post, a request without a response, has the index
  * DELEGRPC_POST_INDEX.
  *
  * A response position q lies in slot q & (resp_depth - 1) of its client's ring, and is filled when
@@ -29,10 +30,10 @@
  * generation counts the clients that have had this client id, so that a client does not mistake a
  * response to a predecessor for its own. The generation does not wrap: 2^48 clients, one every 10
  * us, take 89 years. Its lower 16 bits do wrap. So a generation is skipped if its lower 16 bits are
- * those of a generation that the server may still answer. There are two such generations: the last
- * one of which the server has received a request, and the last one that has published a request.
- * The rest of the stamp's word has the request's index (15 bits) and the length of the payload in
- * bytes (17 bits).
+ * those of a generation that the server may still answer. At most two generations are: the last one
+ * of which the server has received a request, and the last one that has published a request. The
+ * rest of the stamp's word has the request's index (15 bits) and the length of the payload in bytes
+ * (17 bits).
  *
  * Slots are packed and written in bursts, because a core can have only a limited number of stores
  * that wait for cache lines of other cores, and stores to private memory between two messages count
@@ -103,8 +104,9 @@ struct delegrpc_address {
  *	connects		by clients that connect
  *	server_alive		by the server at its end, and by a client that has found the server
  *				dead, to tell the other clients
- *	server_state		by the server when it goes to sleep, by clients when they wake it
- *	changes			by clients that connect or disconnect, if the server takes events
+ *	server_state		by the server while it waits, by clients when they wake it
+ *	changes			by clients that connect, disconnect or find no free id, if the
+ *				server takes events
  *	server_address		name and cookie, by the server when it makes a descriptor
  */
 struct delegrpc_header {
@@ -121,7 +123,7 @@ struct delegrpc_header {
 	uint64_t region_size;
 	uint8_t pad1[16];
 	uint32_t server_state; /* enum delegrpc_state; a futex */
-	uint32_t changes; /* counts connects and disconnects, if the server takes events */
+	uint32_t changes; /* a new value makes a server that takes events look at all `taken` */
 	struct delegrpc_address server_address;
 	/*
 	 * The address to which clients that connect send introductions, see delegrpc(7). Name 0:
@@ -187,9 +189,9 @@ struct delegrpc_line {
 	/*
 	 * DELEGRPC_TAKEN: a client has the id, or had it when it died. Without events this is a
 	 * hint, and the id's lock decides. With events a client writes DELEGRPC_COMING before it
-	 * sends its introduction, and DELEGRPC_LEFT when it leaves. The server writes 0 when the
-	 * event of the client's end has been taken, or when the client has died while it was
-	 * COMING. Only then may another client take the id.
+	 * sends its introduction, DELEGRPC_TAKEN after that, and DELEGRPC_LEFT when it leaves. The
+	 * server writes 0 when its program has taken the event of the client's end, or when the
+	 * client has died while it was COMING. Only then may another client take the id.
 	 */
 	uint32_t taken;
 	uint8_t pad0[36];
@@ -214,7 +216,7 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* the blocking call with this id timed out */
-#define DELEGRPC_IDLE_POLLS 16 /* consecutive empty polls before the slow path is taken */
+#define DELEGRPC_IDLE_POLLS 16 /* the most empty polls in a row without the slow path */
 
 /*
  * A post has no id in the ring. But it occupies one in the client until the server has given its
@@ -243,7 +245,7 @@ struct delegrpc_client {
 	uint32_t posts; /* number of posts that occupy an id */
 	uint32_t pending;
 	int32_t idle_left; /* empty polls left before the slow path */
-	uint32_t idle; /* slow paths taken in this wait; stops at 3, when the state is WAITING */
+	uint32_t idle; /* slow paths in this wait, up to 3; the third sets the state to WAITING */
 	uint32_t unfenced; /* publications since the last check whether the server sleeps */
 	uint64_t generation;
 	uint32_t req_size, req_stride;
@@ -320,7 +322,7 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 	client->calls[id].next = DELEGRPC_ID_BUSY;
 	client->calls[id].token = token;
 	client->pending++;
-	/* A full batch is published; if that fails, the next call or poll returns the error. */
+	/* A full batch is published; if that fails, the next call or poll tries again. */
 	if (++client->staged == DELEGRPC_BATCH)
 		delegrpc_priv_publish(client);
 	return 0;
@@ -340,8 +342,8 @@ static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client
 
 /*
  * Returns the first word of a response slot: stamp, index and length. Pairs with the releases in
- * delegrpc_server_reply() and delegrpc_priv_publish_replies(): once the first response of a burst
- * is visible, the others are visible, too.
+ * delegrpc_priv_put() and cellring_publish(): once the first response of a burst is visible, the
+ * others are visible, too.
  */
 static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 {
@@ -621,7 +623,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 
 	CELLRING_PROBE3(delegrpc, server_publish, server, client, 1);
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
-	/* The payload is written. Pairs with the acquire load in delegrpc_client_poll(). */
+	/* The payload is written. Pairs with the acquire in delegrpc_priv_response_word(). */
 	__atomic_store_n((uint64_t *)(void *)slot, delegrpc_priv_reply_word(stamp, index, len),
 		__ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);

@@ -127,7 +127,7 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 		uint64_t *slot = (void *)(requests + (at & mask) * stride);
 		uint64_t len = *(uint64_t *)(void *)rec;
 
-		/* Release, after the rest: pairs with the acquire load in delegrpc_priv_filled(). */
+		/* Release, after the rest: pairs with the acquire in delegrpc_priv_filled(). */
 		__atomic_store_n(slot, len | head | (uint32_t)((at >> shift) + 1),
 			__ATOMIC_RELEASE);
 	}
@@ -156,7 +156,8 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 		return -EAGAIN;
 	}
 	prefetch_slots(c, n);
-	/* The fence of a wake test costs little here, because the addition below waits like one. */
+	/* The fence of a wake test takes little time here: the addition to head would wait for the
+	 * same stores. */
 	if (unlikely(client->unfenced >= DELEGRPC_UNFENCED))
 		delegrpc_priv_client_wake_test(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
@@ -207,8 +208,8 @@ static void take_back(struct client *c)
 }
 
 /*
- * Must be called if no id is free or the stage is full. Returns what delegrpc_client_call()
- * returns.
+ * Must be called if no id is free or the stage is full. Returns 0, or an error of
+ * delegrpc_client_call().
  */
 COLD int delegrpc_priv_make_room(struct delegrpc_client *client)
 {

@@ -65,9 +65,9 @@ static bool id_is_free(const struct delegrpc_line *line)
 
 /*
  * Takes a free id. A client owns an id by the lock on its byte, so a dead client's id is free
- * immediately, whatever the client was doing. Tries all ids, or without @all only those whose
- * `taken` is 0, because a test of a lock takes longer the more clients are connected. If the server
- * takes events, only the server resets `taken`, and an id is free only if its `taken` is 0.
+ * immediately, whatever the client was doing. But if the server takes events, an id is free only if
+ * its `taken` is 0 as well, and only the server resets `taken`. Tries all ids, or without @all only
+ * those whose `taken` is 0, because a test of a lock takes longer the more clients are connected.
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
@@ -171,7 +171,7 @@ static void take_over(struct client *c)
 
 	/*
 	 * Acquire: pairs with the release store in place_leave(). The kernel's lock orders the
-	 * predecessor's loads before our stores as well, but ThreadSanitizer does not know it.
+	 * predecessor's loads before our stores as well, but ThreadSanitizer ignores that lock.
 	 */
 	(void)__atomic_load_n(&line->taken, __ATOMIC_ACQUIRE);
 	hot->generation = next_generation(line);
@@ -184,7 +184,7 @@ static void take_over(struct client *c)
 	__atomic_store_n(&line->generation, hot->generation, __ATOMIC_RELAXED);
 	/* Relaxed: published by the store to taken; pairs with the load in all_reach(). */
 	__atomic_store_n(&line->address.netns, wakefd_netns(), __ATOMIC_RELAXED);
-	/* Release: pairs with the acquire in all_reach(), which then sees our namespace. */
+	/* Release: pairs with the acquire in server_client(): all_reach() sees our namespace. */
 	__atomic_store_n(&line->taken, DELEGRPC_TAKEN, __ATOMIC_RELEASE);
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
@@ -196,8 +196,9 @@ static void take_over(struct client *c)
 }
 
 /*
- * If the server takes events, tells it which process has the id. If this client dies after this, no
- * other client gets the id before the server has noticed the death.
+ * If the server takes events, sends it an introduction (base/wakefd.h), to which the kernel adds
+ * the ids of this process. If this client dies from now on, no other client gets the id before the
+ * server has noticed the death.
  */
 static void introduce(struct client *c)
 {

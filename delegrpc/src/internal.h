@@ -14,7 +14,7 @@
 #define PREFIX "delegrpc"
 static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 
-/* Lock byte of a client id; byte 0 is SHM_SERVER. */
+/* The byte of the region's file that a client with this id locks; byte 0 is SHM_SERVER. */
 #define CLIENT_BYTE(id) (1 + (id))
 
 /* The sizes of a region, and the offsets of its parts, in bytes from its start. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client's posts in flight. The server's tail tells which posts it has consumed: a post at a
- * position below the tail has been received, and its slot can be reserved again. A client reads the
- * tail for this only if it has no free id, if it waits for room, or in delegrpc_client_posts().
+ * A client's posts in flight. A post is consumed when its position is below the server's tail: the
+ * server has then received the post, and its slot can be reserved again. A client reads the tail
+ * for this only if it has no free id, if it waits for room, or in delegrpc_client_posts().
  *
  * The ids that posts occupy form a list, from the oldest post to the newest one. The ids of staged
  * posts are at its end.

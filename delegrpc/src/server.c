@@ -83,7 +83,7 @@ static int wake_client(struct server *s, uint32_t client)
 
 /* ---- life ---- */
 
-/* Fills in everything except the magic; the region's memory is zero. */
+/* Fills in everything except the magic and the door; the region's memory is zero. */
 static void init_region(struct server *s, const struct delegrpc_layout *l)
 {
 	struct delegrpc_header *h = s->header;
@@ -280,7 +280,7 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 	struct delegrpc_burst *burst = &server->burst;
 	uint32_t n;
 
-	/* Pairs with the acquire load in delegrpc_client_poll(). */
+	/* Pairs with the acquire load in delegrpc_priv_response_word(). */
 	cellring_publish(delegrpc_priv_reply_slot(server, burst->client), server->stage,
 		(size_t)(burst->next - server->stage));
 	n = burst->limit - burst->room;

@@ -48,9 +48,9 @@ static inline struct server *server_of(struct delegrpc_server *server)
 }
 
 /*
- * Must be called if the next position is not filled. If no client will fill that position, moves
- * the cursor over it and gives it back. Returns 1 if there is more to do immediately, 0 if not, or
- * -EPROTO, which all later polls return as well.
+ * Called when the server has found nothing. If the next positions are holes (holes.c), moves the
+ * cursor over them, and gives them back if all earlier positions have been given back. Returns 1 if
+ * there is more to do immediately, 0 if not, or -EPROTO, which all later polls return as well.
  */
 int skip_holes(struct server *s);
 

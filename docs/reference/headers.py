@@ -23,7 +23,7 @@ class Item:
     name: str  # of an enum without a name: ""
     text: str  # the declaration; for a macro, its value
     fields: list = dataclasses.field(default_factory=list)  # (declaration, comment) of a struct or an enum
-    note: str = ""  # the comment behind a macro
+    note: str = ""  # the comment behind a macro or an opaque struct
     blocks: list = dataclasses.field(default_factory=list)  # the comment of the group
 
 

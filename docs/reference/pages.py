@@ -104,7 +104,7 @@ class Library:
                 self.take(page, self.types[name], uses)
 
     def take_neighbours(self):
-        """Describes each type that no page names on the page of the next function in the header."""
+        """Puts each type that has no page yet on the page of the next function in the header."""
         for header in self.headers:
             waiting = []
             for group in header.groups:
@@ -266,7 +266,8 @@ def nodes_of(page, examples):
 
 
 def opening(header):
-    """The opening comment; a paragraph that begins with a title and a colon is a subsection."""
+    """The nodes of the opening comment without its first paragraph. A paragraph that begins with a title and a colon, or
+    with one word and a full stop, is a subsection."""
     nodes = []
     for kind, body in header.blocks[1:] if header.blocks[0][0] == "p" else header.blocks:
         m = re.match(r"([A-Z][\w-]+(?: [a-z]+){0,2}|fork\(\)): (?=\S)|([A-Z][a-z]+)\. (?=[A-Z])", body) if kind == "p" else None
@@ -278,7 +279,7 @@ def opening(header):
 
 
 def title_of(header):
-    """Returns the title of a header, the first sentence of its opening comment, and the rest of that paragraph."""
+    """Returns the title of a header (the first sentence of its opening comment), and the rest of that paragraph."""
     text = header.blocks[0][1]
     head, _, rest = re.sub(r"^\S+(?: -|:) ", "", text).partition(". ")
     return head.rstrip("."), rest
@@ -351,7 +352,7 @@ def examples_of(source):
 
 
 def write_dependencies(depfile, target, source, layers, more=()):
-    """Tells ninja which files @target is made of."""
+    """Writes a list, for ninja, of the files from which @target is made."""
     own = sorted(pathlib.Path(__file__).parent.glob("*.*"))
     read = [p for layer in layers for p in header_files(source, layer)] + example_files(source) + own + list(more)
     pathlib.Path(depfile).write_text(f"{target}: {' '.join(sorted({str(p) for p in read}))}\n")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares flux with other rings. Without --mesh node 0 serves, and every other node is a client. */
+/* Compares flux with other rings. Without --mesh node 0 serves, and the others are clients. */
 #include "flux.h"
 
 #include "rpcbench.h"
@@ -106,7 +106,7 @@ ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
 	flux_wait(s->handle, ns);
 }
 
-/* The next poll, or a receive that finds nothing, publishes collected answers. */
+/* `end` is NULL: polls, and receives that find nothing, publish collected answers. */
 RPCBENCH_SERVER(server, server_poll, recv, reply, NULL, server_wait, NULL)
 
 /* ---- the mesh: every node calls every other node ---- */

@@ -2,11 +2,11 @@
 /*
  * flux: remote procedure calls between all threads of one process.
  *
- * A flux is a network of N nodes; each node belongs to one thread. A node calls any other
- * node, receives the calls of the others, answers them at any time and in any order, and gets
- * the responses to its own calls, each with the token of its call. No lock is taken, and no
- * memory is allocated after flux_create(). A call of 32 bytes and its response of 16 together take
- * one cache line if they are published in bursts, or one each if they are published alone.
+ * A flux is a network of N nodes; each node belongs to one thread. A node calls any other node,
+ * receives the calls of the others, answers them at any time and in any order, and gets the
+ * responses to its own calls, each with the token of its call. Calls, answers and waits take no
+ * lock and allocate no memory. A call of 32 bytes and its response of 16 together take one cache
+ * line if they are published in bursts, or one each if they are published alone.
  *
  *	struct flux_attr attr = { .nodes = 2, .payload_size = 32 };
  *	struct flux *f;
@@ -45,7 +45,8 @@
  * flux_poll() that came after a call. A node that makes many calls between two polls collects calls
  * in any case. Many means at least sixteen, and at least two for each node that it calls, in one of
  * the last two intervals between polls in which it made calls. All other calls are published
- * immediately. Answers to a peer are collected only if that peer collects its calls.
+ * immediately. Answers to a peer are collected only if that peer collects its calls. With a
+ * payload_size of more than 120 no calls are collected, and with such a reply_size no answers.
  *
  * Waking: a node checks whether the peers that it has called or answered sleep, and wakes them:
  *	- in flux_flush(), flux_arm(), flux_leave(), and a flux_serve() that served calls
@@ -84,7 +85,7 @@
  * Leaving: see flux_leave(). If a node leaves before it has answered a call, that call ends exactly
  * once: either flux_call() returns -EPIPE, or the response function is called with payload NULL.
  *
- * Errors are returned as negative errno values; errno itself is not set.
+ * Errors are returned as negative errno values, not in errno.
  */
 #ifndef FLUX_H
 #define FLUX_H
@@ -233,12 +234,12 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 
 /*
  * Takes the next call or post to this node. Returns 1, or 0 if none has arrived. Copies at most
- * capacity bytes of the message to payload; if it is shorter, the rest of payload's capacity bytes
- * is unspecified. Sets *from_p to the sender's index, *flux_token_p to the token for flux_reply()
- * or to FLUX_POST, and *len_p to the number of bytes that were sent (len_p may be NULL). If that
- * number exceeds capacity, the rest of the message is lost. Messages of one peer come in the order
- * in which they were sent; peers take turns of at most 32 messages. The node must answer each call
- * with one flux_reply(), at any time; a post gets none.
+ * capacity bytes of the message to payload; if the message is shorter, the contents of the other
+ * bytes of payload are unspecified. Sets *from_p to the sender's index, *flux_token_p to the token
+ * for flux_reply() or to FLUX_POST, and *len_p to the number of bytes that were sent (len_p may be
+ * NULL). If that number exceeds capacity, the rest of the message is lost. Messages of one peer
+ * come in the order in which they were sent; peers take turns of at most 32 messages. The node must
+ * answer each call with one flux_reply(), at any time; a post gets none.
  */
 FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
 	void *payload, uint32_t capacity, uint32_t *len_p);
@@ -292,9 +293,10 @@ FLUX_INLINE void flux_flush(struct flux_node *node);
 /*
  * Waits until flux_poll(), flux_try_recv_raw() or flux_left() has something to do, or a post that
  * was refused may be retried (see flux_post()); at most timeout_ns nanoseconds (FLUX_FOREVER: no
- * limit). Publishes and wakes peers first. Spins for about a microsecond, yields the core for about
- * a hundred microseconds, then sleeps. Returns 1 if there is something to do, 0 if the time has
- * passed or a signal interrupted the sleep. With timeout_ns 0 the function does not wait.
+ * limit). Publishes first; see Waking for when it wakes peers. Spins for about a microsecond,
+ * yields the core for about a hundred microseconds, then sleeps. Returns 1 if there is something to
+ * do, 0 if the time has passed or a signal interrupted the sleep. With timeout_ns 0 the function
+ * does not wait.
  */
 int flux_wait(struct flux_node *node, uint64_t timeout_ns);
 

@@ -13,7 +13,7 @@
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
- * published together, up to eight, because none of them is answered before the last one is made.
+ * published together, up to eight, because the node reads no answer before its next poll.
  *
  * A node that makes many calls between two polls, and several to each peer, collects up to eight
  * calls to a peer even if few are in flight: the next poll publishes them.
@@ -57,14 +57,14 @@
 /* The part of a node that its peers read. Each cache line has one use and is rarely written. */
 struct flux_shared {
 	FLUX_LINE uint32_t left; /* not 0: the node has left */
-	FLUX_LINE uint32_t state; /* running, yielding or asleep */
+	FLUX_LINE uint32_t state; /* running, yielding, asleep or armed */
 	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* bitmap of the nodes that have called this node */
 };
 
-/* The position of the reader or the writer in a ring. */
+/* The position of the writer in a ring. */
 struct flux_cursor {
 	FLUX_LINE struct cellring_cursor at;
-	uint64_t count; /* messages written, or arrived */
+	uint64_t count; /* messages written */
 };
 
 /*
@@ -73,7 +73,7 @@ struct flux_cursor {
  * counter is updated either by calls or by responses; otherwise each load of the counter would wait
  * for the previous store. The number of calls in flight is computed from the number of free ids.
  *
- * The first three cache lines have the fields that calls and polls access.
+ * The first three cache lines have most of the fields that calls and polls access.
  */
 struct flux_out {
 	FLUX_LINE struct cellring_cursor resp;
@@ -153,8 +153,9 @@ struct flux_node {
 	uint32_t rx_budget; /* further calls that may be taken from rx in this turn */
 	uint32_t n_open;
 	/*
-	 * 0 if nothing was published since the last flush. Otherwise the number of bursts published
-	 * since then, plus the number of polls and receives that found something.
+	 * 0 if nothing was published since the last flush. Otherwise the number of bursts and
+	 * counts of posts that were published since then, plus how often flux_priv_looked() was
+	 * called with @found.
 	 */
 	uint32_t unfenced;
 	uint32_t vain; /* polls that found nothing since the last burst */
@@ -163,8 +164,8 @@ struct flux_node {
 	uint32_t gathers; /* not 0: collects for all peers, see flux_priv_row() */
 	struct flux_shared *self;
 	/*
-	 * [peer]: 1 if this peer got messages since the last flush. Not a bitmap, because one store
-	 * costs less.
+	 * [peer]: 1 if this peer got messages since the last flush. Not a bitmap, because a store
+	 * is faster than setting a bit.
 	 */
 	FLUX_LINE uint8_t unfenced_peers[FLUX_MAX_NODES];
 	uint64_t senders[FLUX_WORDS]; /* bitmap of the peers in the circle of rx */
@@ -602,8 +603,8 @@ FLUX_PRIV_INLINE struct flux_burst *flux_priv_answers_on(struct flux_node *node)
 }
 
 /*
- * Publishes the calls that the response function has made. They do not count as calls in
- * succession, because responses come between them.
+ * Publishes the calls and answers that the response function has made. The calls do not count as
+ * calls in succession, because responses come between them.
  */
 FLUX_PRIV_INLINE void flux_priv_poll_returns(struct flux_node *node)
 {
@@ -647,8 +648,8 @@ struct flux_arrival {
 };
 
 /*
- * Returns true if there is a message, which flux_priv_in_pass() must consume. Messages that the
- * peer whose turn it is publishes one by one are found without a function call.
+ * Returns true if there is a message, which flux_priv_in_pass() must consume. Calls no function for
+ * messages that were published alone by the peer whose turn it is.
  */
 FLUX_PRIV_INLINE int flux_priv_in_find(struct flux_node *node, struct flux_arrival *a)
 {

@@ -2,8 +2,8 @@
 /*
  * When a node of flux publishes: one node calls PEERS servers and collects for each of them
  * separately. At most OPEN bursts of BURST calls are open. The node publishes everything after
- * GATHER bursts have been opened or have become full, in each poll, and before each wait. While
- * more than KEPT bursts are open, a burst is closed when it is published or found empty.
+ * GATHER bursts have been opened or have become full, in each poll, and before each wait. When it
+ * publishes everything, it closes bursts, empty ones too, until only KEPT are open.
  *
  * The model shows: a collected call is visible at the latest after LATEST further calls, to
  * whichever servers; after a poll nothing is collected; and no schedule ends with a node that waits

@@ -123,8 +123,8 @@ static void burst_close(struct flux_node *node, struct flux_burst *b)
 }
 
 /*
- * Opens a burst again, with the present size and lap of the ring. Closes it if the peer has left,
- * or if the next message must be published alone.
+ * Opens a burst again, with the size that is desired now and the ring's present lap (cellring.h).
+ * Closes it if the peer has left, or if the next message must be published alone.
  */
 static void burst_renew(struct flux_node *node, struct flux_burst *b)
 {
@@ -135,8 +135,8 @@ static void burst_renew(struct flux_node *node, struct flux_burst *b)
 
 /*
  * Returns true if an open burst still has the right size and lap, and its peer has not left. The
- * size of a burst of answers changes in in_arrived() only. A burst of the greatest size keeps this
- * size as long as bursts become full.
+ * size of a burst of answers is always right: when in->together changes, in_arrived() closes the
+ * burst. A burst of the greatest size keeps this size as long as bursts become full.
  */
 ALWAYS_INLINE bool burst_is_right(const struct flux_node *node, const struct flux_burst *b,
 	bool full)

@@ -296,7 +296,7 @@ static bool out_has_room(const struct flux_out *o)
 	return posts_news(o) || has_left(o->peer);
 }
 
-/* Returns true if a peer at which this node waits for room has room. */
+/* Returns true if one of the peers in room_asked has room. */
 static bool room_ready(const struct flux_node *node)
 {
 	const uint64_t *asked = node->room_asked;
@@ -307,7 +307,7 @@ static bool room_ready(const struct flux_node *node)
 	return false;
 }
 
-/* Room ends one wait, so each node with room is reported once. */
+/* Removes the peers that have room from room_asked, because their room ends one wait only. */
 static void room_told(struct flux_node *node)
 {
 	uint64_t *asked = node->room_asked;
@@ -436,7 +436,7 @@ void flux_leave(struct flux_node *node)
 	 * is_silent().
 	 */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
-	/* Release: pairs with the loads in untold() and in_none(). */
+	/* Release: pairs with the loads in untold(), in_none() and flux_priv_all_here(). */
 	__atomic_fetch_add(&node->flux->departures, 1, __ATOMIC_RELEASE);
 	/*
 	 * Pairs with sleep_prepare_as(): a peer that waits for an answer sees `left` or is woken.

@@ -14,8 +14,8 @@
 #define PAGE 4096u
 #define INFLIGHT 256u
 /*
- * The default capacity is TIMES messages per call in flight, at least LEAST. A longer ring would
- * exceed the first-level cache.
+ * The default capacity is TIMES messages per call in flight, at least LEAST. Short rings stay in
+ * the first-level cache.
  */
 #define TIMES 4u
 #define LEAST 64u

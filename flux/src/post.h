@@ -38,7 +38,7 @@ static inline uint32_t posts_look(struct flux_out *o)
 	return n;
 }
 
-/* Makes waits end when this peer has consumed posts. */
+/* Makes one later wait end when this peer has consumed posts. */
 static inline void posts_ask(struct flux_node *node, uint32_t peer)
 {
 	if (node->out[peer].posts_open)

@@ -2,11 +2,11 @@
 /*
  * latrec: records latencies of operations that are posted to a queue and complete later.
  *
- * A recorder keeps histograms of two latencies in nanoseconds: the service time, from the post to
- * the completion, and the response time, from the due time to the completion. The due time is the
- * time at which the operation should have begun. In a closed loop the two latencies are the same.
- * In an open loop the due times do not depend on earlier operations: if an operation has to wait
- * because an earlier operation was slow, only the response time contains the wait.
+ * A recorder keeps a histogram of service times, from the post to the completion, in nanoseconds;
+ * with attr.intended also one of response times, from the due time to the completion. The due time
+ * is the time at which the operation should have begun. In a closed loop the two latencies are the
+ * same. In an open loop the due times do not depend on earlier operations: if an operation has to
+ * wait because an earlier operation was slow, only the response time contains the wait.
  *
  *	struct latrec_clock clock;
  *	struct latrec *r;
@@ -35,8 +35,8 @@
  *
  *	- The functions whose names end in _create allocate what they create.
  *	- latrec_hist_import() allocates a histogram, and frees it before it returns.
- *	- A histogram in which a bucket reaches 2^31 values becomes twice as large; so does a
- *	  histogram into which it is merged, copied or imported.
+ *	- A histogram in which a bucket reaches 2^31 values becomes twice as large; so do a
+ *	  histogram into which it is copied or imported, and one that has 2^31 values after a merge.
  *
  * Threads: a recorder with its endpoints, or a histogram, may be used by only one thread at a time,
  * its owner. Give each thread a recorder and merge the recorders at the end. While the owner
@@ -67,7 +67,7 @@ extern "C" {
 
 #define LATREC_PRECISION 128u /* default precision of a histogram */
 #define LATREC_MAX_PRECISION 4096u
-#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* of values; single records may exceed it */
+#define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* of values; latrec_hist_record() ignores it */
 #define LATREC_MAX_DEPTH (1u << 24)
 #define LATREC_WINDOW_NS 100000000ull /* default length of a window: 100 ms */
 
@@ -81,11 +81,12 @@ struct latrec_ep;
 struct latrec_hist_attr {
 	size_t size; /* as in struct latrec_attr; 0: the fields up to precision are read */
 	/*
-	 * The range of values, from low to high; high 0: UINT64_MAX. All values below the range are
-	 * counted together, and so are all values above it. Recording a value out of the range
-	 * costs a call of the library. Count, sum, minimum and maximum include the values out of
-	 * the range. A quantile below the range is returned as the value just below the range, a
-	 * quantile above the range as the maximum.
+	 * The range of values, from low to high, extended to whole buckets. low 0 means 1, and high
+	 * 0 means UINT64_MAX. All values below the range are counted together, and so are all
+	 * values above it. To record a value out of the range, the inline function calls the
+	 * library. Count, sum, minimum and maximum include the values out of the range. A quantile
+	 * below the range is returned as the value just below the range, a quantile above the range
+	 * as the maximum.
 	 */
 	uint64_t low, high;
 	/*
@@ -164,7 +165,11 @@ uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
 /* A bucket: values that a histogram counts together. */
 struct latrec_range {
-	uint64_t low, high; /* the smallest and the largest value that belong to it */
+	/*
+	 * The smallest and the largest value that belong to it. For the values below the range, low
+	 * is the minimum of the histogram; for the values above it, high is the maximum.
+	 */
+	uint64_t low, high;
 	uint64_t count; /* number of recorded values */
 };
 
@@ -189,9 +194,10 @@ uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latre
 int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
- * Reads a histogram that latrec_hist_export() wrote. It must begin at the position of the stream;
- * afterwards the stream is at the end of its last line. The caller passes @h_p, a histogram with
- * the range and the precision of the exported one; *h_p is overwritten on success only. Returns 0.
+ * Reads a histogram that latrec_hist_export() wrote. Its text must begin at the position of the
+ * stream; afterwards the stream is after the text's last line. The caller passes @h_p, a histogram
+ * with the range and the precision of the exported one; *h_p is overwritten on success only.
+ * Returns 0.
  * -ENODATA: the stream was at its end. -EBADMSG: the text is incomplete or changed, has another
  * range or precision, or is not a histogram; the position of the stream is then unspecified.
  * -EPROTONOSUPPORT: the text is of another version. -ENOMEM, or -errno of the stream.
@@ -216,9 +222,9 @@ struct latrec_attr {
 	/* If true, also records response times: operations have their own due times (open loop). */
 	bool intended;
 	/*
-	 * Length of the windows, of which the worst is reported; 0: LATREC_WINDOW_NS. A sample
-	 * belongs to the window in which it completed. The first record after the end of a window
-	 * takes about ten microseconds longer.
+	 * Length of the windows, of which the worst is reported (struct latrec_window); 0:
+	 * LATREC_WINDOW_NS. A sample belongs to the window in which it completed. The first record
+	 * after the end of a window takes about ten microseconds longer.
 	 */
 	uint64_t window_ns;
 	/* Range and precision of the histograms, as in struct latrec_hist_attr; read if size is not
@@ -241,7 +247,7 @@ struct latrec_stats {
  * one with the higher mean.
  */
 struct latrec_window {
-	uint64_t start_ns; /* by the caller's clock; the first window begins at the first sample */
+	uint64_t start_ns; /* by the caller's clock; the first begins at the first completion */
 	uint64_t length_ns;
 	uint64_t count;
 	double mean_ns;
@@ -330,8 +336,8 @@ void latrec_ep_destroy(struct latrec_ep *ep);
  * that will come. @now_ns is the present time; @due_ns is the time at which the operation should
  * have begun. In a closed loop pass @now_ns twice. A due time after @now_ns counts as @now_ns.
  * Returns 0, or -EAGAIN if the FIFO is full; the post is then only counted in latrec_stats.refused.
- * After -EAGAIN the caller must take a completion and call this function again before it posts the
- * batch; otherwise later completions would be matched with the wrong stamps.
+ * After -EAGAIN the caller must record a completion, and call this function again before it posts
+ * the batch; otherwise later completions would be matched with the wrong stamps.
  */
 LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
 
@@ -387,14 +393,14 @@ struct latrec_clock {
  * Initialises a clock; @size is sizeof(*clock_p). A counter is calibrated against
  * CLOCK_MONOTONIC_RAW, so its stamps are times of that clock; the calibration sleeps for about 20
  * ms. Returns 0. -EINVAL: there is no such source. -ENOTSUP: LATREC_CLOCK_COUNTER was given, and
- * the processor has no counter that runs at a constant rate: use another source. Otherwise -errno
- * of clock_gettime(2).
+ * the processor has no counter that runs at a constant rate, or the calibration failed: use another
+ * source. Otherwise -errno of clock_gettime(2).
  */
 int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size);
 
 /*
- * Returns the time of CLOCK_MONOTONIC_RAW in nanoseconds. The error is at most clock->error_ppm
- * millionths of the time since latrec_clock_init().
+ * Returns the time of CLOCK_MONOTONIC_RAW in nanoseconds. The error grows by at most
+ * clock->error_ppm millionths of the time since latrec_clock_init().
  */
 LATREC_INLINE uint64_t latrec_clock_now(const struct latrec_clock *clock);
 

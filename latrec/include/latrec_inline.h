@@ -3,7 +3,7 @@
  * The hot paths of latrec.h. Include latrec.h instead of this header; names that latrec.h does not
  * describe are private to the library, but the layouts of the structs are part of the ABI.
  *
- * One comparison, `value - from >= gate` in unsigned arithmetic, detects all rare cases:
+ * One comparison, `value - from >= gate` in unsigned arithmetic, detects these rare cases:
  *	- a new smallest or largest value
  *	- a value out of the histogram's range
  *	- a copy that another thread has requested
@@ -21,8 +21,8 @@
 #define LATREC_EXACT ((1ull << 53) - 1) /* integers up to this are exact as a double */
 
 /*
- * The library allocates the structs of this header as parts of larger structs, which have private
- * fields after them, or before them.
+ * The library allocates struct latrec_hist and struct latrec as parts of larger structs, with
+ * private fields after or before them.
  *
  * A value from `from` to from + gate - 1 needs no special treatment: it is no new smallest or
  * largest value, it is in the range, and no other thread waits for a copy. The number of a bucket
@@ -105,7 +105,7 @@ LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 	uint64_t bucket = latrec_bucket(h, value);
 	uint32_t *counter = (uint32_t *)(h->origin + sizeof(*counter) * bucket), n = *counter + 1;
 
-	/* Pairs with the loads of hist_copy(), which compares the sum of all counters with count. */
+	/* Pairs with the loads of hist_copy(), which compares the counters' sum with count. */
 	__atomic_store_n(counter, n, __ATOMIC_RELAXED);
 	if (LATREC_UNLIKELY((int32_t)n < 0) && !latrec_priv_hist_carry(h, bucket))
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies for a second thread. The thread that records makes no atomic read-modify-write and never
- * waits.
+ * Copies for a second thread. The thread that records never waits, and makes an atomic
+ * read-modify-write only to accept a request for a copy.
  *
  * A record adds to a bucket first, then to min, max, sum and count. The copy reads them in the
  * opposite order: count first and the buckets last. If a bucket has got a value that is not counted

@@ -83,7 +83,8 @@ int hist_reserve(struct latrec_hist *h);
 int hist_add(struct hist *f, uint64_t at, uint64_t n);
 /*
  * Sets hot.from and hot.gate: the inline code then counts values without a call into the library,
- * except a new smallest or largest value, and values out of the range. See latrec_inline.h.
+ * except a new smallest or largest value, and values out of the range or above LATREC_EXACT. See
+ * latrec_inline.h.
  */
 void hist_gate(struct hist *f);
 
@@ -135,9 +136,9 @@ struct wish *wish_take(struct wish **slot);
 void wish_answer(struct wish *w, int err);
 
 /*
- * Requests a copy from the thread that records, and waits for a limited time. Returns the result of
- * the copy, or -EAGAIN if that thread has recorded nothing meanwhile, or if another thread already
- * requests a copy.
+ * Requests a copy from the thread that records, and waits for a limited time until that thread
+ * begins the copy. Returns the result of the copy, or -EAGAIN if that thread has recorded nothing
+ * meanwhile, or if another thread already requests a copy.
  */
 int wish_ask(struct wish **slot, uint64_t *gate, void *to);
 

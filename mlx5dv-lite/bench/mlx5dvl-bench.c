@@ -227,8 +227,8 @@ static uint64_t post_ours(uint32_t batch)
 	return t;
 }
 
-/* The list of requests is prepared before the measurement, except for immediates and wr_ids. The
- * number of signaled requests is that of post_ours(). */
+/* The list of requests is prepared before the measurement, except for immediates, wr_ids and the
+ * flags of the last request. The number of signaled requests is that of post_ours(). */
 static uint64_t post_vendor(uint32_t batch)
 {
 	struct ibv_send_wr *bad;

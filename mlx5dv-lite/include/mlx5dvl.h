@@ -120,9 +120,9 @@ struct mlx5dvl_ctx_attr {
 	uint8_t port; /* 0: the first active port */
 	unsigned set; /* bits of enum mlx5dvl_ctx_set */
 	int gid_index; /* > 0, or set: use this GID, also on InfiniBand. 0 (and not set), or -1: on
-			  RoCE the first RoCE v2 GID, if possible of IPv4; on InfiniBand no GID but
-			  the LID, or GID 0 if the port requires a global route header (then the
-			  other end also needs a GID) */
+			  RoCE the first GID of RoCE v2 with an IPv4 address, or else of RoCE v2, or
+			  else any; on InfiniBand no GID but the LID, or GID 0 if the port requires
+			  a global route header (then the other end also needs a GID) */
 	uint16_t pkey_index; /* > 0, or set: index of the partition; 0 (and not set): the first
 				partition of which the port is a full member */
 	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() reports errors */
@@ -297,8 +297,8 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
 
 /*
  * hot. Posts all consumed receives again if fewer than two thirds are posted. Call this function
- * after mlx5dvl_mono_poll(), which tells the device the CQ's consumer index: if the device got the
- * receives before the index, the CQ could overrun. Returns the number of receives that were posted.
+ * after mlx5dvl_mono_poll(), which stores the CQ's consumer index for the device: if the device saw
+ * the receives before the index, the CQ could overrun. Returns the number of receives posted.
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
@@ -319,7 +319,7 @@ struct mlx5dvl_cq_attr {
 				    NULL: a send CQ */
 	uint32_t cqe_size; /* bytes: 64 or 128; 0: 64 */
 	bool compress; /* the device may compress completions (mini-CQEs); not tested on hardware */
-	bool force_compress; /* compress also on a receive CQ, where all completions of a
+	bool force_compress; /* allow `compress` for a receive CQ, where all completions of a
 				compressed run then have the same immediate */
 	bool events; /* the CQ can be armed: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
 	unsigned set; /* 0 or MLX5DVL_SET_VECTOR of enum mlx5dvl_ctx_set */
@@ -382,9 +382,9 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
  * then shows whether there is a completion of another kind.
  *
  * mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed completions.
- * mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of these two functions
- * before mlx5dvl_srq_refill(). Until the refill the CQ cannot overrun, because it has a CQE for
- * each receive.
+ * mlx5dvl_mono_poll() does the same, but only if it consumes a completion; otherwise call
+ * mlx5dvl_cq_release() before mlx5dvl_srq_refill(). Until the refill the CQ cannot overrun, because
+ * it has a CQE for each receive.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
@@ -540,11 +540,11 @@ void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *in
 /*
  * Connects to the peer (INIT -> RTR -> RTS). @size must be sizeof(*peer). A UD QP has no peer:
  * @peer must be NULL. Sending is allowed after both sides have connected. Returns 0. -E2BIG: see
- * Sizes. -EINVAL: a field of @peer is out of range, @peer has no LID on InfiniBand or no GID on
- * RoCE, or @peer is NULL for an RC or UC QP. -EISCONN: the QP is already connected. Otherwise an
- * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error, the
- * QP is unchanged if mlx5dvl_qp_status() still returns -ENOTCONN; otherwise it can only be
- * destroyed.
+ * Sizes. -EINVAL: a field of @peer is out of range, @peer has no LID on InfiniBand, only one side
+ * has a GID, or @peer is NULL for an RC or UC QP or not NULL for a UD QP. -EISCONN: the QP is
+ * connected or has failed, and is unchanged. Otherwise an error of the driver (-ETIMEDOUT,
+ * -EHOSTUNREACH: RoCE cannot resolve the GID). After an error other than -EISCONN, the QP is
+ * unchanged if mlx5dvl_qp_status() still returns -ENOTCONN; otherwise it can only be destroyed.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size);
 
@@ -554,8 +554,8 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer
  */
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 
-/* Returns 0 if the QP is connected, -ENOTCONN if not yet, else the error that stopped the QP (struct
- * mlx5dvl_error). */
+/* Returns 0 if the QP is connected, -ENOTCONN if not yet, else the error that stopped the QP
+ * (struct mlx5dvl_error) or that mlx5dvl_qp_connect() returned. */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
 /* hot. Returns the pointer `user` of struct mlx5dvl_qp_attr. */
@@ -685,9 +685,9 @@ MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 /*
  * hot. Returns true if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here()
  * may post it. If the result is false, call mlx5dvl_sq_update(), which takes account of all
- * completions that were consumed, and try again. If the result is still false, either the ring is
- * full, or the request does not fit before the ring's end. In the second case the other functions
- * can post the WRITE, because they fill the ring's end with NOPs.
+ * completions that were consumed, and try again. If the result is still false, the QP is not
+ * connected or has failed, the ring is full, or the request does not fit before the ring's end. In
+ * the last case the other functions can post the WRITE, because they fill the ring's end with NOPs.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
 void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot path of mlx5dv-lite. Include mlx5dvl.h, which documents the public functions. Names
- * that end in an underscore, and the members of all structs, are private to the library.
+ * The hot path of mlx5dv-lite. Include mlx5dvl.h, which documents the public functions. Names that
+ * end in an underscore, and the members of the structs here, are private to the library.
  */
 #ifndef MLX5DVL_INLINE_H
 #define MLX5DVL_INLINE_H
@@ -37,9 +37,10 @@ extern "C" {
 #define MLX5DVL_UNLIKELY_(x) __builtin_expect(!!(x), 0)
 
 enum {
-	MLX5DVL_INLINE_MAX = 220, /* ctrl 16 + raddr 16 + header 4 + 220: four blocks */
-	MLX5DVL_INLINE_HEAD =
-		204, /* the same four blocks, with a 16-byte data segment at the end */
+	/* The longest payload in a request. Control 16 + raddr 16 + header 4 + 220: four blocks. */
+	MLX5DVL_INLINE_MAX = 220,
+	/* Bytes of a longer payload in the request; a 16-byte data segment describes the rest. */
+	MLX5DVL_INLINE_HEAD = 204,
 	MLX5DVL_BLOCK_ = 64,
 	MLX5DVL_QPN_LEAF_ = 1 << 12,
 };
@@ -159,12 +160,11 @@ struct mlx5dvl_slot {
  *	ci <= rung <= pi	completed before ci; announced before rung; posted before pi
  *	pi - ci <= depth	the ring does not overflow
  *	last < pi <= last + 4	the newest request is at last; before the first request last == pi
- *	pi <= stop		requests that end at or before stop need neither NOPs nor a check of ci
+ *	pi <= stop		requests that end at or before stop need no NOPs and no check of ci
  *	0 <= left <= interval	a request is signaled when left would become negative
  *
  * (in 32-bit arithmetic). mlx5dvl_sq_commit_() moves pi, last and left, mlx5dvl_ring() moves rung,
- * and completions move ci. Debug builds check the invariant (sq_check()) when the queue is opened,
- * and when a request does not fit at pi.
+ * and completions move ci. In debug builds sq_open() and mlx5dvl_sq_update() check the invariant.
  *
  * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and stopped
  * (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only transitions.
@@ -575,8 +575,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp 
 
 /*
  * Writes the control segment and the library's own record of the request at @at. The caller must
- * have checked that there is room. The members of the queue are updated last: the compiler must
- * assume that queue memory aliases any object, so after a later store to queue memory
+ * have checked that there is room. The members that mlx5dvl_ring() reads are updated last: the
+ * compiler must assume that queue memory aliases any object, so after a later store to queue memory
  * mlx5dvl_ring() would load the members again.
  */
 MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_place_ at,

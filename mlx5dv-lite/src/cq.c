@@ -113,8 +113,8 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
  * device has written only the title, which is the first CQE (byte_cnt is n), and arrays of eight
  * mini-CQEs. The first array is in the CQE after the title, each other array in the CQE of its
  * first completion. The result is the same as without compression, except that all completions have
- * the immediate of the title. An array is copied before its CQE is overwritten, and it is never in
- * a CQE that an earlier array's completions overwrite.
+ * the immediate and the time stamp of the title. An array is copied before its CQE is overwritten,
+ * and it is never in a CQE that an earlier array's completions overwrite.
  */
 static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe *first)
 {

@@ -16,7 +16,7 @@ static bool wanted(struct ibv_device *device, const char *name)
 	return mlx5dv_is_supported(device);
 }
 
-/* Finds the port @wish, or the first active port if @wish is 0. */
+/* Finds the port @wish, which must be active, or the first active port if @wish is 0. */
 static int find_port(struct ibv_context *ibv, uint8_t wish, uint8_t *port_p)
 {
 	struct ibv_device_attr device;
@@ -75,8 +75,9 @@ static int alloc_pd(struct mlx5dvl_ctx *ctx)
 }
 
 /*
- * Returns the completion vector of a new context. The contexts of a process get different vectors.
- * Processes that open their first contexts on different processors begin with different vectors.
+ * Returns the completion vector of a new context. The contexts of a process get the vectors in
+ * turn. Processes that open their first contexts on different processors begin with different
+ * vectors.
  */
 static uint32_t next_vector(const struct ibv_context *ibv)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The context, and the SRQs, CQs and QPs. Each of the latter contains its public queue (such as
+ * The context, and the SRQs, CQs and QPs. Each SRQ, CQ and QP contains its public queue (such as
  * struct mlx5dvl_srq) and the object that libibverbs has created.
  */
 #ifndef MLX5DVL_DEVICE_H

@@ -7,12 +7,13 @@
  * The code depends on these facts about the device. All fields are big-endian.
  *
  * A request is a run of 16-byte segments, in blocks of 64 bytes: control {opcode and index, QPN and
- * length, signal/solicited/fence bits, immediate}, then a remote address for WRITE and READ (and
- * operands for atomics), then an inline segment {0x80000000 | length, bytes} or a pointer {length,
- * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline, and the WRITE then has 1, 2,
- * 3 and 4 blocks; a longer payload has 204 bytes inline and a pointer to the rest. A pointer of
- * length 0 is never written. libmlx5 lets a request wrap around the ring's end. This library fills
- * the end with NOPs of one block, so a request is contiguous, and BlueFlame can copy it directly.
+ * length, signal/solicited/fence bits, immediate}, then a remote address for WRITE, READ and
+ * atomics, operands for atomics, and an inline segment {0x80000000 | length, bytes} or a pointer
+ * {length, lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline, and the WRITE then
+ * has 1, 2, 3 and 4 blocks; a longer payload has 204 bytes inline and a pointer to the rest. A
+ * pointer of length 0 is never written. libmlx5 lets a request wrap around the ring's end. This
+ * library fills the end with NOPs of one block, so a request is contiguous, and BlueFlame can copy
+ * it directly.
  *
  * Slots are counted in blocks. A request is signaled if the caller sets MLX5DVL_SIGNALED, or if
  * SQ_SIGNAL_INTERVAL blocks (in a small queue, half of its blocks) were posted without a signaled
@@ -22,9 +23,9 @@
  *
  * To ring the doorbell, software stores the queue's index to the doorbell record, then 8 bytes (the
  * head of the newest request) to a register. If there is only one new request and the device
- * supports BlueFlame, it stores the whole request to the register instead. A register has two
- * buffers that are used alternately. The QPs of a context share registers, so this state is kept
- * per register.
+ * supports BlueFlame, software stores the whole request to the register instead. A register has
+ * two buffers that are used alternately. The QPs of a context share registers, so struct
+ * mlx5dvl_bf, not the QP, stores which buffer is next.
  *
  * Bit 0 of a completion's last byte, which the device writes last, changes with each lap of the
  * ring. The CQ's consumer index is published before the SRQ's counter, so that a CQ that is only
@@ -34,8 +35,8 @@
  * seven mini-CQEs per CQE exists for DEVX only.)
  *
  * The SRQ is a linked list that the device follows. Consumed receives are appended at its tail, in
- * the order of their completions. Receives without memory ({0, lkey 0x100}) are written once, so a
- * refill only updates the counter.
+ * the order of their completions. Receives are written once (as {0, lkey 0x100} if they have no
+ * memory), so a refill only updates the counter.
  */
 #ifndef MLX5DVL_INTERNAL_H
 #define MLX5DVL_INTERNAL_H
@@ -72,7 +73,7 @@ void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp);
 /* Counts the allocated leaves of the table. */
 uint32_t core_leaves(const struct core *core);
 /* Sets *bf_p to the state of the BlueFlame register at @reg. The first call for @reg creates the
- * state. */
+ * state. Returns 0 or -ENOMEM. */
 int core_get_bf(struct core *core, void *reg, uint32_t size, struct mlx5dvl_bf **bf_p);
 
 /* @depth: number of blocks in @buf, a power of two. Returns 0 or -ENOMEM. */

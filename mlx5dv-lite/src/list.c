@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Posts requests with several data segments and datagrams, and creates addresses for datagrams. */
+/* Posts datagrams and requests with several data segments; creates addresses for datagrams. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>

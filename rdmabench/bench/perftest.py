@@ -136,7 +136,7 @@ def interval(values):
 
 
 def iterations(lat, events, size):
-    """Returns the iterations of a run. Runs are short, because the figures of runs differ more than the messages of a run."""
+    """Returns the iterations of a run. Runs are short, because figures differ more between runs than within a run."""
     if size > 16384:
         return 100 if size > 262144 else 400
     return 2000 if not lat or events else 4000 if size > 1024 else 10000

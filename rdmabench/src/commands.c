@@ -22,7 +22,7 @@ static void add(struct command *c, const char *format, ...)
 	c->argv[++c->n] = NULL;
 }
 
-/* Adds those of these options whose values are not the defaults. */
+/* Adds the options in numbers[] whose values are not the defaults. */
 static void add_unusual(struct command *c, const struct traffic *t)
 {
 	static const struct {

@@ -15,7 +15,7 @@
 #define QUEUE_BLOCKS 16
 #define PAYLOAD 64
 #define ANSWER_NS NSEC_PER_SEC
-#define NO_KEY 0xfffffe00u /* the largest key: no region has it */
+#define NO_KEY 0xfffffe00u /* its index is so large that no region has this key */
 
 int control_open(struct control *c, struct mlx5dvl_ctx *ctx, enum control_kind kind,
 	uint64_t every_ns, uint64_t now_ns)
@@ -71,7 +71,7 @@ static int fail_once(struct control *c, struct mlx5dvl_qp *qp, const struct mlx5
 	return c->failed == (remote ? -EACCES : -EFAULT) ? 0 : c->failed;
 }
 
-/* Registers a region for a moment. If qp is not NULL, posts a request to it that must fail. */
+/* Registers a region for a moment. If qp is not NULL, posts to qp a request that must fail. */
 static int with_region(struct control *c, unsigned rights, struct mlx5dvl_qp *qp)
 {
 	struct mlx5dvl_mr mr;
@@ -107,8 +107,8 @@ static int use_pair(struct control *c, struct mlx5dvl_qp *qp, struct mlx5dvl_qp 
 }
 
 /*
- * Creates a QP, uses it as c->kind says, and destroys it. Its peer is another QP of this process,
- * so that no other process is disturbed.
+ * Creates a QP, uses it as c->kind says, and destroys it. If the QP is connected, its peer is
+ * another QP of this process, so that no other process is disturbed.
  */
 static int change_qps(struct control *c)
 {

@@ -18,7 +18,10 @@
 #include "base/output.h"
 #include "base/tcp.h"
 
-/* Runs the client, and in a child the server, which prints nothing. Returns 0 if both succeeded. */
+/*
+ * Runs the client, and in a child the server without its standard output. Returns 0 if both
+ * succeeded.
+ */
 static int both(const struct engine_options *o)
 {
 	struct engine_options quiet = *o;

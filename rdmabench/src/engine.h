@@ -75,7 +75,7 @@ int report_write(json_t *o, const char *path, bool append);
 /* Writes the log of --hdr-log: its head in the first run, and the histograms. Returns 0 or 1. */
 int report_hdr_log(const struct session *e);
 
-/* Returns 1 after errors or mismatches, or if a peer was lost; else 0. */
+/* Returns 1 after errors, mismatches, or messages lost on RC, or if a peer was lost; else 0. */
 int report_status(const struct side *s);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define WARM_UP 8 /* random points before each descent of the temperature */
 #define T_START .05 /* first temperature, as a share of the energies' spread in the warm-up */
-#define T_FACTOR .99 /* per try */
+#define T_FACTOR .99 /* per step of annealing */
 #define CHANGES_MAX 24 /* parameters changed at once at a high temperature */
 #define STALE_MAX 60 /* tries without a better point until the descent begins again */
 #define SHARE .2 /* tries of annealing for each random one */

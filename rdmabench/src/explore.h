@@ -4,7 +4,7 @@
  * measurements determine all choices.
  *
  *	random	draws each point independently
- *	sample	covers each parameter evenly: over all tries each value of a parameter is used
+ *	sample	covers each parameter evenly: over all tries each value of a parameter is drawn
  *		equally often
  *	anneal	simulated annealing: goes from a point to a neighbour of higher energy
  *		(measure_energy()). A neighbour of lower energy is accepted with probability
@@ -19,9 +19,9 @@
  * measurements are wrong, a search reports a false anomaly with at most the given probability. Then
  * the search finds the conditions of the anomaly (features.c): parameters, and the values that they
  * must have. The anomaly disappears when such a parameter has another value, and stays when all
- * other parameters are drawn at random. Points that fit conditions which were shown to be
- * sufficient are not tried again. The search for conditions needs a point without an anomaly; if
- * none is found, it is left out (explore_result.blunt).
+ * other parameters are drawn at random. Except by sample, points that fit conditions which were
+ * shown to be sufficient are not tried again. The search for conditions needs a point without an
+ * anomaly; if none is found, it is left out (explore_result.blunt).
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -85,7 +85,7 @@ struct explore_result {
 	uint32_t measurements; /* of all purposes */
 	uint32_t refuted; /* points whose anomaly was not confirmed */
 	uint32_t accepted_worse, rejected; /* worse points accepted; points rejected */
-	bool blunt[1 - ANOMALY_LATENCY]; /* [-kind]: no conditions: all points had an anomaly */
+	bool blunt[1 - ANOMALY_LATENCY]; /* [-kind]: no conditions: no healthy point was found */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];

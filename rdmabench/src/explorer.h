@@ -49,7 +49,7 @@ enum answer decide(struct explorer *e, const struct point *p, enum anomaly kind,
 
 /*
  * Sets @ask->last and @ask->others, measures the point, and counts the measurement. Returns the
- * result of e->fn; -ECANCELED also ends the search.
+ * result of e->fn, or -ECANCELED if no more measurements are allowed. -ECANCELED ends the search.
  */
 int explorer_measure(struct explorer *e, struct explore_ask *ask, struct measure *m_p);
 

@@ -21,7 +21,8 @@
 struct hunt {
 	struct explorer *e;
 	struct feature_set *f;
-	struct point base; /* has the anomaly; only needed parameters differ from a healthy point */
+	/* Has the anomaly. After add_conditions() only needed parameters differ from `other`. */
+	struct point base;
 	struct point other; /* healthy */
 	/*
 	 * Values of this parameter were tried without finding the anomaly, at points that differ

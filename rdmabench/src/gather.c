@@ -17,7 +17,7 @@
 #include "statsfile.h"
 
 #define FILE_MAX (64 << 20) /* largest file of JSON lines, bytes */
-#define DEPTH_MAX 3 /* levels of directories: all runs, one run, and one more */
+#define DEPTH_MAX 3 /* levels of directories that are read below a given directory */
 #define NS_PER_S 1000000000ll
 
 /* One line of a statistics file: its writer and its figures. */

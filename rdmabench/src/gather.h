@@ -35,8 +35,8 @@ void gather_path(struct gather *g, const char *path);
 /* Records a file that could not be read, or a host that did not answer. */
 void gather_skip(struct gather *g, const char *source, const char *why);
 
-/* Merges all files. Returns false if there are none. The functions below may only be called
- * afterwards. */
+/* Merges all files. Returns false if they have no samples. gather_hist() and gather_merged() may
+ * only be called afterwards. */
 bool gather_merge(struct gather *g);
 
 /* Returns the merged histogram; only without attr.compat. */

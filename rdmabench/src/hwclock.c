@@ -11,7 +11,7 @@
 #define CQ_DEPTH 64
 #define PROBES_FIRST 16
 #define PROBES 4
-#define INTERVAL_NS (50 * NSEC_PER_MSEC) /* time between two probes */
+#define INTERVAL_NS (50 * NSEC_PER_MSEC) /* between two groups of probes during the traffic */
 #define APART_NS (5 * NSEC_PER_MSEC) /* between two groups of probes that check the clocks' rates */
 #define ANSWER_NS NSEC_PER_SEC
 #define BUSY_TRIES 1000 /* attempts to read the clock page; they fail while the driver updates it */

@@ -2,12 +2,12 @@
 /*
  * Converts the time stamps that a device puts into completions to times of the post clock, the
  * clock of the host that times the posts. The device stamps a completion between the post and the
- * poll of its request, so each request gives a lower and an upper bound of the difference of the
+ * poll of its request, so each request yields a lower and an upper bound of the difference of the
  * two clocks. Requests without effect (probes) are posted for this on a separate QP, before and
- * during the traffic; the requests of the traffic give bounds as well. The bounds form an interval,
- * which grows with time because the clocks may drift apart, and each completion may narrow it. The
- * error of a converted time is half of the interval, and no converted time is before its post or
- * after its poll.
+ * during the traffic; the requests of the traffic yield bounds as well. The bounds form an
+ * interval, which grows with time because the clocks may drift apart, and each completion may
+ * narrow it. The error of a converted time is half of the interval, and no converted time is before
+ * its post or after its poll.
  */
 #ifndef RDMABENCH_HWCLOCK_H
 #define RDMABENCH_HWCLOCK_H

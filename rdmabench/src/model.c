@@ -35,7 +35,7 @@ static void distances(const struct space *s, const struct point *p, double targe
 	*largest_p = largest;
 }
 
-/* Returns the energy, from 0 to 1, and whether the point has the anomaly. */
+/* Returns how bad the point is, from 0 to 1, and whether it has the anomaly. */
 static double badness(enum model_kind kind, const struct space *s, const struct point *p,
 	bool *anomaly_p)
 {

@@ -121,8 +121,8 @@ void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r
 }
 
 /*
- * Compares only the last write to each slot: an earlier, longer write to the slot may have left
- * bytes after a shorter one.
+ * Compares the last write to each slot. Bytes after this write, which an earlier, longer one may
+ * have left, are not compared.
  */
 static uint64_t verify_writes(const struct flow *f, uint64_t requests)
 {

@@ -23,7 +23,8 @@ static double per_s(const struct side *s, uint64_t n)
 	return elapsed_s(s) > 0 ? (double)n / elapsed_s(s) : 0;
 }
 
-/* Returns the peak, or the average if it is larger: a run shorter than PEAK_NS has no peak. */
+/* Returns the peak, or the average if that is larger: a run of less than PEAK_NS (send.c) has no
+ * peak. */
 static double peak_bytes_per_s(const struct side *s)
 {
 	double average = per_s(s, s->bytes);

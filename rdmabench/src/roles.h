@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The two roles of an engine, from the first connection to the report. Each returns the status of the program. */
+/*
+ * The two roles of an engine, from the first connection to the report. Each returns the status of
+ * the program.
+ */
 #ifndef RDMABENCH_ROLES_H
 #define RDMABENCH_ROLES_H
 

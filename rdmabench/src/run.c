@@ -50,8 +50,8 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* Counts lost messages. Compares the memory if no QP has failed: after a failure it is not known
- * which of the outstanding requests have arrived. */
+/* Counts lost messages. With t.check on RC also compares the memory, unless a QP has failed: then
+ * it is not known which of the outstanding requests have arrived. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
@@ -87,8 +87,8 @@ static void send_result(struct peer *p)
 }
 
 /*
- * Returns true if all requests that the peer's DONE reports have arrived, or if nothing has arrived
- * for SILENCE_NS.
+ * Returns true if all requests that the peer's DONE reports and that consume a receive have
+ * arrived, or if nothing has arrived for SILENCE_NS.
  */
 static bool is_drained(struct peer *p, uint64_t now_ns)
 {
@@ -217,7 +217,7 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 
 /*
  * Arms the queues. Returns true if they are empty, so that the next completion causes an event. In
- * a ping-pong, a side takes one event for its send and one for the answer, as ibv_rc_pingpong does.
+ * a ping-pong, a side reads one event for its send and one for the answer, as ibv_rc_pingpong does.
  */
 static bool arm_queues(struct side *s)
 {
@@ -228,9 +228,9 @@ static bool arm_queues(struct side *s)
 }
 
 /*
- * Polls the send CQ. With by_event (one request at a time) it first arms the queue and waits for
- * the event, even if the completion is there already. So each latency includes the arming and the
- * wait, as in perftest.
+ * Polls the send CQ. With by_event (one request at a time) arms the queue, and polls only after the
+ * event, even if the completion is there already. So each latency includes the arming and the wait,
+ * as in perftest.
  */
 static uint32_t poll_sent(struct side *s)
 {

@@ -227,7 +227,7 @@ static bool flush_quiet(struct flow *f)
 	return !f->failed;
 }
 
-/* Returns the time at which batch k is due. The flows take turns. */
+/* Returns the time at which batch k is due. The flows of a peer take turns. */
 static uint64_t due_ns(const struct flow *f, uint64_t k)
 {
 	const struct side *s = f->peer->side;

@@ -15,7 +15,7 @@
 #include "base/compiler.h"
 #include "base/tcp.h"
 
-/* Interval at which the server checks the clients that wait until all have joined. */
+/* Interval at which the server checks the clients that wait for further clients. */
 #define LOOK_NS (200 * NSEC_PER_MSEC)
 #define SERVED 64 /* clients of --serve at a time; further ones stay in the backlog */
 #define CALLERS 256 /* connections that have not sent HELLO yet */

@@ -27,14 +27,17 @@ int session_of_peer(struct session *e, const struct peer *p, int err);
 
 /*
  * Returns a peer that owns the connection, or NULL if there is no memory. The caller must free it
- * or give it to session_keep_peer().
+ * or pass it to session_keep_peer().
  */
 struct peer *session_new_peer(struct session *e, int fd, const char *address);
 void session_keep_peer(struct session *e, struct peer *p);
 
 /* Sends our QPs and memory as WELCOME or JOIN. Returns 0 or -errno. */
 int session_send_side(struct session *e, struct peer *p, enum wire_kind kind);
-/* Reads the other side's QPs and memory from WELCOME or JOIN, and connects our QPs to them. Returns 0 or -errno. */
+/*
+ * Reads the other side's QPs and memory from WELCOME or JOIN, and connects our QPs to them. Returns
+ * 0 or -errno.
+ */
 int session_take_side(struct session *e, struct peer *p, enum wire_kind kind);
 
 /* Opens the statistics file if the side sends and the options request one. Returns 0 or -errno. */

@@ -144,7 +144,7 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
 /*
  * Copies the addresses in p->remote to the flows and connects their QPs; with t.cm, cm.c connects
- * them. Returns 0, or -errno with a line in @why.
+ * them. Plants the event of --inject. Returns 0, or -errno with a line in @why.
  */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Connects one QP; for UD also creates the address handle. Returns 0 or -errno. */
@@ -163,7 +163,7 @@ void side_event(struct side *s, const char *format, ...) __attribute__((format(p
 /* ---- sending (send.c) ---- */
 
 /* Posts a batch if the traffic allows one now. @now_ns is a time of side.clock. Returns true if a
- * batch was posted. */
+ * request was posted. */
 bool flow_send(struct flow *f, uint64_t now_ns);
 /* Returns true if nothing is outstanding, nothing more will be posted, and no answer is missing. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
@@ -184,7 +184,7 @@ static inline uint8_t flow_mark(uint64_t number)
 /* Returns true if this WRITE of the peer has arrived. */
 bool flow_has_write(const struct flow *f, uint64_t number);
 void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
-/* Returns the number of the first @requests requests that consume a receive. */
+/* Returns how many of the first @requests requests consume a receive. */
 uint64_t pattern_receives(const struct pattern *p, uint64_t requests);
 /* Compares the memory with its expected content after @requests requests of the peer. Returns the
  * number of mismatches. */

@@ -31,9 +31,9 @@ static const struct kind {
 	const char *const *words; /* by value; NULL: the values are numbers */
 	struct field field; /* in struct traffic; size 0: it has no field of its own */
 	bool has_zero; /* 0 is a value, and comes before first */
-	const char *option; /* option of the engine with the valid range; NULL: 1 to max */
+	const char *option; /* option of the engine with the valid range; NULL: at most max */
 	uint32_t max;
-	bool rare; /* every second random point has the value `usual` */
+	bool rare; /* every second draw is the value `usual`, the others are any value */
 	uint32_t usual;
 } kinds[] = {
 #define AT(name) FIELD(struct traffic, name)

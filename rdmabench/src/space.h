@@ -30,7 +30,7 @@ enum dimension_kind {
 	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
 	DIM_EVENTS, /* both sides sleep until a completion event */
 	DIM_INLINE, /* payloads of up to 0, 55, 110 or 220 bytes are in the request */
-	/* Rare parameters: each has the engine's default in every second random point. */
+	/* Rare parameters: every second draw is the engine's default, the others are any value. */
 	DIM_RATE, /* requests per second: 0 (no limit), 1024, 32768, 1048576 */
 	DIM_BURST_PAUSE, /* 25, 100, 400 microseconds */
 	DIM_CONTROL_EVERY, /* 250, 1000, 4000 microseconds */
@@ -98,10 +98,10 @@ int space_parse(unsigned dim, const char *text, uint32_t *value_p, char *why, si
 bool space_op_fits(uint32_t type, uint32_t op);
 
 /*
- * Makes a point canonical and valid. Parameters without an effect (of requests that are not sent,
- * and of a flow that does not run) get the index 0. Values are changed so that no batch is larger
- * than the depth, the depth is possible with the number of QPs, there are at most as many regions
- * as QPs, UC has no READs and atomics, and UD has only SENDs of one packet.
+ * Makes a point canonical and valid. Parameters without an effect (for example of a flow that does
+ * not run) get the index 0. Values are changed so that no batch is larger than the depth, the depth
+ * is possible with the number of QPs, there are at most as many regions as QPs, UC has no READs and
+ * atomics, and UD has only SENDs of one packet.
  */
 void point_settle(const struct space *s, struct point *p);
 /*
@@ -111,8 +111,7 @@ void point_settle(const struct space *s, struct point *p);
 bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
 /* Returns true if the values are numbers. */
 bool space_is_ordered(unsigned dim);
-/* Draws every dimension independently. Rare parameters have the engine's default in every second
- * point. */
+/* Draws every dimension independently, and settles the point. */
 void point_random(const struct space *s, struct point *p, uint64_t *rand);
 /* Changes the value of one dimension that has an effect and more than one value: with probability
  * 1/2 to a neighbouring value, otherwise to any other value. */

@@ -227,7 +227,7 @@ static int prune_types(struct space *s, unsigned traffic, char *why, size_t size
 
 /* ---- patterns ---- */
 
-/* The letters of the longest request, with a comma. */
+/* Returns the length of the longest text of a request, with a comma. */
 static size_t longest_request(const struct space *s, unsigned traffic, unsigned request)
 {
 	unsigned size = space_dim(traffic, DIM_SIZE, request);
@@ -237,7 +237,8 @@ static size_t longest_request(const struct space *s, unsigned traffic, unsigned 
 	for (unsigned i = 0; i < s->n[size]; i++) {
 		for (unsigned k = 0; k < s->n[places]; k++) {
 			uint32_t n = s->value[places][k];
-			/* The last place is the longest, because it also has the remainder. */
+			/* The last place is the longest, because it also has the remainder (at most
+			 * n - 1). */
 			uint32_t last = s->value[size][i] / n + n - 1;
 			size_t len = strlen("wi_4,") + n * (size_t)snprintf(NULL, 0, "_%u", last);
 

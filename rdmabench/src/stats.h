@@ -64,8 +64,9 @@ struct stats_row {
 
 /*
  * Reads lines "key: value" and ignores unknown keys. Writes *row_p only on success. Returns 0.
- * -ENODATA: the text has only white space. -EBADMSG: a value is not a number, or is negative, or a
- * key or the end of the last line is missing (the file is incomplete, or is not a statistics file).
+ * -ENODATA: the text has only white space. -EBADMSG: the text is longer than STATS_TEXT_MAX or has
+ * a byte 0; a value is not a number, is negative or too large; or a key or the end of the last line
+ * is missing (the file is incomplete, or is not a statistics file).
  */
 int stats_parse(const char *text, size_t len, struct stats_row *row_p);
 
@@ -86,7 +87,7 @@ void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_
 /* Computes the merged figures of a histogram; all are absent if it is empty. */
 void stats_merge_hist(const struct latrec_hist *h, struct stats_merged *m_p);
 
-/* Returns the text of a histogram, see latrec(7), as a new JSON string, or NULL if out of memory. */
+/* Returns the text of a histogram (latrec(7)) as a new JSON string, or NULL if out of memory. */
 json_t *stats_hist_json(const struct latrec_hist *h);
 /*
  * Reads the text of a histogram, which another process wrote, and the number of samples. Returns
@@ -95,7 +96,7 @@ json_t *stats_hist_json(const struct latrec_hist *h);
  */
 bool stats_hist_read(const json_t *text, const json_t *samples, struct latrec_hist *h_p);
 
-/* Writes a line per figure; an absent figure is written as None. */
+/* Writes a line per figure: None for an absent one, but 0 for an absent number of samples. */
 void stats_print_merged(const struct stats_merged *m, FILE *out);
 
 /* Writes the shortest text that reads back as @x: 15642778.0, 142739395.66666666, 1e+16. */

@@ -4,9 +4,9 @@
  * whole (a temporary file is renamed), so that a reader sees either the old or the new content.
  *
  * Beside PATH.txt there is PATH.jsonl: one JSON object per line with the same seven figures, the
- * writer, the clock, the method, and the histogram, from which the figures of several files can be
- * computed exactly. Its lines depend on the attributes:
- *	cumulative	one line, of all samples so far, replaced with the text;
+ * writer's random number, the clock, the method, and the histogram, from which the figures over
+ * several files can be computed. Its lines depend on the attributes:
+ *	cumulative	one line, of all samples so far, replaced whenever the text is;
  *	windows		a line per window, which holds the samples of that window;
  *	compatible	one line, written at the end, of the last window, without a histogram.
  *
@@ -34,27 +34,27 @@ struct statsfile_attr {
 	 */
 	const char *dir, *path;
 	const char *run, *role; /* names that name_is_safe() accepts */
-	const char *clock; /* the clock of the stamps; for the JSON lines */
+	const char *clock; /* name of the clock that measures the latencies; for the JSON lines */
 	uint64_t window; /* samples of a window; 0: cumulative */
 	bool compat; /* windows of STATS_COMPAT_WINDOW samples, by the compatible method */
 };
 
 /*
- * Checks that the files can be written, and writes nothing yet. Returns 0. -EINVAL: neither dir nor
- * path is set, or both are, or both window and compat are. -ENAMETOOLONG, -EISDIR, -ENOMEM, or
- * -errno of mkdir(2) or open(2).
+ * Checks that a file can be written at the path of the text, and writes nothing yet. Returns 0.
+ * -EINVAL: neither dir nor path is set, or both are, or both window and compat are, or run or role
+ * is not a safe name. -ENAMETOOLONG, -EISDIR, -ENOMEM, or -errno of mkdir(2) or open(2).
  */
 int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 
 /*
- * Adds one latency that completed at @now_ns of any monotonic clock. Returns 0, or -errno if the
- * files could not be written (-ENOSPC, ...); the sample is counted in both cases.
+ * Adds the latency of a request that completed at @now_ns of any monotonic clock. Returns 0, or
+ * -errno if the files could not be written (-ENOSPC, ...); the sample is counted in both cases.
  */
 int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns);
 
 /*
- * Writes the remaining samples (with compat only whole windows) and frees the object. If there was
- * no sample, no file is left. @f may be NULL. Returns 0 or -errno.
+ * Writes the samples that were not written yet, and frees the object. With compat, writes only the
+ * JSON line, and drops an incomplete window. @f may be NULL. Returns 0 or -errno.
  */
 int statsfile_close(struct statsfile *f);
 

@@ -13,11 +13,11 @@ bool name_is_safe(const char *name);
 /* Reads the value of an option as such a name, into a const char *. Used as the .read of rows. */
 int read_name(const struct arg *a, void *name_p);
 
-/* Writes a line to @why that describes the mistake and the valid values. Returns err. */
+/* Writes a line to @why that describes the mistake and the valid values. Returns @err. */
 int fail(char *why, size_t size, int err, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Removes these letters at both ends of a text. */
+/* Returns @text without these letters at both ends. Changes the text in place. */
 char *trim(char *text, const char *letters);
 
 /* Returns a new JSON string. Text that is not UTF-8 (file names, peers) is reduced to ASCII. */

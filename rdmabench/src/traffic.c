@@ -102,8 +102,8 @@ static int check_type(const struct traffic *t, char *why, size_t size)
 }
 
 /*
- * Checks a ping-pong. A side recognises its turn by the arrival of the one request that is under
- * way. Only completions wake a side that sleeps, so the request must cause one.
+ * Checks the warm-up, and a ping-pong. A side recognises its turn by the arrival of the one request
+ * that is under way. Only completions wake a side that sleeps, so the request must cause one.
  */
 static int check_pingpong(const struct traffic *t, char *why, size_t size)
 {

@@ -17,7 +17,8 @@
 #define TRAFFIC_DEPTH_MAX 4096
 #define TRAFFIC_RX_DEPTH_MAX 32767
 #define TRAFFIC_BUFFERS_MAX 64
-#define TRAFFIC_MEMORY_MAX (2ull << 30) /* bytes that one side registers for one peer */
+/* For one peer, a side registers at most this many bytes for its QPs, and as many for receives. */
+#define TRAFFIC_MEMORY_MAX (2ull << 30)
 
 /* Operations of the control path that run periodically during the traffic. */
 enum control_kind {
@@ -49,7 +50,7 @@ struct traffic {
 	bool bidirectional; /* the server sends the same traffic to the client */
 	bool check; /* every payload is generated and compared */
 	bool pingpong; /* the server answers each WRITE or SEND by the same request */
-	uint8_t mtu; /* 1 to 5; 0: that of the port */
+	uint8_t mtu; /* enum ibv_mtu, 1 to 5; 0: that of the port */
 	uint8_t qp_timeout; /* 4.096 us * 2^n */
 	uint8_t retries; /* repetitions after which a QP fails */
 	uint8_t reads; /* READs and atomics outstanding; 0: the default of mlx5dv-lite */
@@ -57,8 +58,8 @@ struct traffic {
 	uint8_t traffic_class;
 	uint32_t qps;
 	uint32_t depth; /* requests outstanding per QP */
-	uint32_t send_batch; /* requests per doorbell; the last is signaled */
-	uint32_t recv_batch; /* receives taken per poll */
+	uint32_t send_batch; /* requests per doorbell; only the last can be signaled */
+	uint32_t recv_batch; /* maximum number of receives that one poll returns */
 	uint32_t rx_depth; /* receives; 0: see traffic_rx_depth() */
 	uint32_t buffers; /* used in turn, as sources of sends and as targets of the peer */
 	uint32_t regions; /* memory regions, over which the QPs are distributed; at most qps */
@@ -110,7 +111,7 @@ uint32_t traffic_sq_depth(const struct traffic *t);
 /*
  * traffic_rx_depth() returns the number of receives of a side with so many peers;
  * traffic_recv_size() returns the bytes of each (0: receives need no memory). By default there are
- * as many receives as fit into 64 MiB, at most 1024; in a ping-pong, as few as are sufficient.
+ * as many receives as fit into 64 MiB, but 16 to 1024; in a ping-pong, as few as are sufficient.
  */
 uint32_t traffic_rx_depth(const struct traffic *t, uint32_t n_peers);
 uint32_t traffic_recv_size(const struct traffic *t);

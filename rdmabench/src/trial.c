@@ -155,7 +155,7 @@ static bool take_latency(struct latrec_hist *all, const json_t *o)
 	return good;
 }
 
-/* Returns what an engine gives as the reason of its failure, or NULL. */
+/* Returns the reason of the failure in an engine's report @o, or NULL. */
 static const char *reason_of(const json_t *o)
 {
 	const json_t *error = json_object_get(o, "error");
@@ -179,8 +179,9 @@ static void explain(const struct command *e, const struct process *p, const json
 }
 
 /*
- * Adds the report of an engine that has ended, and its latencies to @latency, unless @latency is
- * NULL. If the engine has failed, returns false, and @why has the reason of the first failure.
+ * Adds the report of an engine that has ended, and the engine's latencies to @latency (if that is
+ * not NULL). If the engine has failed, or its output is not valid, returns false, and @why has the
+ * reason of the first failure.
  */
 static bool take_report(struct measure *m, const struct command *e, const struct process *p,
 	struct latrec_hist *latency, char *why, size_t size)

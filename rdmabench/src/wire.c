@@ -91,8 +91,8 @@ int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns)
 	return wire_send(c, WIRE_REFUSE, why, strnlen(why, WIRE_TEXT_MAX - 1), timeout_ns);
 }
 
-/* Returns the length of the message that begins in c->in, or -EAGAIN if its header is
- * incomplete. */
+/* Returns the length of the body of the message that begins in c->in; -EAGAIN if its header is
+ * incomplete; or another error of wire_poll(). */
 static int message_length(const struct wire_conn *c, int *kind_p)
 {
 	struct wire_buf b = {(uint8_t *)c->in, (uint8_t *)c->in + c->have, true};

@@ -14,8 +14,8 @@
  * During the traffic both sides send ALIVE every second, and a server does so while it waits for
  * further clients. REFUSE, a line of text, may replace any other message.
  *
- * A peer is not trusted: its messages are bounded, read once and checked. If a peer is silent, or
- * takes longer for a message than the time limit, its connection is closed.
+ * A peer is not trusted: its messages are bounded, read once and checked. If no whole message
+ * arrives within the time limit, the connection is closed. A client may be silent before JOIN.
  */
 #ifndef RDMABENCH_WIRE_H
 #define RDMABENCH_WIRE_H
@@ -65,7 +65,7 @@ struct wire_conn {
 	uint8_t in[WIRE_HEADER + WIRE_BODY_MAX];
 };
 
-/* Takes over fd. */
+/* Initialises *c. wire_close() closes @fd. */
 void wire_open(struct wire_conn *c, int fd, const char *peer);
 void wire_close(struct wire_conn *c);
 
@@ -76,15 +76,15 @@ int wire_send(struct wire_conn *c, enum wire_kind kind, const void *body, size_t
 /*
  * Reads a message if it has arrived as a whole; the body is valid until the next call. Returns the
  * kind, or 0 if there is no whole message yet. -ECONNRESET: the peer has closed the connection.
- * -ETIMEDOUT: the peer was silent for too long. -EBADMSG: another protocol. -EPROTONOSUPPORT:
- * another version. -EMSGSIZE: the message is too long.
+ * -ETIMEDOUT: no whole message has arrived for longer than @timeout_ns. -EBADMSG: another protocol.
+ * -EPROTONOSUPPORT: another version. -EMSGSIZE: the message is too long.
  */
 int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p);
 
 /*
- * Waits for a message of this kind. An ALIVE renews the time limit, except before HELLO. Returns 0,
- * or an error of wire_poll(). -EBADMSG: a message of another kind. -ECONNREFUSED: a REFUSE; @why
- * becomes its text, without control characters.
+ * Waits for a message of this kind. An ALIVE renews the time limit, but is an error if @kind is
+ * WIRE_HELLO. Returns 0, or an error of wire_poll(). -EBADMSG: a message of another kind.
+ * -ECONNREFUSED: a REFUSE; its text is in @why, as changed by wire_one_line().
  */
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 	struct wire_buf *body_p, char why[WIRE_TEXT_MAX]);
@@ -92,7 +92,7 @@ int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 /* The peer's version, after -EPROTONOSUPPORT. */
 unsigned wire_version(const struct wire_conn *c);
 
-/* Sends ALIVE if a second has passed since the last time. */
+/* Sends ALIVE if a second has passed since the last ALIVE. Returns 0 or an error of wire_send(). */
 int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns);
 
 int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns);

@@ -38,7 +38,7 @@ def text(array):
 
 
 def enum(value):
-    """The name of an enum's value, without the prefix that all names share."""
+    """The last word of the name of an enum's value, in lower case."""
     return str(value).split("_")[-1].lower()
 
 

@@ -183,7 +183,7 @@ static bool bare_call(struct bench *b)
 	return true;
 }
 
-/* Takes at most as many answers as a poll of the library. */
+/* Handles at most as many answers as a poll of the library, and returns their number. */
 static int bare_poll(struct bench *b)
 {
 	struct bare *bare = &b->bare;

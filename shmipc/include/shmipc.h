@@ -2,7 +2,8 @@
 /*
  * shmipc: short requests and responses between processes of one machine, through shared memory.
  * There is one server and many clients, with a pair of single-producer single-consumer rings per
- * client. A round trip moves two cache lines, or fewer in bursts.
+ * client. A round trip of a short message moves two cache lines, or fewer if several messages are
+ * published together.
  *
  *	server					client
  *	shmipc_server_create("job7", NULL, &s);	shmipc_client_connect("job7", NULL, &c);
@@ -20,11 +21,12 @@
  * destroy or disconnect them.
  *
  * Visibility: if a client has at least eight calls in flight, or had that many at its last poll
- * that came after a call, its calls are collected and published together, up to eight at a time.
- * The replies to it are collected, too. Otherwise each of its calls, and each reply to it, is
- * published immediately. A client publishes collected calls at the latest in its next poll, flush,
- * wait or arm, or in a call that is refused with -EAGAIN. The server publishes collected replies at
- * the latest in the first of these:
+ * that came after a call, its calls are collected and published in bursts of up to eight. The
+ * replies to it are collected, too. Otherwise each of its calls, and each reply to it, is published
+ * immediately; so are calls if req_size exceeds 120, and replies if resp_size does. A client
+ * publishes collected calls at the latest in its next poll, flush, wait or arm, or in a call that
+ * is refused with -EAGAIN. The server publishes collected replies at the latest in the first of
+ * these:
  *	- a flush, an arm, a destroy, a reply to another client, a recv that returns 0
  *	- a poll or wait that finds no request
  *	- the second of two polls or waits without a reply in between
@@ -33,23 +35,24 @@
  * serves many messages. It checks later, and wakes the peer:
  *	- in a flush or an arm
  *	- in a wait, before the thread yields its core or the function returns 0
- *	- after a total of eight polls that found nothing since the last burst
- *	- after a total of sixty-four bursts and polls since the last check
+ *	- in the eighth poll that finds nothing after the last publication
+ *	- in a poll that finds something, after a total of sixty-four publications and such polls
+ *	  since the last check
  * After a call or a reply, a thread must call flush before it does other work. A wait function
  * sleeps for at most 100 ms at a time, even if no wake-up comes.
  *
- * Exactly once: a call ends in one callback, unless the server dies or closes. In that case poll
- * returns -EPIPE, shmipc_client_abort() hands the tokens of pending calls back, and
+ * Exactly once: a call ends in one callback, unless the server dies or is destroyed. In that case
+ * poll returns -EPIPE, shmipc_client_abort() hands the tokens of pending calls back, and
  * shmipc_client_reconnect() waits for the next server. A client that waits, or that polls at least
- * twenty times a second, gets -EPIPE within a second. A client that polls at regular intervals, but
- * less often, gets -EPIPE at its first or second poll after the server's end.
+ * twenty times a second, gets -EPIPE within a second. For a client that polls less often, at most
+ * fifteen polls find nothing before a poll returns -EPIPE.
  *
  * One-way messages: a client sends posts, the server sends pushes (attr.pushes). Neither has an
  * answer. Posts are received in order with the calls of their client, pushes in order with the
- * replies to their client. The reader counts the messages that it has consumed, and the writer
- * reads the count when it has no room left. A message is consumed when shmipc_server_recv() has
- * copied it, or the client's function for it has returned. If a process dies or disconnects,
- * messages that the other side has not consumed are lost.
+ * replies to their client. The receiver counts the one-way messages that it has consumed, and the
+ * sender reads the count when it has no room left. A post is consumed when the server has copied it
+ * (shmipc_server_recv()), a push when the client's function for it has returned. If a process dies
+ * or disconnects, posts and pushes that the other side has not consumed are lost.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -74,11 +77,10 @@
  * abstract sockets. If a client would be unable to wake a server that sleeps on a descriptor,
  * connect or shmipc_server_fd() fails. If the cause arises after connect, the client's calls are
  * delayed, and its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor
- * of an armed client with pending calls becomes readable within 100 ms, so that the client polls
- * and finds a dead server. The descriptor of an armed server becomes readable within 100 ms in two
- * cases only:
+ * of an armed client with pending calls becomes readable within 100 ms even if nothing arrives, so
+ * that the client polls and finds a dead server. That of an armed server does so in two cases only:
  *	- while a client could not be woken for lack of a descriptor
- *	- while clients are connected, if the server takes events
+ *	- while clients are connected, if the server takes events (was created with attr.events)
  * If a client dies after publishing requests and before waking the server, or if another process
  * spoils the wake-up by writing into the region, the requests wait until the next client wakes the
  * server. A timeout of the server's poll(2) limits how long they wait.
@@ -90,9 +92,9 @@
  *	- keep all others from connecting, by taking all places (one per client) or their locks
  *	- if the server takes events (shmipc_server_event()): make requests in the place of a client
  *	  that has connected, also after that client's death
- *	- if the server takes events: keep the server from learning which clients come, by filling
- *	  the server's socket, or by replacing the socket's address in the region; clients then send
- *	  descriptors of the region's file to the new address
+ *	- if the server takes events: hide the pid, uid and gid of new clients from the server, by
+ *	  filling the server's socket, or by replacing the socket's address in the region; clients
+ *	  then send descriptors of the region's file to the new address
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -202,9 +204,10 @@ struct shmipc_attr {
 	uint32_t pushes;
 	/*
 	 * The loans (see Loans). Either all three are 0, or `loans` and at least one of the sizes
-	 * are not 0. Each client takes loans * (loan_req_size + loan_resp_size) bytes of the
-	 * region. A message about a loan has 8 bytes in the ring: choose 8 for req_size if all
-	 * requests are in loans, and 8 for resp_size if all responses are.
+	 * are not 0. The region has loans * (loan_req_size + loan_resp_size) bytes for each client;
+	 * each size is rounded up to a multiple of 64. A message about a loan has 8 bytes in the
+	 * ring: choose 8 for req_size if all requests are in loans, and 8 for resp_size if all
+	 * responses are.
 	 */
 	uint32_t loans; /* [0] chunks of each client, at most SHMIPC_MAX_LOANS */
 	uint32_t loan_req_size; /* [0] bytes for the request in a chunk, at most SHMIPC_MAX_LOAN */
@@ -262,12 +265,12 @@ struct shmipc_client_stats {
 /*
  * Makes the region /dev/shm/shmipc.<name> with sizes attr (NULL: all defaults) and serves it until
  * destroy. The region of a dead server with that name is replaced; the clients of the dead server
- * get -EPIPE and may connect again. Each client takes extra_size bytes and the memory of two rings.
- * A ring takes about depth times the memory of a burst, which has eight messages if depth is 8 or
- * more. Do not choose a larger depth than you need: short rings stay in the first-level cache.
- * Returns 0, or
- *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes, or a
- *			size is out of range
+ * get -EPIPE and may connect again. For each client the region has the extra buffer and two rings.
+ * A ring has room for about 8 * depth messages, at least for 64; if a message may have more than
+ * 120 bytes, for depth + 1 messages. Do not choose a larger depth than you need: short rings stay
+ * in the first-level cache. Returns 0, or
+ *	-EINVAL		the name is empty, contains '/' or is over SHMIPC_MAX_NAME bytes; a size
+ *			is out of range; or mode, gid or set is not valid
  *	-E2BIG		attr has a field that this version does not know, and it is not 0
  *	-EADDRINUSE	a living server has the name: take another
  *	-EACCES, -ELOOP	the name is another user's, or a symbolic link: take another
@@ -295,7 +298,8 @@ void shmipc_server_destroy(struct shmipc_server *server);
  * rings, and return how many clients have requests left. Never fails and never blocks. Publishes
  * replies (see Visibility), and notices new, leaving and dead clients. While a client waits and has
  * yielded its core, the server yields about every 150 us, so that clients on the server's core can
- * run. A loop whose poll finds nothing should pause once per turn, or call shmipc_server_wait().
+ * run. A loop whose poll finds nothing should execute a pause instruction after the poll, or call
+ * shmipc_server_wait().
  */
 SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
@@ -311,9 +315,9 @@ SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, con
  * Takes the next request of the clients that the last poll found. Fills *req_p in and copies at
  * most capacity bytes of the payload to buf. If req_p->len > capacity, the rest of the request is
  * lost. If req_p->len < capacity, the rest of the capacity bytes of buf is unspecified. If capacity
- * is a compile-time constant, the copy is inlined. Returns 1, or 0 if there are no more requests
- * until the next poll. The bytes come from another process: check them. Requests with an impossible
- * id or length are counted and dropped.
+ * is a compile-time constant of at most 64, the copy is inlined. Returns 1, or 0 if there are no
+ * more requests until the next poll. The bytes come from another process: check them. Requests with
+ * an impossible id or length are counted and dropped.
  */
 SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
 	void *buf, uint32_t capacity);
@@ -330,8 +334,8 @@ SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc
 /*
  * Answers the request (client, id) of shmipc_server_recv(). Each request gets one reply, at any
  * time and in any order. Copies len bytes of resp (which may be NULL when len is 0), and passes len
- * on to the client. If len is a compile-time constant, the copy is inlined. Returns 0, or, with
- * nothing sent,
+ * on to the client. If len is a compile-time constant of at most 64, the copy is inlined. Returns
+ * 0, or, with nothing sent,
  *	-EPIPE		that client has gone (another client may have its place now): drop the
  *			request. If the request is in a loan, the loan has ended
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
@@ -479,10 +483,11 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
 
 /*
  * Connects to the server of that name. Sizes that are not zero in attr (NULL: none) must be equal
- * to the region's. The server cleans each place that a client has left. If no place is clean,
- * connect waits for at most a second until the server has cleaned one. Returns 0, or
+ * to the region's. The region has a place for each of max_clients clients. The server cleans each
+ * place that a client has left. If no place is clean, connect waits for at most a second until the
+ * server has cleaned one. Returns 0, or
  *	-ENOENT		no such region: the server is not there yet; try again later
- *	-ECONNREFUSED	the server is dead or has closed: try again later
+ *	-ECONNREFUSED	the server is dead or was destroyed: try again later
  *	-EAGAIN		the server is just starting, or did not clean a free place within a
  *			second: try again immediately
  *	-EUSERS		max_clients clients are connected, or some have gone and a server that
@@ -508,8 +513,8 @@ void shmipc_client_disconnect(struct shmipc_client *client);
 
 /*
  * Makes a call: sends len bytes of req (copied; req may be NULL when len is 0), at most req_size.
- * The server learns len. The token comes back with the response. If len is a compile-time constant,
- * the copy is inlined. Returns 0, or, with nothing sent,
+ * The server gets len as shmipc_req.len, and the response function gets the token. If len is a
+ * compile-time constant of at most 64, the copy is inlined. Returns 0, or, with nothing sent,
  *	-EAGAIN		depth calls and posts are in flight: poll, then retry
  *	-EPIPE		a poll or wait has found that the server is gone: abort, or disconnect
  *	-EPROTO		the server's count of consumed posts is impossible, or a poll has returned
@@ -583,9 +588,10 @@ int shmipc_client_hold(struct shmipc_client *client, const void *resp);
 int shmipc_client_release(struct shmipc_client *client, const void *loan);
 
 /*
- * Publishes the calls, and wakes the server if it sleeps and calls were made since the last flush.
- * A client must call this function after a call, before it does other work. If the server could not
- * be woken, the next poll that finds nothing returns the error.
+ * Publishes the calls, and wakes the server if it sleeps. Checks the server only if something was
+ * published since the last check (see Waking). A client must call this function after a call,
+ * before it does other work. If the server could not be woken, the next poll that finds nothing
+ * returns the error.
  */
 SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 
@@ -593,9 +599,9 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
  * Calls fn(arg, ...) for each response, in the order in which the server replied. One poll takes at
  * most SHMIPC_POLL_MAX responses and pushes, so that client and server work at the same time. If a
  * response leads to another call, make that call in fn. Returns the number of responses and pushes,
- * or 0 if there is none yet. A loop that gets 0 should pause once per turn, or call
- * shmipc_client_wait(). An error is returned only when no response is left:
- *	-EPIPE		the server died or closed: abort or disconnect
+ * or 0 if there is none yet. A loop that gets 0 should execute a pause instruction after the poll,
+ * or call shmipc_client_wait(). An error is returned only when no response is left:
+ *	-EPIPE		the server died or was destroyed: abort or disconnect
  *	-EPROTO		the ring holds a message that no correct server writes: abort or disconnect
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
  *			woken for lack of a descriptor or of memory: free some, poll and retry
@@ -614,15 +620,16 @@ SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client)
  * Waits until a response is there or timeout_ns nanoseconds have passed: spins for about 1 us,
  * yields for about 100 us, then sleeps. Publishes the calls first. Returns 1 if poll will find a
  * response or push, or if there may be room for a post (see shmipc_client_post()); 0 if the time
- * has passed, nothing is pending, or a signal interrupted the sleep; or, without waiting, an error
- * of shmipc_client_poll().
+ * has passed, nothing is pending, or a signal interrupted the sleep; or, as soon as there is one,
+ * an error of shmipc_client_poll().
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
 /*
- * Returns the client's descriptor, like shmipc_server_fd(). One error has another cause:
+ * Returns the client's descriptor, like shmipc_server_fd(). Two errors have other causes:
  *	-ENETUNREACH	the server is in another network namespace and could not wake this
  *			client, or there is no /proc to find that out
+ *	-EBADF		in a forked child, or after a reconnect that failed
  */
 int shmipc_client_fd(struct shmipc_client *client);
 
@@ -632,9 +639,9 @@ int shmipc_client_fd(struct shmipc_client *client);
  * dead server in time. Returns the same as shmipc_server_arm(). If the server could not be woken,
  * returns an error of shmipc_client_poll(), and the client is not armed.
  *
- * A client without pending calls is woken only by pushes, if it takes them, and by room for posts,
- * if it waits for room. So a loop that ends after the last response must check
- * shmipc_client_pending() before it arms the client.
+ * A client without pending calls is woken only by pushes, if shmipc_client_pushes() has set a
+ * function, and by room for posts, if it waits for room. So a loop that ends after the last
+ * response must check shmipc_client_pending() before it arms the client.
  */
 int shmipc_client_arm(struct shmipc_client *client);
 
@@ -654,17 +661,18 @@ void shmipc_client_others(struct shmipc_client *client, shmipc_response_fn *fn, 
  *	-EBUSY		other calls are pending, and shmipc_client_others() has set no function for
  *			them: set one, or poll until none is pending
  *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as for shmipc_client_call() and shmipc_client_poll()
- *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of shmipc_client_poll(), without waiting;
- *			the call and its response are treated as after -ETIMEDOUT
+ *	-EMFILE, -ENETUNREACH, -EPERM, ...	the server could not be woken, see
+ *			shmipc_client_poll(). The call has been made; the call and its response are
+ *			treated as after -ETIMEDOUT
  */
 int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint32_t len, void *resp,
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
  * Ends the pending calls after a poll or wait has returned -EPIPE or -EPROTO: calls fn(arg, token,
- * NULL, 0) for each of them. It is not known whether the server has carried out these calls. For
- * posts see shmipc_client_posts(). Returns the number of calls that were ended, or -EBUSY, with
- * nothing done, if the connection still works.
+ * NULL, 0) for each of them that did not time out. It is not known whether the server has carried
+ * out these calls. For posts see shmipc_client_posts(). Returns how often it called fn, or -EBUSY,
+ * with nothing done, if the connection still works.
  */
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
@@ -717,8 +725,8 @@ enum shmipc_look_state {
 /*
  * A snapshot of a region. It is not atomic: other processes may have changed the region while it
  * was read. The kernel's locks tell which processes are alive. Everything else is read from the
- * region, where a process that may write to it may have forged it. The number of calls in flight
- * cannot be seen from outside: the rings have no indices, and each process keeps its cursors in
+ * region, where a process that may write to it may have forged it. The region does not show the
+ * number of calls in flight: the rings have no indices, and each process keeps its cursors in
  * private memory.
  */
 struct shmipc_look_region {
@@ -727,7 +735,7 @@ struct shmipc_look_region {
 	enum shmipc_look_state server;
 	uint32_t clients; /* alive */
 	uint32_t dead_clients; /* dead, and not cleaned up yet */
-	uint32_t changes; /* connects and disconnects since the region was made */
+	uint32_t changes; /* increased by each connect and disconnect, and by connects that wait */
 };
 
 struct shmipc_look_client {

@@ -14,9 +14,8 @@
  *
  * Sleep and wake: a sleeper sets its word (server_state or client_state), executes a fence, checks
  * once more for messages, and sleeps. A publisher executes a fence and then reads the word; this is
- * a wake test. It does so after polls that found nothing, and otherwise from time to time. One of
- * the two fences is first, so either the publisher sees that the word is set, or the sleeper sees
- * the message.
+ * a wake test. SHMIPC_UNFENCED and SHMIPC_VAIN say when it is made. One of the two fences is first,
+ * so either the publisher sees that the word is set, or the sleeper sees the message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H
@@ -30,9 +29,9 @@
 #define SHMIPC_VERSION 9u /* version of the region's layout */
 
 #define SHMIPC_VISIT_MAX 8 /* maximum of requests of one client per server poll */
-#define SHMIPC_IDLE_POLLS 16 /* consecutive empty polls of a client before the slow path */
-#define SHMIPC_UNFENCED 64 /* a wake test is due after this total of bursts and polls, ... */
-#define SHMIPC_VAIN 8 /* ... or after this many polls that find nothing after the last burst */
+#define SHMIPC_IDLE_POLLS 16 /* successive empty polls before shmipc_priv_client_idle() */
+#define SHMIPC_UNFENCED 64 /* bursts, and polls that find messages, until a wake test, ... */
+#define SHMIPC_VAIN 8 /* ... or polls after the last burst that find nothing, until a wake test */
 
 enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
@@ -65,7 +64,7 @@ struct shmipc_client {
 	struct shmipc_call *calls; /* by id; their number is a power of two */
 	uint32_t calls_mask;
 	uint32_t depth;
-	uint32_t open_max; /* limit of calls in flight: depth - posts_open; 0: connection ended */
+	uint32_t open_max; /* limit of calls in flight: depth - posts_open, or 0 after the end */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
@@ -78,10 +77,14 @@ struct shmipc_client {
 	uint64_t returned; /* value of `called` from which in_a_row is counted */
 	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
-	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
+	uint32_t unfenced; /* bursts, and polls that found messages, since the last wake test */
 	uint32_t vain; /* polls that found nothing since the last burst */
-	int32_t idle_left; /* empty polls left before the slow path */
-	uint32_t idle; /* slow paths taken in this wait; stops at 3, when the state is WAITING */
+	int32_t idle_left; /* empty polls left before shmipc_priv_client_idle() */
+	/*
+	 * Calls of shmipc_priv_client_idle() in this wait, at most 3. The third one sets the state
+	 * to WAITING.
+	 */
+	uint32_t idle;
 	struct shmipc_client_loans *loans; /* NULL: the region has none */
 	struct cellring_burst burst;
 	struct shmipc_place *place; /* in the region */
@@ -104,7 +107,7 @@ struct shmipc_peer { /* a client, as the server sees it */
 	uint32_t posts; /* posts consumed since the client came; a private copy */
 	uint64_t epoch; /* private copy of server_epoch */
 	struct shmipc_place *place; /* in the region */
-	uint32_t pushes, pushes_seen; /* since the client came: sent; consumed, as read last */
+	uint32_t pushes, pushes_seen; /* since the client came: sent; consumed, when last read */
 };
 
 struct shmipc_visit {
@@ -128,7 +131,7 @@ struct shmipc_server {
 	uint32_t max_clients, depth, req_size, resp_size;
 	uint32_t tells; /* not 0: the server takes events */
 	struct shmipc_peer *burst_peer; /* the client whose replies are in the burst */
-	unsigned char *polled; /* burst.next at the last poll that left replies in the burst */
+	unsigned char *polled; /* burst.next at the end of the last poll */
 	struct cellring_burst burst;
 	unsigned char *copy; /* copy of the request that is being served */
 	uint64_t posts, pushes, refused_pushes; /* since create */
@@ -222,7 +225,7 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client)
 
 /*
  * Must be called after a poll. The wake test executes a fence, which waits until the core has got
- * the cache lines of the last burst. So the test comes only some empty polls after the burst.
+ * the cache lines of the last burst. So the test is made only some polls after the burst.
  */
 static inline void shmipc_priv_client_polled(struct shmipc_client *client, int found)
 {
@@ -431,8 +434,8 @@ CELLRING_INLINE int shmipc_priv_server_visit(struct shmipc_server *server,
 }
 
 /*
- * Returns the visit whose client has the next request, or NULL if the clients that the last poll
- * found have no requests left. Inlined, because a function call would take a tenth of the
+ * Returns the visit whose client has the next request, or NULL if no visit of the last poll has a
+ * request left that may be taken. Inlined, because a function call would take a tenth of the
  * instructions of a round trip.
  */
 CELLRING_INLINE struct shmipc_visit *shmipc_priv_server_left(struct shmipc_server *server)
@@ -506,7 +509,8 @@ SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server)
 
 /*
  * Takes the next request, and copies it to buf. If in_place_p is not NULL, a request in a loan is
- * not copied, and the address of its payload is written to *in_place_p.
+ * not copied, and *in_place_p becomes the address of the payload, in the loan or in buf. Returns 1,
+ * or 0 if there is no request.
  */
 CELLRING_INLINE int shmipc_priv_server_next(struct shmipc_server *server, struct shmipc_req *req_p,
 	void *buf, uint32_t capacity, const void **in_place_p)

@@ -2,9 +2,9 @@
 /*
  * A place of shmipc with requests in loans (src/loan.h), whose clients die at any step. The server
  * reads a request in the client's chunk, and may do so after the client's death. So no other client
- * gets the place until the server has answered the last of these requests or, if it takes events,
- * has taken the event of the death. After it has taken the event, the server must not read the
- * requests any more, but may still answer them.
+ * gets the place until the server has answered the last of these requests or, with attr.events,
+ * shmipc_server_event() has returned the event of the death. After that the server must not read
+ * the requests any more, but may still answer them.
  *
  * The model shows: a chunk is not written while the server may read it; a client gets no answer to
  * a call of another client; the server cleans no place that a client uses; and each client gets the
@@ -14,7 +14,7 @@
  *	NO_KEEP		a place is cleaned when the client's death is noticed
  *	FIRST_ANSWER	the first answer to a client that has gone cleans the place
  *	NO_DROP		no answer to a client that has gone cleans the place
- *	EVENT_STAYS	a server that takes the event does not forget the requests, so that their answers
+ *	EVENT_STAYS	shmipc_server_event() does not forget the requests, so that their answers
  *			clean the place again
  *	ANY_CLIENT	an answer counts also if its client is not the one that ended last
  */

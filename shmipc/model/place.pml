@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A place of shmipc that passes from client to client. A client that holds the place's lock and
- * finds the place clean takes it, and sets the place's bit in the bitmap (mark). The client gives
- * the place back when it clears the mark, or when it dies, at any step. Only the server cleans the
- * place. A step is one access to shared memory, or one system call for the lock.
+ * finds the place clean makes the epochs equal, and sets the place's bit in the bitmap (mark). The
+ * client leaves the place when it clears the mark, or when it dies, at any step. Only the server
+ * cleans the place. A step is one access to shared memory, or one system call for the lock.
  *
  * The model shows: a client gets clean rings, and the server does not clean them while a client
  * uses them; at the end, when all clients are gone, the server makes the place clean again.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Posts of a client of shmipc (src/post.h), in a place that passes from client to client. A post
- * counts against the depth until the server has consumed it, and a call until the server has
- * answered it. The server counts the consumed posts and publishes the count after the last one of
+ * counts against the depth until the server has consumed it, and a call until the client has read
+ * the answer. The server counts the consumed posts and publishes the count after the last one of
  * successive posts in a burst. Sleeping, and stores that become visible late, are in
  * flux/model/post.pml.
  *

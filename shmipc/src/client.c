@@ -144,7 +144,7 @@ static bool place_is_clean(const struct client *c, uint32_t index)
 	/* Acquire: pairs with the release in place_clean(): the bit and the rings are zero. */
 	uint64_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
 
-	/* Both relaxed: read again with the lock held, when only this client may write them. */
+	/* Both relaxed: place_find() reads them again with the lock held, when they are stable. */
 	return !(__atomic_load_n(&c->header->active[index / 64], __ATOMIC_RELAXED) >> index % 64 &
 		       1) &&
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
@@ -255,9 +255,10 @@ static int place_find(struct client *c, bool *raced_p)
 }
 
 /*
- * Must be called if the locks of all places are held. If the server takes events, it gets a
- * descriptor with each client's introduction; an unread one keeps the lock of a client that died or
- * left. So a sleeping server is woken to read them.
+ * Must be called if the locks of all places are held. Returns -EUSERS, or an error of the wake-up.
+ * If the server takes events, each client sends it an introduction with a descriptor of the
+ * region's file. Until the server has read the descriptor, the lock of a client that died or left
+ * stays held. So a sleeping server is woken to read it.
  */
 static int place_none(struct client *c)
 {
@@ -439,9 +440,9 @@ COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
 }
 
 /*
- * Takes a message that is not the response to a normal call. Calls the user's function for a push,
- * or for a response to a call with a loan, and returns 1. Drops a response to a call that was given
- * up, and returns 0. Returns -EPROTO for any other message.
+ * Handles a message that is not the response to a normal call. Calls the user's function for a
+ * push, or for a response to a call with a loan, and returns 1. Drops a response to a call that was
+ * given up, and returns 0. Returns -EPROTO for any other message.
  */
 COLD int shmipc_priv_client_stray(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
 {

@@ -7,9 +7,8 @@
 
 /*
  * There are more cells than depth, because a response counts as read before its callback has run.
- * If messages are published in bursts, there is room for four times depth messages, so that a burst
- * does not wait for the bursts before it. An even longer ring would not stay in the first-level
- * cache. Pushes have their own limit, and each may take a cell.
+ * A ring has room for at least SHMIPC_LEAST short messages. A longer ring would not stay in the
+ * first-level cache. Pushes have their own limit, and each may fill a cell.
  */
 static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload, uint32_t pushes)
 {

@@ -5,8 +5,9 @@
  *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer | loans
  *
  * The first two lines are struct shmipc_place; layout.c explains the gap of 2 KiB. Each cache line
- * has one writer, with two exceptions: a waker resets the sleeper's state, and several processes
- * write the lines of `changes` and `active`.
+ * of the header, and of an area in use up to its extra buffer, has one writer, with two exceptions:
+ * a waker resets the sleeper's state, and several processes write the lines of `changes` and
+ * `active`.
  */
 #ifndef SHMIPC_LAYOUT_H
 #define SHMIPC_LAYOUT_H
@@ -91,12 +92,15 @@ static_assert(SHMIPC_MAX_DEPTH <= SHMIPC_ONE_WAY, "an id fits into a head");
 static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length fits into a head");
 
 /*
- * A place is clean if its bit in `active` is clear and client_epoch differs from server_epoch. A
- * client that gets the lock of a clean place may take the place, and makes the epochs equal. Only
- * the server cleans a place; to do so it increments server_epoch.
+ * The place of client i is area i. It is clean if its bit in `active` is clear and client_epoch
+ * differs from server_epoch. A client that gets the lock of a clean place may take the place, and
+ * makes the epochs equal. Only the server cleans a place; to do so it increments server_epoch.
  */
 struct shmipc_place {
-	/* Written by the client. The server clears the state when it wakes the client. */
+	/*
+	 * Written by the client. The server clears client_state when it wakes the client, and
+	 * pushes when it cleans the place.
+	 */
 	CACHE_ALIGNED uint64_t client_epoch;
 	uint32_t client_state;
 	struct wakefd_addr client_addr;
@@ -128,7 +132,8 @@ struct shmipc_layout {
 };
 
 /*
- * Uses the given sizes, and the default for each that is 0. Returns -EINVAL if one is out of range.
+ * Uses the given sizes, and the default for each that is 0. Returns 0, or -EINVAL if one is out of
+ * range, or if `loans` is set without a loan size or a loan size without `loans`.
  */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A loan is a chunk of shared memory in which a request or a response is written and read in place.
- * The pool of a client is in its area of the region: attr.loans chunks, each with room for a request
- * and for the response to it. A chunk has one owner at a time:
+ * The pool of a client is in its area of the region: attr.loans chunks, each with room for a
+ * request and for the response to it. A chunk has one owner at a time:
  *
  *	the client	until it commits the chunk with a call
  *	the server	until it answers that call
  *	the client	until it has released the response
  *
  * Each side records in private memory which chunks it owns, so the pool holds nothing but payloads.
- * The message in the ring has the number of the chunk and the length of the payload. LOAN_BIT is set
- * in its id.
+ * The message in the ring has the number of the chunk and the length of the payload. LOAN_BIT is
+ * set in its id.
  */
 #ifndef SHMIPC_LOAN_H
 #define SHMIPC_LOAN_H
@@ -47,7 +47,7 @@ static inline uint64_t loan_word(uint32_t chunk, uint32_t len)
 enum loan_state {
 	LOAN_FREE,
 	LOAN_OUT, /* the user writes the request */
-	LOAN_SENT, /* the server owns the chunk, or the response function has its response */
+	LOAN_SENT, /* the server owns the chunk, or the response function is reading the response */
 	LOAN_HELD, /* the user reads the response */
 };
 
@@ -77,15 +77,18 @@ struct shmipc_server_loans {
 	const void *fetched; /* end of the last burst whose loans were prefetched */
 };
 
-/* The init functions allocate memory if the region has loans, and return 0 or -ENOMEM. */
+/*
+ * The init functions allocate memory if the region has loans, and return 0 or -ENOMEM. The caller
+ * must free *loans_p also after -ENOMEM.
+ */
 int loans_client_init(const struct shmipc_layout *l, struct shmipc_client_loans **loans_p);
 int loans_server_init(const struct shmipc_layout *l, struct shmipc_server_loans **loans_p);
 void loans_client_free(struct shmipc_client_loans *loans);
 void loans_server_free(struct shmipc_server_loans *loans);
 
 /*
- * Takes the next response if it is a valid response to a call with a loan, and calls @fn with it.
- * Otherwise returns false and changes nothing.
+ * If the next message is a valid response to a call with a loan, consumes it, calls @fn with it and
+ * returns true. Otherwise returns false and changes nothing.
  */
 bool loans_client_take(struct shmipc_client *hot, uint64_t head, shmipc_response_fn *fn, void *arg);
 /* Finds the chunk of a loan to commit. Returns 0, or an error of shmipc_client_commit(). */
@@ -93,10 +96,13 @@ int loans_client_find(const struct shmipc_client *hot, const void *loan, uint32_
 	uint32_t *chunk_p);
 /* Records that @len bytes of a chunk are sent with this call. */
 void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk, uint32_t len);
-/* Gives back the chunk of a call that ends without a response. */
+/* Frees the chunk of a call that ends without a response. */
 void loans_client_end(struct shmipc_client *hot, uint32_t id);
 
-/* Takes a request in a loan. If the request is not valid, returns false and changes nothing. */
+/*
+ * If the message in @slot is a valid request in a loan, records it as unanswered, writes the
+ * results and returns true. Otherwise returns false and changes nothing.
+ */
 bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 	const unsigned char *slot, struct shmipc_req *req_p, const void **payload_p);
 /* Finds the client of a request in a loan. Returns 0, or an error of shmipc_server_loan(). */

@@ -2,8 +2,9 @@
 /*
  * One-way messages: posts of a client, and pushes of the server. They pass through the rings, in
  * order with requests and responses, with an id that no call has. No answer proves that they were
- * read, so the reader counts them. It publishes the count once for each series of successive
- * one-way messages in a burst. The writer reads the count only when it has no room left.
+ * read, so the reader counts them. The reader publishes the count once for each series of
+ * successive one-way messages in a burst. A post or a push reads the count only if there is no room
+ * left by the last known count.
  */
 #ifndef SHMIPC_POST_H
 #define SHMIPC_POST_H
@@ -17,7 +18,7 @@ static inline bool is_one_way(const unsigned char *slot)
 	return CELLRING_ID(cellring_head(slot)) == SHMIPC_ONE_WAY;
 }
 
-/* Returns how many posts the server has consumed since posts_look(). Its count is not checked. */
+/* Returns how many posts the server has consumed since posts_look(), by its unchecked count. */
 static inline uint32_t posts_news(const struct shmipc_client *c)
 {
 	/* Acquire: pairs with the release in shmipc_priv_server_consumed(): the cells were read. */
@@ -40,7 +41,7 @@ static inline int posts_look(struct shmipc_client *c)
 	return 0;
 }
 
-/* Takes the push with this head, which is the next message. Returns 1 or -EPROTO. */
+/* Consumes the next message, a push with this head: calls c->push. Returns 1 or -EPROTO. */
 static inline int push_take(struct shmipc_client *c, uint64_t head)
 {
 	uint32_t len = CELLRING_LENGTH(head);

@@ -194,12 +194,15 @@ COLD void shmipc_priv_server_rescan(struct shmipc_server *hot)
 	}
 }
 
-/* Cleans the place if no living client holds it. */
+/*
+ * Calls place_end() if the place was taken, is not kept, and no client holds its lock. Returns true
+ * if it did.
+ */
 static bool place_reclaim(struct server *s, uint32_t index)
 {
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	/*
-	 * Relaxed: a living client holds its lock from before it takes the epoch until after it
+	 * Relaxed: a living client holds its lock from before it stores client_epoch until after it
 	 * has cleared its bit. If this load misses a store, a later check sees it.
 	 */
 	bool taken = __atomic_load_n(&peer->place->client_epoch, __ATOMIC_RELAXED) == peer->epoch;
@@ -271,7 +274,7 @@ static void server_flush(struct server *s)
 static bool server_rest(struct server *s)
 {
 	s->hot.budget = 0;
-	s->reclaim |= s->members.here != 0; /* it will poll seldom: checks all clients */
+	s->reclaim |= s->members.here != 0; /* polls will be rare: each checks all clients */
 	return false;
 }
 
@@ -341,7 +344,7 @@ COLD uint32_t shmipc_priv_server_forged(struct shmipc_peer *peer)
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
 }
 
-/* A request with an impossible id or length is counted, and dropped without a reply. */
+/* Returns 1 for a post with a valid length. Any other message is counted as bad: returns 0. */
 int shmipc_priv_server_is_post(struct shmipc_server *hot, uint64_t head)
 {
 	if (CELLRING_ID(head) == SHMIPC_ONE_WAY && CELLRING_LENGTH(head) <= hot->req_size)
@@ -612,7 +615,7 @@ static void announce_end(struct server *s)
 	/* Release: a client that sees `closed` also sees the last reply. Pairs with the acquire in
 	 * server_ended(). */
 	__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
-	sleep_fence(); /* pairs with the fence in sleep_prepare() */
+	sleep_fence(); /* pairs with the fence in sleep_prepare_as() */
 	for (uint32_t i = 0; i < s->hot.n_active; i++)
 		peer_wake(s, s->hot.active[i]);
 }

@@ -53,7 +53,7 @@ struct live_process {
 int live_read(pid_t pid, struct live_process *p);
 void live_free(struct live_process *p);
 
-/* For scandir(): returns whether the name of the entry is a number, as for processes in /proc. */
+/* For scandir(): returns 1 if the name begins with a digit, as those of processes in /proc do. */
 int live_number(const struct dirent *e);
 
 #endif

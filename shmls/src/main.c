@@ -131,8 +131,8 @@ static const char *live_why(int err)
 	}
 }
 
-/* Returns the exit status. Processes that the user did not name are left out if they have no objects
- * or cannot be read. */
+/* Returns the exit status. Processes that the user did not name are left out if they have no
+ * objects or cannot be read. */
 static int show_process(const struct options *o, const char *pid, bool named)
 {
 	uint64_t n = strtoull(pid, NULL, 10);

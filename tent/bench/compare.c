@@ -10,7 +10,10 @@
 
 #define ROUNDS 31 /* rounds of a row; each mover has one turn per round */
 
-/* Puts bytes at the beginning of the memory of the other side. 0, or not 0 after an error. */
+/*
+ * Puts bytes at the beginning of the memory of the other side, or, for memcpy, of this side's
+ * `back`. 0, or not 0 after an error.
+ */
 typedef int put_fn(void *arg, const uint8_t *from, uint64_t len);
 
 struct mover {

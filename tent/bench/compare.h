@@ -10,7 +10,8 @@
 
 /*
  * For each size, tent and the peers in the options have turns of several writes of this size, one
- * at a time. Prints a row per size, and with @json an object as well. Returns the exit status.
+ * at a time. Writes an object per size to @json (NULL: none), and prints a row per size unless
+ * @json is stdout. Returns the exit status.
  * @server: the server's process id; @u: NULL if UCX is no peer.
  */
 int compare_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,

@@ -25,7 +25,8 @@ struct client {
 };
 
 /*
- * 0: the client has read the text, and then has disconnected or sent a byte, which is not allowed.
+ * 0: the text has been sent, and the client has disconnected or has sent a byte, which is not
+ * allowed. -EAGAIN: continue at the next event. -ECONNRESET: the text could not be sent.
  */
 static int client_step(void *arg, struct tcp_guest *g)
 {

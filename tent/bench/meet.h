@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A client reads the server's description over TCP, and keeps the connection until the client ends. */
+/* A client reads the server's description over TCP, and stays connected until the client ends. */
 #ifndef TENTBENCH_MEET_H
 #define TENTBENCH_MEET_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of this process at a location: of the host, or of a GPU, which only the driver reaches. */
+/*
+ * Memory of this process at a location: of the host, or of a GPU. Only the GPU's driver accesses
+ * memory of a GPU.
+ */
 #ifndef TENTBENCH_PLACE_H
 #define TENTBENCH_PLACE_H
 
@@ -23,7 +26,7 @@ struct place {
 bool place_open(const char *location, struct place *p_p);
 /* NULL: there is no memory. Memory of a GPU exists until the process ends. */
 uint8_t *place_alloc(const struct place *p, uint64_t len);
-/* @to and @from may each be memory of the place or of the host. */
+/* @p must be of a GPU. @to and @from may each be memory of the GPU or of the host. */
 void place_copy(const struct place *p, void *to, const void *from, uint64_t len);
 
 #endif

@@ -20,7 +20,7 @@ struct row {
 	uint32_t threads;
 	uint8_t priority;
 	uint64_t requests, bytes; /* completed; without the requests of --check */
-	uint64_t failed, wrong; /* requests that failed, and requests with wrong bytes */
+	uint64_t failed, wrong; /* requests of failed batches, and requests with wrong bytes */
 	int err; /* the first error */
 	double seconds;
 	struct latrec_hist *latency; /* ns, of a batch from submit to its end */

@@ -8,8 +8,8 @@
  * the rails and chooses a rail for each slice. When a rail fails, the scheduler moves its slices to
  * other rails. When the rail works again, the scheduler uses it again.
  *
- * The side that lends memory registers the memory and exports a description of it. The program must
- * bring this text to the other side by its own means:
+ * The side that lends memory registers the memory and exports a description of it. The description
+ * is a text, which the program must send to the other side by its own means:
  *
  *	tent_create(&(struct tent_attr){.address = "10.0.0.1"}, NULL, &t);
  *	tent_register(t, memory, length, "cpu:0", NULL);
@@ -29,9 +29,10 @@
  *
  * Threads: every function may be called from any thread at any time, except that a segment,
  * a batch or the engine must not be used while, or after, another thread destroys it. The
- * engine has a thread of its own, which sleeps while there is nothing to do. tent_submit() and
- * tent_wait() also do some of the engine's work in the calling thread. The only callbacks are those
- * of struct tent_directory; they run in the thread that calls tent_publish() or tent_find().
+ * engine has a thread of its own, which sleeps while there is nothing to do. Some functions, such
+ * as tent_submit() and tent_wait(), also do some of the engine's work in the calling thread. The
+ * only callbacks are those of struct tent_directory; they run in the thread that calls
+ * tent_publish() or tent_find().
  *
  * Units: lengths and offsets are bytes. Times are milliseconds if the name ends in _ms. Bandwidth
  * is in units of 10^9 bits per second.
@@ -41,8 +42,8 @@
  * memory, which must stay mapped until tent_unregister().
  *
  * Errors: functions that return int return 0 or -errno, unless their comment says otherwise, and
- * write output arguments on success only. struct tent_why explains in one line an error in a
- * configuration, a segment or a registration.
+ * write output arguments on success only. Functions with an argument @why write to it one line that
+ * explains an error.
  *
  * Sizes: structs that later versions may extend are passed with their size, in the argument @size
  * or in the first field. The functions read or write only the fields that the caller and the
@@ -84,7 +85,11 @@ struct tent;
 struct tent_segment;
 struct tent_batch;
 
-/* An explanation of an error in one line, without a newline. Empty: there is no explanation. */
+/*
+ * An explanation of an error in one line, without a newline. Empty: there is no explanation.
+ * tent_create(), tent_register() and tent_alloc() empty it first. Other functions leave it
+ * unchanged if they have no explanation.
+ */
 struct tent_why {
 	char text[400];
 };
@@ -128,7 +133,7 @@ struct tent_attr {
  *	-E2BIG		a field of a later version is not 0
  *	-ENODEV		there is no adapter, or the topology names a missing one; with gpu_rails: there
  *			is no driver of a GPU
- *	-ENETDOWN	no adapter has an active port
+ *	-ENETDOWN	no adapter has an active port, or one that the topology names has none
  *	-EADDRNOTAVAIL, -EADDRINUSE, ...	the address cannot be used
  *	-ENOMEM, or another error of a device or the system
  */
@@ -151,8 +156,9 @@ void tent_destroy(struct tent *t);
  * Memory of a GPU is recognized by its address if @location is NULL or "*"; "cuda:N" requires
  * memory of GPU number N of this process. The range must be memory of one device, and must not be
  * freed before tent_unregister(). Adapters access memory of a GPU directly if they and the driver
- * support that (dma-buf). If they do not, the engines stage the memory, see tent(7). The function
- * then returns 0 all the same, and @why contains the reason.
+ * support that (dma-buf). If they do not, the engine stages the memory: a GPU copies it to and from
+ * memory of the host, see tent(7). The function then returns 0 all the same, and @why contains the
+ * reason.
  *
  * Errors:
  *
@@ -164,7 +170,7 @@ void tent_destroy(struct tent *t);
  *		on a disk (not of tmpfs)
  *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
- *	-ENOSPC	too many parts, raise max_registration
+ *	-ENOSPC	more than 65,536 parts, raise max_registration; or 16,384 registrations exist
  */
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
@@ -200,16 +206,16 @@ int tent_unregister(struct tent *t, void *addr);
 /* ---- segments ------------------------------------------------------------------ */
 
 /*
- * Describes this engine and the memory that is registered now, as JSON. A peer that has imported
- * the description learns by itself of memory that is registered later. The caller must free the
- * text with free(3), and keep it as secret as the memory. Returns 0 or -ENOMEM.
+ * Describes this engine and the memory that is registered now, as JSON. The engine itself reports
+ * memory that is registered later to the peers that have imported the description. The caller must
+ * free the text with free(3), and keep it as secret as the memory. Returns 0 or -ENOMEM.
  */
 int tent_export(struct tent *t, char **text_p);
 
 /*
  * Connects to the engine that exported @text. Pairs the rails, and tests each pair with a message
- * without data. Blocks until all pairs have been tested, at most some seconds. The caller must
- * release the segment with tent_release(). Errors:
+ * without data. Blocks until all pairs have been tested, and waits at most 10 seconds for each
+ * answer of the peer. The caller must release the segment with tent_release(). Errors:
  *
  *	-EINVAL		@text is not a description, or it contradicts itself or the rail map, see
  *			tent(7)
@@ -235,9 +241,9 @@ uint64_t tent_version(struct tent *t);
 
 /*
  * Waits until requests may use the memory that the peer had registered when its tent_version()
- * returned @version. Waits at most @timeout_ms; -1: without a limit. The engine learns by itself of
- * memory that the peer registers, or unregisters, after the import. The peer's program must send
- * the version, with the addresses, by its own means. Returns 0. -ETIMEDOUT: the time is over.
+ * returned @version. Waits at most @timeout_ms; -1: without a limit. The peer's engine reports
+ * memory that is registered, or unregistered, after the import. The peer's program must send the
+ * version, with the addresses, by its own means. Returns 0. -ETIMEDOUT: the time is over.
  * -ECONNRESET: the peer is gone.
  */
 int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms);
@@ -274,7 +280,7 @@ struct tent_directory {
 
 /*
  * Exports like tent_export() and stores the description in the directory as @name. A name has 1 to
- * TENT_NAME_LEN - 1 characters without blanks. Errors:
+ * TENT_NAME_LEN - 1 printable ASCII characters without blanks. Errors:
  *
  *	-EINVAL	a bad directory or name
  *	-E2BIG	a field of a later version is not 0
@@ -363,7 +369,7 @@ enum tent_state {
 struct tent_status {
 	enum tent_state state;
 	int err; /* why the state is TENT_FAILED or TENT_CANCELED, see above; else 0 */
-	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
+	uint64_t bytes; /* number of bytes that are in place */
 };
 
 /*
@@ -413,7 +419,8 @@ int tent_batch_fd(struct tent_batch *b);
 /*
  * Cancels the requests that have not ended: drops their slices that have not been given to a rail,
  * and ends each request with -ECANCELED as soon as its slices under way have ended. Does not wait
- * for these slices.
+ * for these slices. Does not cancel a request whose bytes are all in place, and which waits for its
+ * notice to arrive.
  */
 void tent_cancel(struct tent_batch *b);
 
@@ -485,7 +492,7 @@ struct tent_rail_stats {
  * Writes the statistics of the segment's pair of rails with number @i, counted from 0. A program
  * that wants to know when a rail is lost or comes back must call this function regularly, for
  * example each time that tent_wait() returns -ETIMEDOUT. After each loss, even a short one,
- * `exclusions` is higher; `up` then tells whether the rail is back. -ENOENT: there is no such pair.
+ * `exclusions` is higher; `up` then shows whether the rail is back. -ENOENT: there is no such pair.
  */
 int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p,
 	size_t size);

@@ -57,7 +57,8 @@ const struct sim_case *case_find(const char *name);
 struct sim_assume {
 	enum net_sharing sharing;
 	double jitter; /* each latency is multiplied by a random factor of 1 to 1 + jitter */
-	double told_latency; /* the scheduler's latencies, as a multiple of the real ones */
+	double told_latency; /* the scheduler's latencies, as a multiple of the real ones without
+				the additional latency of remote rails */
 	bool told_links; /* the scheduler's attributes contain the rates of shared links */
 	double cost_ns; /* time for which each slice occupies its rail, in addition to its bytes */
 	uint64_t bytes; /* of a stream */

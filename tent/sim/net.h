@@ -2,7 +2,7 @@
 /*
  * Simulated rails. A rail serves its slices in order, at its own rate or at its share of
  * its shared link; a slice completes one latency after its last byte has been sent.
- * Times are ns, rates bytes per ns. The rails do not depend on requests or the scheduler.
+ * Times are ns, rates bytes per ns.
  */
 #ifndef TENT_NET_H
 #define TENT_NET_H

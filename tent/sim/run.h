@@ -18,9 +18,10 @@ struct run_result {
 	double single; /* isolated or urgent requests: the highest ratio of the time to the bound
 			  of an isolated request, see tentbench(1) */
 	double adapt; /* ns from a change of rates until the throughput is 95 % of the ideal: the
-			 maximum over all changes; NAN: no rate changes */
+			 maximum over the times in scene.changes; NAN: there are none */
 	double remote_share, least_remote_share;
-	double recovery; /* ns from a fault to the first slice that is sent again; NAN: no fault */
+	double recovery; /* ns from a fault to the first slice that is sent again: the maximum over
+			    all faults; NAN: no fault interrupted a slice */
 	uint64_t duplicate_bytes; /* that had reached the peer and were sent again */
 	uint64_t late; /* slices that arrived after they had been given to another rail */
 	uint64_t failed; /* requests that ended with an error */
@@ -28,7 +29,7 @@ struct run_result {
 };
 
 /*
- * Appends the times of slices and requests to the samples. 0, -ENOMEM, or -ETIME: the requests did
+ * Appends the times of slices and requests to the samples. 0 or -errno; -ETIME: the requests did
  * not end.
  */
 int run_case(const struct sim_case *c, const struct sim_assume *a, const struct tent_config *config,

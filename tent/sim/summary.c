@@ -196,7 +196,7 @@ void summary_header(FILE *f)
 		"ms", "excess", "ms", "bytes");
 }
 
-/* Prints a dash if the case has no such value. */
+/* Prints a dash for each value that the case does not have. */
 void summary_line(const struct summary *s, FILE *f)
 {
 	fprintf(f, "%-15s %-8s", s->c->name, config_mode_name(s->mode));

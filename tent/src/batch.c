@@ -88,9 +88,9 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 }
 
 /*
- * Does work of the engine in the calling thread, but does not read messages of peers, which takes
- * system calls. Wakes the engine's thread if it would sleep too long; otherwise the descriptors
- * that it watches wake it.
+ * Does work of the engine in the calling thread, but does not read messages of peers, because that
+ * needs system calls. Wakes the engine's thread if it would sleep too long; otherwise the
+ * descriptors that it watches wake it.
  */
 static void drive(struct tent *t)
 {
@@ -154,8 +154,8 @@ void batch_free(struct tent_batch *b)
 static struct tent_batch *new_batch(struct tent *t, uint32_t n)
 {
 	/*
-	 * malloc() uses the thread's cache, calloc() of glibc does not. Each status is written
-	 * before it is read.
+	 * malloc() uses the thread's cache, calloc() of older glibc does not. Each status is
+	 * written before it is read.
 	 */
 	struct tent_batch *b = malloc(sizeof(*b) + n * (sizeof(*b->status) + sizeof(*b->tasks)));
 
@@ -284,7 +284,7 @@ static int wait_open(struct tent *t, struct tent_batch *b, int timeout_ms)
 {
 	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC, start = clock_ns();
 	struct timespec until = clock_timespec(start + ns);
-	struct live_record *live = NULL; /* see base/live.h; only while a thread sleeps */
+	struct live_record *live = NULL; /* see base/live.h; exists from the first sleep on */
 	int err = 0;
 
 	while (b->open && !err) {

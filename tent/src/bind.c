@@ -138,7 +138,7 @@ void bind_again(struct sched *s, uint32_t id)
 		bind(s, id, rail, sl->length);
 }
 
-/* One decision for all slices of a request: the number of slices of each rail, in order. */
+/* One decision for all slices of a request: the first share[0] go to rail[0], and so on. */
 struct bulk {
 	uint32_t rail[SCHED_MAX_RAILS], share[SCHED_MAX_RAILS];
 	uint32_t n, at, given;

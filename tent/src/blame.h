@@ -49,7 +49,7 @@ struct blame {
 void blame_suspect(struct tent_segment *s, uint32_t pair);
 void blame_known(struct tent_segment *s, uint32_t pair, enum tent_fault fault);
 
-/* Begins, continues and ends examinations. True: one of these happened. */
+/* Begins, continues and ends examinations. True: a message or an examination has ended. */
 bool blame_progress(struct tent_segment *s, uint64_t now);
 /* Handles the peer's CTL_CONNECTED with msg->pair of TENT_MAX_RAILS or more. */
 void blame_answer(struct tent_segment *s, const struct ctl_msg *msg);

@@ -22,7 +22,7 @@ struct tent_why;
 enum tent_mode {
 	TENT_BASELINE, /* round-robin in the best tier */
 	TENT_SMART, /* at submit, by scores from in-flight bytes and measured bandwidth */
-	TENT_PULL, /* not at submit: a rail takes the next slice when its window has room */
+	TENT_PULL, /* later: a rail gets the next slice when its window of bytes has room */
 };
 
 #define TENT_MODE_DEFAULT TENT_PULL
@@ -50,7 +50,7 @@ void config_init(struct tent_config *c);
  */
 int config_parse(const char *text, size_t len, struct tent_config *c_p, struct tent_why *why);
 
-/* Reads a configuration from a file, like config_parse(). Also returns -errno of open and read. */
+/* Reads a file like config_parse(). Also returns -errno if the file cannot be opened. */
 int config_load(const char *path, struct tent_config *c_p, struct tent_why *why);
 
 void config_fini(struct tent_config *c);

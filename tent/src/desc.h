@@ -82,7 +82,7 @@ int desc_read_memory(const char *text, const struct desc *known, struct desc *d_
 
 /* Inserts a buffer. 0; -EEXIST: it overlaps another one; -ENOSPC, -ENOMEM. */
 int desc_insert(struct desc *d, struct desc_buffer *b);
-/* Takes the buffer, which stays allocated, out of the array. */
+/* Removes the buffer from the array; does not free it. */
 void desc_remove(struct desc *d, const struct desc_buffer *b);
 /* Frees a buffer, which may be NULL. */
 void desc_buffer_free(struct desc_buffer *b);

@@ -3,9 +3,9 @@
  * The engine's objects. One lock protects all of them. Operations that block for long, such as
  * connecting, run without the lock on objects that no other thread uses yet.
  *
- * The source files in the order of calls: each calls only functions of the files below it.
+ * The source files of the engine in the order of calls: none calls a function of a file above it.
  *
- *	engine.c	the engine, its rails and its thread
+ *	engine.c	the engine, its rails and its thread	stats.c, prometheus.c	statistics
  *	directory.c	descriptions by name
  *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
  *	move.c		the scheduler's rails over links
@@ -15,7 +15,7 @@
  *	stage.c		memory that rails do not reach
  *	task.c		requests and their notices	memory.c, revoke.c	our registrations
  *	grow.c		registrations for peers		describe.c	descriptions
- *	peer.c		messages and links to a peer
+ *	peer.c		messages and links to a peer	places.c	the scheduler's locations
  *	loop.c		the descriptors that the thread sleeps on
  *	rdma.c, shm.c, tcp.c, gpu.c	transports	sched.h	the scheduler
  */
@@ -101,7 +101,7 @@ struct pair {
 	bool answered; /* the peer has confirmed the fence, or the probe has ended */
 	int status; /* of the probe or of the open; stays 0 if the open takes too long */
 	uint64_t deadline; /* of the fence */
-	uint64_t failed_at; /* time of the first report of the outage */
+	uint64_t failed_at; /* time at which the fence began */
 	enum tent_fault fault; /* of the last outage */
 	struct latrec_hist *slice_ns; /* from post to completion */
 	struct live_record *live; /* shows the scheduler's rail, see base/live.h */
@@ -264,7 +264,7 @@ struct conn {
 	struct stage_ask asks[STAGE_SLOTS]; /* those from ask_head to ask_tail have no slot yet */
 	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
 	uint32_t slots; /* number of slots that the peer has */
-	bool told; /* CTL_GREW was sent, and the peer has not sent CTL_MORE since */
+	bool told; /* CTL_GREW was sent, and the peer has not requested another text since */
 	char *text; /* describes registrations; the peer gets it in parts; NULL: none */
 	size_t at, len; /* bytes of the text: those sent, and all */
 	uint32_t covers; /* the version that the peer knows after the whole text */
@@ -310,7 +310,7 @@ struct tent {
 	struct tent_segment *segments;
 	uint32_t n_imports; /* total */
 	struct tent_batch *batches;
-	uint32_t n_revoked; /* total of registrations that have ended */
+	uint32_t n_revoked; /* total of registrations that have ended, or are ending */
 	struct buffer *going; /* registrations that are ending now */
 	uint32_t n_going;
 	struct conn *conns;
@@ -376,8 +376,8 @@ int describe_memory(const struct tent *t, struct buffer *const *buffers, uint32_
 /* Sets the buffer's state to BUFFER_GOING, and sends CTL_UNREGISTER to all peers. 0 or -ENOMEM. */
 int revoke_begin(struct tent *t, struct buffer *b);
 /*
- * Waits for the peers' confirmations; releases the lock meanwhile. 0: no peer uses the buffer any
- * more; -ETIMEDOUT: a peer may still use it.
+ * Waits for the peers' confirmations; releases the lock meanwhile. 0: when transport.remove() has
+ * removed the buffer's regions, no peer uses it; -ETIMEDOUT: a peer may still use it.
  */
 int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
@@ -386,12 +386,12 @@ void revoke_left(struct tent *t, const struct conn *c);
 /* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */
 void revoke_cut(struct conn *c);
 
-/* grow.c, the target's side. Tells the peers that there is one more registration. */
+/* grow.c, the target's side. Reports a new registration to the peers, with CTL_GREW. */
 void grow_announce(struct tent *t);
-/* Sends registrations to the peer, which knows those up to this version. 0 or -errno. */
+/* Sends the peer registrations that follow this version. 0 or -errno. */
 int grow_asked(struct tent *t, struct conn *c, uint32_t version);
 
-/* learn.c. Requests the registrations of the peer, which has them up to this version. */
+/* learn.c. The peer has registrations up to this version: requests those that are not known. */
 void learn_told(struct tent_segment *s, uint32_t version);
 /* Handles bytes of the text that was requested. 0, or -EPROTO or -ENOMEM. */
 int learn_memory(struct tent_segment *s, const struct ctl_msg *msg);
@@ -505,7 +505,7 @@ void notice_marked(void *arg, uint64_t user, uint32_t position, int status);
 /* Writes the mark with this @user and @position. */
 void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
 	struct notice_mark *mark_p);
-/* The peer has counted all marks of the notice that @mark belongs to. */
+/* The peer's program can take the notice that @mark belongs to. */
 void notice_taken(struct tent_segment *s, const struct notice_mark *mark);
 /* Gives free slots to waiting notices, and posts marks that are not under way. */
 void tasks_notify(struct tent_segment *s);

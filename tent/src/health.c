@@ -26,7 +26,10 @@ static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 	}
 }
 
-/* Gives a slice of a failed rail to another rail. The caller must have called slice_unpost(). */
+/*
+ * Binds a slice of a failed rail to another rail, or lets the slice wait for one; ends the slice if
+ * its request has failed. The caller must have called slice_unpost().
+ */
 static void slice_again(struct sched *s, uint32_t id)
 {
 	struct slice *sl = &s->slices[id];

@@ -84,7 +84,7 @@ void lent_revoked(struct tent_segment *s, uint32_t id)
 	}
 }
 
-/* Takes a buffer that no request uses out of the list tent_segment.leaving. NULL: there is none. */
+/* Removes a buffer that no request uses from tent_segment.leaving. NULL: there is none. */
 static struct desc_buffer *take_unused(struct tent_segment *s)
 {
 	struct desc_buffer *b, **link = &s->leaving;

@@ -7,7 +7,7 @@
  *	FENCING     we have sent FENCE to the peer, and our posted work ends
  *	DOWN        there is no link
  *	CONNECTING  our end exists, and we have requested the peer's end
- *	PROBING     the two ends are connected, a WRITE without data is under way
+ *	PROBING     the two ends are connected, a message without data is under way
  *	UP, HALF    slices and marks are posted on the link
  *
  * A callback only begins an operation. move_progress() later reports the end of the operation with
@@ -459,7 +459,6 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	for (; r.pair < s->n_pairs; r.pair++) {
 		struct link *l = s->pairs[r.pair].link;
 
-		/* Only the engine's thread polls idle links. */
 		if (l && (l->posted || all))
 			some |= l->ops->poll(l, link_done, &r) > 0;
 		if (probing)
@@ -555,8 +554,8 @@ static void describe_rails(const struct tent_segment *s, struct sched_rail_attr 
 }
 
 /*
- * Returns how many links' threads can work at the same time: one for each CPU of this process,
- * except one CPU for the thread that waits for the request, because it copies as well
+ * Returns how many links' threads can work at the same time, at least 1: one for each CPU of this
+ * process, except one CPU for the thread that waits for the request, because it copies as well
  * (move_help()).
  */
 static uint32_t cpus(void)

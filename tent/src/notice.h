@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Notices report to a receiver that a request has ended. When all slices have been acknowledged,
- * the sender posts one mark, a SEND of the record below, on each rail that carried a slice. A queue
- * pair delivers in order, so all bytes are in place when the marks of all these rails have arrived.
- * If a rail fails, its mark is sent over another rail, so a mark may arrive twice. The marks of a
- * notice have different positions, and the receiver counts each position once.
+ * the sender posts one mark, a message with the record below, on each rail that carried a slice. A
+ * rail delivers a mark after the acknowledged slices, so all bytes are in place when the marks of
+ * all these rails have arrived. If a rail fails, its mark is sent over another rail, so a mark may
+ * arrive twice. The marks of a notice have different positions, and the receiver counts each
+ * position once.
  *
  * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses the slots
  * in turn, in the order in which the bytes of the requests were in place. The sender uses a slot

@@ -34,7 +34,7 @@ struct rail_map {
 	char local[TENT_MAX_RAILS][TENT_NAME_LEN], remote[TENT_MAX_RAILS][TENT_NAME_LEN];
 };
 
-/* 0; -EINVAL: the map is wrong, see @why; or -errno of reading the file. */
+/* 0; -EINVAL: the map is wrong, see @why; or -errno: the file cannot be opened. */
 int rail_map_load(const char *path, struct rail_map *map_p, struct tent_why *why);
 
 /* True: the rails are in one subnet, so that one can send to the other. */

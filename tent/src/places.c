@@ -61,7 +61,7 @@ int places_init(struct tent_segment *s, uint8_t **tiers_p)
 	return *tiers_p ? (int)(s->sets.n * s->t->topo.n_locations) : -ENOMEM;
 }
 
-/* If the new set cannot be allocated, the buffer is in set 0, without known tiers. */
+/* If the new set cannot be allocated, the buffer is in set 0. */
 void places_add(struct tent_segment *s, struct desc_buffer *b)
 {
 	uint32_t n = s->sets.n;

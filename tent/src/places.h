@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Each buffer has a tier per rail of its side (0: the rail is near the memory). A request uses a
- * buffer on each side; its tier for a pair of rails is the higher one of the tiers of the two
- * rails. The peer's buffers with the same tiers form a set. A place, which the scheduler calls a
- * location, is a combination of a set of the peer and a local location (see topo.h). Set 0 is
- * memory without known tiers; if there are too many sets, it also contains the remaining buffers.
+ * buffer on each side; the request's tier for a pair of rails is the higher one of the tiers of the
+ * two rails. The peer's buffers with the same tiers form a set. A place, which the scheduler calls
+ * a location, is a combination of a set of the peer and a local location (see topo.h). Set 0 has
+ * the buffers whose tiers are all 0; if there are too many sets, also the remaining buffers.
  */
 #ifndef TENT_PLACES_H
 #define TENT_PLACES_H

@@ -115,7 +115,10 @@ static bool is_lasting(int fd, uint64_t len)
 	       (uint64_t)st.st_size >= len;
 }
 
-/* Does not check that process peer->pid is the exporter: the probes of the links check that. */
+/*
+ * Does not check that process peer->pid is the exporter. The probes of shm.c check that; those of
+ * gpu.c do not.
+ */
 void *memory_map(const struct desc *peer, const struct desc_buffer *b)
 {
 	int process = pidfd_open(peer->pid, 0), fd = -1;

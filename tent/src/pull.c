@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mode pull: slices wait in one queue per location of memory, and are cut when a rail has
- * room in its window of bytes. The rail with room that would finish a slice first takes it, unless
- * the other rails, although they have no room yet, can finish all waiting slices earlier. So each
- * slice goes to the rail that finishes it earliest, computed with the rates that are known when the
- * slice is posted.
+ * Mode pull: requests wait in one queue per location of memory and priority, and slices are cut
+ * when a rail has room in its window of bytes. A slice is posted on the rail with room that would
+ * finish it first, unless the other rails, even those without room yet, can finish all waiting
+ * slices earlier. So each slice goes to the rail that finishes it earliest, computed with the rates
+ * that are known when the slice is posted.
  *
  * Memory on another NUMA node adds latency to the finish time. Rails that share a link divide the
  * rate of the link.
@@ -194,7 +194,7 @@ static uint64_t length_for(const struct sched *s, const struct view *v, const st
 	return plan_peek(&s->requests[h->request].plan, block_for(v, rail, h->block));
 }
 
-/* The time at which the rail could begin to complete another slice. */
+/* The time at which the first byte of another slice could arrive on the rail. */
 static double free_at(const struct sched *s, const struct view *v, uint32_t rail)
 {
 	return rail_free_at(&s->rails[rail], v->now, v->rate[rail]) + v->cost[rail];

@@ -3,9 +3,8 @@
  * The attributes and measurements of one rail. All rates are bytes per ns, all times ns.
  *
  * The rate is bytes divided by busy time. A rail serves its slices in order. The busy time of a
- * slice that was posted while another one was under way is the time from the completion of the
- * slice before it to its own. The busy time of a slice that was posted on an idle rail is the time
- * from its post to its completion, minus the latency. Failed slices are no samples.
+ * slice begins at the completion of the slice before it or, if that is later, one latency after its
+ * own post; it ends at its own completion. Failed slices are no samples.
  */
 #ifndef TENT_RAIL_H
 #define TENT_RAIL_H

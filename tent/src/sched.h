@@ -17,9 +17,9 @@
  * The caller must report all available completions before it calls sched_run(). Otherwise a rail
  * may seem to have stalled although only the caller was late.
  *
- * No slice arrives after its request has ended: the slices that a failed rail has not completed
- * go to other rails only after sched_fenced(), which the caller must call when the peer has
- * confirmed that nothing more can arrive on the failed rail.
+ * No slice arrives after its request has ended, unless a fence fails: the slices that a failed rail
+ * has not completed go to other rails only after sched_fenced(), which the caller must call when
+ * the peer has confirmed that nothing more can arrive on the failed rail.
  *
  * A mark is a message without data that follows the slices of a request. Marks tell the receiver
  * that all bytes are in place, see notice.h. The caller chooses the rail of a mark. Marks are in
@@ -82,8 +82,7 @@ struct sched_slice {
 	uint64_t user; /* of the request, or of the mark */
 	uint64_t offset, length; /* within the request */
 	bool again; /* a rail that had the slice has failed */
-	bool alone; /* the request is too short to wake more than one rail; see
-		       sched_attr.wake_ns */
+	bool alone; /* the request wakes only one rail; see sched_attr.wake_ns */
 	bool mark; /* a message without data: length is 0 */
 	uint32_t position; /* of a mark, from sched_mark() */
 };
@@ -91,14 +90,15 @@ struct sched_slice {
 /* Callbacks. The core calls them from within its own functions. */
 struct rail_ops {
 	/*
-	 * Starts a slice. 0; -EAGAIN: the rail's queue is full, the core tries again after the
-	 * rail's next completion; another -errno: the rail has failed, the slice was not started.
+	 * Starts a slice or a mark. 0; -EAGAIN: the rail's queue is full, the core tries again
+	 * after the rail's next completion; another -errno: the rail has failed, nothing was
+	 * started.
 	 */
 	int (*post)(void *arg, uint32_t rail, const struct sched_slice *slice);
 	/*
 	 * Must begin a fence, after which nothing posted on the rail can arrive any more: the peer
-	 * moves its queue pair to the error state. The caller must call sched_fenced() once with
-	 * the same epoch, with an error if the peer is lost.
+	 * closes its end of the link. The caller must call sched_fenced() once with the same epoch,
+	 * with an error if the peer is lost.
 	 */
 	void (*fence)(void *arg, uint32_t rail, uint32_t epoch);
 	/*

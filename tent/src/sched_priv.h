@@ -3,7 +3,7 @@
  * The scheduler's objects and the functions between its files. Each file calls only functions of
  * the files below it:
  *
- *	sched.c		the interface of sched.h
+ *	sched.c, create.c	the interface of sched.h
  *	early.c		baseline, smart: post bound slices	pull.c	cuts and posts when a rail has room
  *	health.c	states of rails
  *	bind.c		baseline, smart: choose rails at submit
@@ -20,7 +20,7 @@
 #include "sched.h"
 #include "score.h"
 
-#define NUMA_NS 100.0 /* mode pull: latency for each 1.0 of a tier's penalty above 1.0 */
+#define NUMA_NS 100.0 /* latency for each 1.0 of a tier's penalty above 1.0 */
 #define NO_SLICE UINT32_MAX
 #define NO_RAIL SCHED_NO_RAIL
 #define NO_REQUEST UINT32_MAX
@@ -88,7 +88,7 @@ struct sched {
 	struct queue *queues; /* queues[location * SCHED_PRIORITIES + priority] */
 	uint64_t *no_rail_at; /* since when a location has no rail; SCHED_NEVER: it has one */
 	struct class classes[SCHED_PRIORITIES];
-	double served; /* class.served of the class that was served last, before this service */
+	double served; /* the highest class.served that a class had when it was served */
 	double group_rates[SCHED_MAX_GROUPS];
 	double link_rates; /* sum over all rails */
 	struct slice *slices;
@@ -184,7 +184,7 @@ static inline uint32_t slice_take(struct sched *s, const struct slice *values)
 /* ---- turns.c: classes ---- */
 
 /*
- * class_grow(): @n more bytes (mode pull) or slices wait. class_shrink(): @n fewer wait.
+ * class_grow(): @n more bytes or slices wait, see class.waiting. class_shrink(): @n fewer wait.
  * class_serve(): @bytes were posted.
  */
 void class_grow(struct sched *s, uint32_t priority, uint64_t n);
@@ -239,7 +239,7 @@ uint64_t bind_count(const struct plan *p, uint32_t max_slices);
 void bind_request(struct sched *s, uint32_t request, uint32_t max_slices);
 /* Binds a slice of a failed rail to another rail. If no rail is up, the slice waits. */
 void bind_again(struct sched *s, uint32_t id);
-/* Takes a slice that is bound, but not posted, from its rail. */
+/* Undoes the binding of a slice that is not posted. */
 void bind_undo(struct sched *s, uint32_t id);
 
 /* ---- health.c: states of rails ---- */

@@ -136,7 +136,7 @@ static int poll_marks(struct conn *c, uint32_t pair, uint32_t max)
 }
 
 /*
- * Stops a link that will be destroyed, and takes its last marks: they were acknowledged, so the
+ * Stops a link that will be destroyed, and counts its last marks: they were acknowledged, so the
  * peer does not send them again. 0: nothing arrives on the link any more; else -errno.
  */
 static int last_marks(struct conn *c, uint32_t pair)
@@ -377,8 +377,8 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 
 /*
  * Accepts connections. If MAX_STRANGERS connections have not presented the key, or there is no free
- * descriptor, closes the oldest of these connections. Each connection is read at least once before
- * it is closed.
+ * descriptor, closes the oldest of these connections. After closing one because of MAX_STRANGERS
+ * it returns, so that connections are read before the next one is closed.
  */
 static bool accept_some(struct tent *t, uint64_t now)
 {

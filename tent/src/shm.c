@@ -369,7 +369,7 @@ struct bell {
 	uint32_t turns; /* even: the thread that measures has the turn */
 };
 
-/* Waits for an odd or even turn, and gives the other thread the next turn. */
+/* Waits until @turns is odd (@odd is 1) or even (0), increments it, and wakes the other thread. */
 static void ring(struct bell *b, uint32_t odd)
 {
 	pthread_mutex_lock(&b->mutex);
@@ -389,7 +389,7 @@ static void *answer(void *arg)
 
 static uint64_t wake_ns; /* the time to wake a thread */
 
-/* Takes the shortest of several times, because the other ones include work of other programs. */
+/* Uses the shortest of several times, because the others include work of other programs. */
 static void measure_wake(void)
 {
 	struct bell b = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};

@@ -176,7 +176,10 @@ static void serve_next(struct served *c, enum serving next)
 	c->done = 0;
 }
 
-/* The functions of a state return 0 when the next state has begun, -EAGAIN, or another -errno. */
+/*
+ * The functions of the states. 0: the state may have changed, and serve() must call its function;
+ * -EAGAIN: the connection has to wait; another -errno: the connection has failed.
+ */
 
 static int serve_head(struct target *l, struct served *c)
 {
@@ -264,7 +267,7 @@ static int target_stop(struct link *link)
 
 static void take_guests(struct tcp_rail *p);
 
-/* Serves the initiator, and takes up to @max marks. Returns a number above 0 if there was work. */
+/* Serves the initiator, and calls @fn for up to @max marks. Returns 0 if there was no work. */
 static int target_poll(struct link *link, int max, link_mark_fn *fn, void *arg)
 {
 	struct target *l = to_target(link);
@@ -356,7 +359,7 @@ static void unwatch(void *arg, struct tcp_guest *guest)
 	epoll_ctl(p->port.fd, EPOLL_CTL_DEL, guest->fd, NULL);
 }
 
-/* The link with the guest's token. NULL: there is none, or it has all of its connections. */
+/* The link with the guest's token. NULL: there is none that needs another connection. */
 static struct target *link_of(struct tcp_rail *p, const struct guest *g)
 {
 	struct target *l = p->targets;

@@ -3,7 +3,7 @@
  * The rails, and their tiers for the locations of memory, from hwloc or from a file.
  *
  * Location 0 is "*", memory whose place is not known: all rails are in tier 0 for it. The
- * other locations are NUMA nodes, "cpu:N".
+ * other locations are NUMA nodes, "cpu:N", and those that a file names, such as a GPU, "cuda:N".
  *
  * hwloc: a rail is in tier 0 for the node of its device, in tier 1 for the nearest other nodes by
  * hwloc's distances (without distances: the nodes of the same package), and in tier 2 for the
@@ -44,12 +44,15 @@ int topo_add_rail(struct topo *t, const char *name, struct tent_why *why);
 /* Appends a location. Returns the same as topo_add_rail(). */
 int topo_add_location(struct topo *t, const char *name, struct tent_why *why);
 
-/* Adds the host's locations, and the tiers of the rails in @t. -ENOSYS: hwloc fails. */
+/*
+ * Adds the host's locations, and the tiers of the rails in @t. 0; -ENOSYS, -ENOMEM: hwloc fails;
+ * -EINVAL: there are too many NUMA nodes.
+ */
 int topo_from_hwloc(struct topo *t, struct tent_why *why);
 
 /*
- * Reads rails, locations and tiers from a file. -EINVAL: an error in the text, see @why; or -errno
- * of reading the file. *t_p is written on success only.
+ * Reads rails, locations and tiers from a file. 0; -EINVAL: an error in the text, see @why; or
+ * -errno: the file cannot be opened. *t_p is written on success only.
  */
 int topo_load(const char *path, struct topo *t_p, struct tent_why *why);
 

@@ -45,7 +45,7 @@ struct link_move {
 	uint64_t len;
 	uint32_t lkey, rkey;
 	uint64_t token;
-	bool alone; /* the request is too short for more than one rail */
+	bool alone; /* the scheduler wakes only one rail for the request */
 };
 
 struct link;
@@ -116,7 +116,11 @@ struct link_ops {
 struct link {
 	const struct link_ops *ops;
 	uint32_t posted; /* moves, probes and marks that poll() has not reported yet */
-	int fds[2]; /* -1: none. Without descriptors, the link is polled while moves are posted. */
+	/*
+	 * -1: none. Without descriptors, a completion does not wake the engine's thread: the engine
+	 * polls the link after a post, and when it does other work.
+	 */
+	int fds[2];
 };
 
 struct transport;
@@ -128,7 +132,7 @@ struct port {
 	uint64_t max_region; /* bytes of the longest registration */
 	int fd; /* readable at an event; -1: none */
 	bool dead; /* the port has failed permanently; set by event() */
-	uint64_t wake_ns; /* time to wake the thread of an idle link; 0: links have no threads */
+	uint64_t wake_ns; /* time to wake the thread of an idle link; 0: it is not considered */
 };
 
 /* Memory that a port has registered. */
@@ -178,7 +182,7 @@ struct transport {
 		struct tent_why *why);
 	/*
 	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its port is not active;
-	 * @why is then written only if @named. All other errors write @why.
+	 * @why is then written only if @named. All other errors but -ENOMEM write @why.
 	 */
 	int (*open)(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
 		struct tent_why *why);

@@ -2,8 +2,8 @@
 /*
  * Priority classes: start-time fair queueing of bytes. A class's count is its served bytes divided
  * by its weight. The next class is the waiting class with the smallest count. The count of a class
- * that begins to wait is raised, if it is smaller, to that which the class served last had before
- * that service. This has the following effects:
+ * that begins to wait is raised, if it is smaller, to the highest count that a class had when it
+ * was served. This has the following effects:
  * - While all classes wait, they get shares in proportion to their weights, and none starves.
  * - The share that a class does not use goes to the others.
  * - The first request of a class that has been idle goes before waiting requests of lower classes.

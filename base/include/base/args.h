@@ -16,8 +16,8 @@
  *	int first = args_main(&args, "program", argc, argv, &options);
  *
  * getopt_long() has global state, so only one thread may call args_read() at a time. Texts in the
- * options point into argv. Only programs link this code (Meson dependency base_args_dep); libraries
- * must not.
+ * options point into argv, defaults into the rows. Only programs link this code (Meson dependency
+ * base_args_dep); libraries must not.
  */
 #ifndef BASE_ARGS_H
 #define BASE_ARGS_H
@@ -36,7 +36,7 @@
 /* After the semicolon: the type of the field that receives the value. */
 enum arg_kind {
 	ARG_HEAD, /* not an option: a headline of --help */
-	ARG_FLAG, /* takes no value; sets a bool */
+	ARG_FLAG, /* has no value; bool, which becomes true */
 	ARG_WHOLE, /* a whole number, decimal or 0x... hexadecimal; any integer type */
 	ARG_SIZE, /* like ARG_WHOLE, and K, M or G may follow: 2^10, 2^20 or 2^30 */
 	ARG_POWER, /* a whole number that is a power of two; any integer type */
@@ -46,7 +46,7 @@ enum arg_kind {
 	ARG_SIZES, /* like ARG_LIST, and each number may have K, M or G */
 	ARG_WORD, /* one of .words, case-insensitive; any integer type: .min + the word's index */
 	ARG_TEXT, /* any text but the empty one; const char * */
-	ARG_CALL, /* read() reads the value */
+	ARG_CALL, /* the row's .read reads the value; any type */
 	ARG_HELP, /* prints the help text */
 	ARG_VERSION, /* prints the version */
 };
@@ -74,7 +74,7 @@ struct arg_row {
 	enum arg_kind kind;
 	struct field field;
 	const char *help; /* a phrase without a full stop */
-	const char *def; /* default, read like a given value; NULL: the field stays 0 */
+	const char *def; /* default, read like a given value; NULL: the field is unchanged */
 	const char *unset; /* --help prints this text in place of a default */
 	uint64_t min, max; /* of whole numbers */
 	uint64_t multiple; /* the number must be a multiple of this; 0: no such check */
@@ -82,7 +82,7 @@ struct arg_row {
 	double unit; /* real numbers are multiplied by it; 0 means 1 */
 	const char *const *words; /* array that ends with NULL */
 	const char *none; /* this word stands for 0 or NULL */
-	const char *give; /* error text: valid values; NULL: derived from kind and range */
+	const char *give; /* valid values, for the error text; NULL: derived from the row */
 	int (*read)(const struct arg *a, void *field); /* 0, or -EINVAL after arg_bad() */
 	uint32_t most; /* most entries of a list; 0: ARG_LIST_MAX */
 	uint32_t sets; /* mask of commands (args.set) that accept this option; 0: all do */
@@ -99,9 +99,9 @@ struct args {
 	uint32_t n_rows;
 	uint32_t set; /* the bit of the command; 0: not known yet, any option is accepted */
 	const char *command; /* its name in error texts */
-	const char *usage, *tail; /* the lines of --help before and after the options, or NULL */
+	const char *usage, *tail; /* --help before and after the options; tail may be NULL */
 	const char *version; /* the line that --version prints */
-	const char *operand; /* name of the only operand; NULL: none is accepted */
+	const char *operand; /* name of the one optional operand; NULL: none is accepted */
 	bool operands; /* any number of operands is accepted */
 	bool strict_order; /* reading ends at the first operand */
 	char *why; /* receives one line that says what is wrong */
@@ -111,16 +111,17 @@ struct args {
 
 /*
  * Sets the defaults in *options, then reads the options of argv[1...]; argv[0] is the name of the
- * program or of its command. Returns the index of the first operand; 0 after it has printed --help
- * or --version to standard output; -EINVAL with a line in why. getopt_long() moves the operands in
- * argv behind the options, unless strict_order is set.
+ * program or of its command. Returns the index of the first operand, argc if there is none; 0 after
+ * it has printed --help or --version to standard output; -EINVAL with a line in why. getopt_long()
+ * moves the operands in argv behind the options, unless strict_order is set.
  */
 int args_read(struct args *args, int argc, char **argv, void *options);
 /* Returns true if the option was given. */
 bool args_given(const struct args *args, const char *name);
 /*
- * Refuses options of other commands. Returns 0, or -EINVAL with a line in why. args_read() calls
- * this function itself if args.set was not 0 when args_read() began.
+ * Refuses options that were given but do not apply to the command args.set. Returns 0, or -EINVAL
+ * with a line in why. args_read() calls this function; a program that sets args.set later must call
+ * it again.
  */
 int args_fit(struct args *args);
 /*
@@ -130,7 +131,8 @@ int args_fit(struct args *args);
 int args_status(const char *program, const char *why, int err);
 /*
  * Calls args_read(), and ends the program if the result is 0 or less. Must be called before
- * anything needs a cleanup. Sets args->why, which args_exit() prints if a later check fails.
+ * anything needs a cleanup. Returns the result of args_read(). Sets args->why to a static buffer: a
+ * later check can write it with args_fail(), and args_exit() then prints it.
  */
 int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
 /*
@@ -147,9 +149,9 @@ struct args_command {
 };
 
 /*
- * Runs the command, or prints the text of --help, or the program's name and version. Returns the
- * exit status. Without a valid command, prints a line that lists the commands and returns 2. The
- * array ends with a NULL name.
+ * Runs the command argv[1]. For --help prints @usage, for --version @program and @version. Returns
+ * the exit status. Without a valid command, prints a line that lists the commands and returns 2.
+ * The array ends with a NULL name.
  */
 int args_commands(const char *program, const char *usage, const char *version,
 	const struct args_command *commands, int argc, char **argv);
@@ -160,15 +162,16 @@ void args_help(const struct args *args, FILE *out);
 int args_fail(const struct args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /*
- * Searches for an operand in the NULL-terminated array @words. Returns 0 and its index, or -EINVAL
- * with a line in why.
+ * Searches for the operand @value in the NULL-terminated array @words. Returns 0 and its index, or
+ * -EINVAL with a line in why.
  */
 int args_word(const struct args *args, const char *value, const char *const *words,
 	unsigned *index_p);
 
 /*
- * The .read functions of ARG_CALL call the functions below. These return 0, or -EINVAL with a line
- * in why, and write *_p only on success. @give names the valid values in that line.
+ * The .read functions of ARG_CALL call the functions below. These return 0 (except arg_bad()), or
+ * -EINVAL with a line in why, and write *_p only on success. @give names the valid values in that
+ * line.
  */
 
 int arg_bad(const struct arg *a, const char *give);
@@ -180,8 +183,8 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
  */
 int arg_open(const struct arg *a, void *file_p);
 /*
- * Calls fn for each word of a comma-separated list, empty words included. Refuses the list if fn
- * does not return 0.
+ * Calls fn for each word of a comma-separated list, empty words included, until fn does not return
+ * 0; the list is then refused.
  */
 int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
 	void *arg);

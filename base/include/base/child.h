@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * Makes the kernel send SIGTERM to the calling process when the thread that forked it ends. Returns
- * false if the parent has ended already, or the kernel refuses.
+ * Makes the kernel send SIGTERM to the calling process when the thread that forked it ends. @parent
+ * is the process of that thread. Returns false if @parent has ended already, or the kernel refuses.
  */
 static inline bool child_ends_with(pid_t parent)
 {

@@ -24,7 +24,7 @@
 #define container_of(ptr, type, member)                                                            \
 	((type *)(void *)&((char *)(ptr))[-(long)offsetof(type, member)])
 
-/* One pause in a polling loop: 25-45 ns on x86-64, and a hint to the sibling thread. */
+/* One pause in a polling loop: 25-45 ns on x86-64, for the core's other hardware thread to use. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -37,8 +37,8 @@ static inline void cpu_relax(void)
 }
 
 /*
- * Makes the compiler load memory again after this point. Otherwise it keeps values in callee-saved
- * registers, which cost the function a save and a restore.
+ * Makes the compiler load memory again after this point. Otherwise it may keep loaded values in
+ * callee-saved registers, which the function would then have to save and restore.
  */
 ALWAYS_INLINE void forget_loads(void)
 {

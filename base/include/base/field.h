@@ -10,7 +10,10 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first bytes are the low ones");
 
-/* The position of a member. The functions are for members that are integers or bools. */
+/*
+ * The position of a member. The functions are for members that are integers or bools; field_get()
+ * does not extend the sign.
+ */
 struct field {
 	size_t offset, size; /* bytes */
 };

@@ -33,7 +33,7 @@ static inline int hwtopo_load(hwloc_topology_t *hw_p)
 	return 0;
 }
 
-/* Returns the machine, package or other object of the topology that contains a device, or NULL. */
+/* Returns the machine, package, ... that contains the device of this name, or NULL. */
 static inline hwloc_obj_t hwtopo_device(hwloc_topology_t hw, const char *name)
 {
 	hwloc_obj_t obj = NULL;

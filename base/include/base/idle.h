@@ -18,7 +18,7 @@
 #include "base/clock.h"
 
 #define IDLE_POLLS 16
-#define IDLE_SELDOM_NS NSEC_PER_MSEC /* 16 polls take longer if one takes more than 62 us */
+#define IDLE_SELDOM_NS NSEC_PER_MSEC /* 16 polls of more than 62.5 us each take longer */
 
 static inline int32_t idle_polls(uint64_t *looked_ns, uint64_t now)
 {

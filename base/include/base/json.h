@@ -15,8 +15,9 @@ static inline json_t *json_text(const char *text)
 }
 
 /*
- * Writes the object on a line of ASCII, reals with @digits digits, and releases it. Returns 0 or
- * -errno; -ENOMEM if @object is NULL, because the caller could not allocate it.
+ * Writes the object on a line of ASCII, reals with at most @digits significant digits, and releases
+ * the object. Returns 0 or -errno; -ENOMEM if @object is NULL, because the caller could not
+ * allocate it.
  */
 static inline int json_line(json_t *object, int digits, FILE *out)
 {

@@ -10,7 +10,7 @@
 
 #define LINE_PAIR (2 * CACHE_LINE) /* the unit of an adjacent-line prefetcher */
 
-/* Like calloc(), in whole pairs of lines. */
+/* Returns zeroed memory of whole pairs of lines, or NULL. n * size must not overflow. */
 static inline void *calloc_lines(size_t n, size_t size)
 {
 	size_t bytes = align_up(n * size, LINE_PAIR);

@@ -12,11 +12,12 @@
  *	live_wake(c->live);		at the end of the wait
  *	live_remove(c->live);		before the object is freed
  *
- * An ELF note, which is mapped with the code, contains the table's address. No function can fail,
- * because the table needs no descriptor, file or allocation. exec() and dlclose() remove the table.
- * A forked child has copies of the records, which name its parent's pid; readers ignore these.
+ * An ELF note, which is mapped with the code, contains the distance from itself to the table. No
+ * function can fail, because the table needs no descriptor, file or allocation. exec() and
+ * dlclose() remove the table. A forked child has copies of the records, which name its parent's
+ * pid; readers ignore these.
  *
- * src/live.c is compiled into each library, so each of them has its own table.
+ * src/live.c is compiled into each library that uses this header, so each has its own table.
  */
 #ifndef BASE_LIVE_H
 #define BASE_LIVE_H
@@ -28,7 +29,7 @@
 #define LIVE_MAGIC 0x4556494c50523558ull /* "X5RPLIVE" */
 #define LIVE_VERSION 1u
 #define LIVE_RECORDS 1024u /* further objects are only counted */
-#define LIVE_FIELDS 20 /* most fields of a type */
+#define LIVE_FIELDS 20 /* maximum number of fields of a type */
 #define LIVE_NAME 64
 #define LIVE_NOTE "mlx5rpc" /* name of the ELF note; src/live.c has it in assembler as well */
 #define LIVE_NOTE_TYPE 1u
@@ -37,15 +38,15 @@ enum live_form {
 	LIVE_NUMBER,
 	LIVE_SIGNED,
 	LIVE_HEX,
-	LIVE_WORD, /* an index in the type's words */
+	LIVE_WORD, /* an index into the type's words */
 };
 
 /*
  * The value is the integer of @size bytes at offset @at. If @op is '+' or '-', the integer at
  * offset @other is added or subtracted. If @via is not 0, the object has a pointer at offset via -
- * 1, and the offsets @at and @other are relative to it. If @count is not 0, the pointer is to an
- * array of elements of @stride bytes, whose number is the uint32_t at offset count - 1 of the
- * object, and the value is the sum over the elements.
+ * 1, and @at and @other are offsets from the address in that pointer. If @count is not 0, the
+ * pointer is to an array of elements of @stride bytes, whose number is the uint32_t at offset
+ * count - 1 of the object, and the value is the sum over the elements.
  */
 struct live_field {
 	char name[13]; /* "": no field; ends the list */
@@ -69,7 +70,7 @@ struct live_type {
 	struct live_field field[LIVE_FIELDS];
 };
 
-/* The low two bits of a record's sequence number. Each change of state increments the number. */
+/* The low two bits of a record's sequence number. Each change of state increases the number. */
 enum live_state {
 	LIVE_FREE,
 	LIVE_BUSY, /* is being written */
@@ -98,10 +99,7 @@ static_assert(offsetof(struct live_page, record) == 32, "layout");
 static_assert(sizeof(struct live_record) == 40 + LIVE_NAME, "layout");
 static_assert(sizeof(struct live_type) == 96 + LIVE_FIELDS * 36, "layout");
 
-/*
- * Any thread may call these functions, but for each object only one at a time. live_add() never
- * fails.
- */
+/* Any thread may call these functions, but for each object only one at a time. */
 struct live_record *live_add(const struct live_type *type, const void *object, const char *name);
 void live_rename(struct live_record *r, const char *name);
 void live_remove(struct live_record *r); /* NULL: no effect */

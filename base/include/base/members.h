@@ -171,8 +171,8 @@ static inline void members_meet(struct members *m, struct waiter *w)
 }
 
 /*
- * Admits a client. The client introduces itself before it writes its request to connect, and the
- * server has read this request. So the introduction is in the socket's queue, or was read before.
+ * Admits a client. A client becomes visible to the server only after waiter_introduce(). So its
+ * introduction is in the socket's queue or was read before, unless it could not be sent.
  */
 static inline void members_admit(struct members *m, struct waiter *w, uint32_t index)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sorted samples. */
+/* Sorts samples, and computes their median. */
 #ifndef BASE_ORDER_H
 #define BASE_ORDER_H
 

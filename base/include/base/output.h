@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Prints why a file cannot be written (@err: errno, or 0). Returns 1, the exit status. */
+/* Prints why a file cannot be written (@err: errno; 0: not known). Returns 1, the exit status. */
 static inline int output_failed(const char *program, const char *name, int err)
 {
 	fprintf(stderr, "%s: %s: %s\n", program, name,
@@ -38,7 +38,7 @@ static inline int output_open(const char *program, const char *name, const char 
 	return *f_p || !name ? 0 : output_failed(program, name, errno);
 }
 
-/* Closes the file, which may be NULL; output_end() reports errors of standard output. Returns
+/* Closes the file, unless it is NULL or standard output, whose errors output_end() reports. Returns
  * @status, or 1 if not all could be written. */
 static inline int output_close(const char *program, const char *name, FILE *f, int status)
 {

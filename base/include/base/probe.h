@@ -7,7 +7,7 @@
  *
  * A trace point is one nop instruction and an ELF note that describes where its arguments are. An
  * argument should be a constant, a field, or a value that the code has computed anyway; then it
- * costs no instruction. Without <sys/sdt.h>, or with the option usdt=disabled, a trace point
+ * adds no instruction. Without <sys/sdt.h>, or with the option usdt=disabled, a trace point
  * compiles to nothing.
  */
 #ifndef BASE_PROBE_H
@@ -17,9 +17,9 @@
 #include <sys/sdt.h>
 #define PROBE_SIXTH(a, b, c, d, e, n, ...) n
 /*
- * Like DTRACE_PROBE1() to DTRACE_PROBE5(), but inline: the compiler assumes that an asm statement
- * has as many instructions as lines, and would not inline a function that appears to have seventy
- * more.
+ * Like DTRACE_PROBE1() to DTRACE_PROBE5(), but with `__inline__`. Without that keyword the compiler
+ * counts one instruction for each line of the asm statement, about seventy, and then does not
+ * inline the function around it.
  */
 #define PROBE_N(layer, name, n, args)                                                              \
 	do {                                                                                       \

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* A bijection of 64 bits that spreads neighbours: the finaliser of splitmix64. */
+/* The finaliser of splitmix64, a bijection. Similar numbers have dissimilar results. */
 static inline uint64_t mix64(uint64_t z)
 {
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;

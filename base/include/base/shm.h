@@ -23,15 +23,16 @@
  *	  handler (and may only shm_close() the region). A child made by a bare clone(2) is not handled.
  *	- exec closes the descriptor (O_CLOEXEC).
  *
- * A process maps a region only once, even if several struct shm_region have it open. So there is
- * one set of page tables, and a thread sanitizer sees that all of them use the same memory.
+ * If several struct shm_region of the list of open regions (below) have the same region open, they
+ * share one mapping. So there is one set of page tables, and a thread sanitizer sees that all of
+ * them use the same memory.
  *
  * Members of a group open the region's file for writing, so they can lock any of its bytes.
  * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
  * (mode 0600), whose contents identify the region. Processes that can open the guard test only the
  * lock on the guard. So even if a member of the group has locked the byte of a dead server's
  * region, a new server of the same user can replace it. Other users test the lock on the region
- * itself. The guard's name exists as long as the region's name.
+ * itself. The guard's name is made before the region's name, and removed after it.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
  * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
@@ -60,7 +61,7 @@
 
 /* The users that may open a region. All zero: only its owner. */
 struct shm_access {
-	/* 0600, 0660, or 0: create makes 0600, attach accepts both in a region of its own user */
+	/* 0600, 0660, or 0: create makes 0600, attach accepts 0600 and 0660 of its own user */
 	uint32_t mode;
 	uint32_t gid; /* the group, if has_gid is set; otherwise it is the creator's group */
 	bool has_gid;
@@ -111,6 +112,8 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
  *			server is replacing it at this moment
  *	-EACCES		it belongs to another user, or its access is not the expected one; or it is
  *			a group's region whose server has only just begun to make it
+ *	-ELOOP		the name is a symbolic link
+ *	-ENOMEM, -EMFILE, ...	from the kernel
  */
 int shm_attach_for(const char *prefix, const char *name, size_t min_size,
 	const struct shm_access *expected, struct shm_region *r);
@@ -125,8 +128,8 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 }
 
 /*
- * Locks a byte of the region's file. Returns 0, also if @r has locked it already; -EAGAIN if
- * another struct shm_region has; -EBADF in a forked child.
+ * Locks a byte of the region's file. Returns 0, also if @r has locked the byte already; -EAGAIN if
+ * another struct shm_region has locked it; -EBADF in a forked child; or another -errno.
  */
 int shm_lock(const struct shm_region *r, uint32_t byte);
 
@@ -139,8 +142,8 @@ void shm_unlock(const struct shm_region *r, uint32_t byte);
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
 /*
- * Returns true if this descriptor, of another process, refers to the open file description that
- * has locked the byte.
+ * Returns true if @fd, which another process has sent over a socket, refers to the open file
+ * description that has locked the byte.
  */
 bool shm_holds(const struct shm_region *r, int fd, uint32_t byte);
 
@@ -154,7 +157,7 @@ int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, uint32_t 
 
 /*
  * The server removes the name. Mappings stay valid, no process can attach any more, and nothing
- * is left behind if all processes crash. Returns 0, also if there is nothing to remove.
+ * is left behind if all processes crash. Returns 0, also if there is nothing to remove, or -errno.
  */
 int shm_remove_name(struct shm_region *r);
 
@@ -182,7 +185,7 @@ int shm_read(const struct shm_region *r, uint64_t offset, void *buf, size_t len)
 /* Moves an open struct shm_region from @from to @to, which must not be an open one. */
 void shm_move(struct shm_region *to, struct shm_region *from);
 
-/* Drops all locks. The mapping stays until shm_close(). */
+/* Drops the locks on the region's file. The mapping stays until shm_close(). */
 void shm_release(struct shm_region *r);
 
 /* Unmaps the region, drops all locks, and removes the name if this process has made it. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structs of public headers that callers pass with their size, so that a new field at the end of a
- * struct breaks no program. An older program gets the fields that it knows; a newer one gets an
- * error if it has set fields that this library does not know.
+ * Copies structs of public headers that callers pass with their size, so that a new field at the
+ * end of a struct breaks no program. Fields that only the library's struct has count as 0 when the
+ * library reads a caller's struct. Fields that only the caller's struct has must be 0.
  */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
@@ -18,15 +18,15 @@ static inline uint32_t or_default(uint32_t value, uint32_t otherwise)
 	return value ? value : otherwise;
 }
 
-/* Writes the bytes that the caller's struct (`size` bytes) and the library's struct both have. */
+/* Copies the bytes that both the caller's struct (`size`) and the library's (`known`) have. */
 static inline void sized_out(void *to, size_t size, const void *from, size_t known)
 {
 	memcpy(to, from, size < known ? size : known);
 }
 
 /*
- * Reads a caller's struct of `size` bytes into the library's. Fields that the caller does not have
- * become 0. Returns 0, or -E2BIG if a field that the library does not have is not 0.
+ * Reads a caller's struct of `size` bytes into the library's of `own` bytes. Fields that the caller
+ * does not have become 0. Returns 0, or -E2BIG if a field that the library does not have is not 0.
  */
 static inline int sized_in(void *to, size_t own, const void *from, size_t size)
 {

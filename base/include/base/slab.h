@@ -19,7 +19,7 @@
 #define SLAB_BUSY (UINT32_MAX - 1)
 
 struct slab {
-	uint32_t *next; /* next[id]: the next id of the free stack, or SLAB_BUSY */
+	uint32_t *next; /* next[id]: the next free id, SLAB_NONE, or SLAB_BUSY if id is in use */
 	uint32_t free; /* top of the free stack, or SLAB_NONE */
 	uint32_t capacity;
 	uint32_t used;

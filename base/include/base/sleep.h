@@ -46,7 +46,7 @@ static inline bool sleep_is_asleep(const uint32_t *word)
  */
 static inline uint32_t sleep_take(uint32_t *word)
 {
-	/* Acquire: pairs with sleep_prepare_as(), so that the sleeper's wakefd_addr is visible. */
+	/* Acquire: pairs with sleep_prepare_as(), so that the sleeper's address is visible. */
 	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
 }
 

@@ -3,15 +3,15 @@
  * TCP between processes that do not trust each other: each wait has a time limit, and a silent peer
  * does not delay other connections. base/src/tcp.c is compiled into each program that uses it.
  *
- * All sockets are non-blocking, close-on-exec and have TCP_NODELAY. Writing raises no SIGPIPE, and
- * system calls interrupted by a signal are repeated. A limit is a time of clock_ns(). TCP_FOREVER
+ * All sockets are non-blocking and close-on-exec; connections have TCP_NODELAY. Writing raises no
+ * SIGPIPE, and a signal does not end a wait. A limit is a time of clock_ns(). TCP_FOREVER
  * means no limit; with a limit in the past a function does not wait. Functions return 0 or -errno;
  * the comments name the errors that callers may want to handle.
  *
  * A blocking user calls tcp_accept(), tcp_connect(), tcp_get() and tcp_put(). A server with many
  * clients uses a crowd, which accepts connections and exchanges the first messages with all of them
  * concurrently. A blocking server calls tcp_crowd_next() and tcp_crowd_wait() alternately; an event
- * loop calls tcp_crowd_next() whenever one of the descriptors is ready.
+ * loop calls tcp_crowd_next() whenever the descriptor of the listener or of a guest is ready.
  */
 #ifndef BASE_TCP_H
 #define BASE_TCP_H
@@ -55,7 +55,10 @@ int tcp_take(int listener, int *fd_p);
  * connection.
  */
 bool tcp_is_short(int err);
-/* Waits for a connection, even while no descriptor is free. Returns 0 or -ETIMEDOUT. */
+/*
+ * Waits for a connection, also while no descriptor is free. Returns 0, or at the limit -ETIMEDOUT
+ * or the shortage (tcp_is_short()).
+ */
 int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
 /*
  * Ends the connection and closes the socket. The peer notices it even if a forked child has the
@@ -123,11 +126,12 @@ struct tcp_crowd {
 
 	struct tcp_guest *guests; /* the oldest first */
 	uint32_t n;
-	bool starved; /* the last accept found no free descriptor */
+	bool starved; /* the last call accepted none, for lack of a descriptor or memory */
 };
 
 /*
- * Accepts up to `take` connections (at most `most`), and calls step() for each guest. Returns
+ * Accepts up to `take` connections (`take` must not exceed `most`), and calls step() for the
+ * guests, the oldest first, until one is complete or fails. Returns
  *	0		the messages of *guest_p are complete; it has left the crowd, and the
  *			caller closes its fd and frees it
  *	-EAGAIN		no guest is complete

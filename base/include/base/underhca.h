@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Helps programs that need an mlx5 device. Without a real device, such a program executes itself
- * again under the software HCA, which emulates a device for the unmodified vendor library. The
- * source file is compiled into each program (base_underhca).
+ * again under the software HCA (softhca(7)), which emulates a device for the unmodified vendor
+ * library. base/src/underhca.c is compiled into each program that uses it.
  */
 #ifndef BASE_UNDERHCA_H
 #define BASE_UNDERHCA_H
@@ -15,7 +15,8 @@ bool underhca_is_software(void);
 /*
  * Executes this program again, with the same arguments, under softhca-run: the one in the program's
  * directory, the one at @built relative to that directory ("": none), or the one in PATH. Returns
- * only if that fails: -errno, and why[] says what is missing.
+ * only if that fails: -ENODEV if the program was executed in this way already, or another -errno.
+ * Writes the reason to why[] (`size` bytes), unless /proc or memory is missing.
  */
 int underhca_again(char **argv, const char *built, char *why, int size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting policy of every polling loop: spin briefly, then yield, then sleep.
+ * A waiting policy for polling loops: spin briefly, then yield, then sleep.
  *
  * Usually there are more threads than cores. A loop that finds nothing therefore first spins for
  * about a microsecond, with one pause instruction after each empty poll. Then it yields the core
@@ -8,11 +8,11 @@
  * across cores costs tens of microseconds; a yield costs less than one microsecond if no other
  * thread is runnable.
  *
- * Yields are counted, not timed: peers on the same core may run for about 200 us between two
- * yields, and a time limit of 100 us would end after one yield. If a program that never waits
- * shares the core, each yield costs a whole time slice, and two hundred yields take a second. A
- * sleeping thread gets the core back as soon as it is woken, so the loop sleeps once it has yielded
- * for WAIT_CROWDED_NS.
+ * Yields are counted, not timed: other waiting threads on the same core may run for about 200 us
+ * between two yields, so a time limit of 100 us would end after one yield. If a program that never
+ * waits shares the core, each yield takes a whole time slice, and two hundred yields take a second.
+ * A sleeping thread gets the core back as soon as it is woken. So wait_step() returns true once the
+ * loop has yielded for WAIT_CROWDED_NS.
  *
  *	struct wait w = WAIT_INIT;
  *	while (!poll(queue))

@@ -3,33 +3,37 @@
  * The functions with which a client of delegrpc or shmipc waits. The layer's source file that
  * implements the client includes this file.
  *
- * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which
- * tells the server that a client waits, checks that the server is alive, and reports a server that
- * cannot be woken. A wake test (client_wake()) executes a fence and wakes the server if it sleeps;
- * it is due after the client has published something. A wait function spins, yields and then sleeps
- * on a futex (see base/wait.h). After client_arm() the program itself sleeps, in poll(2) on the
- * client's descriptor.
+ * A client polls without system calls, except in two cases:
+ *	- Every IDLE_POLLS empty polls (base/idle.h), client_idle() executes the slow path. It
+ *	  checks that the server is alive, and returns an error if the server could not be woken.
+ *	  After TELL slow paths it sets the client's sleep word to SLEEP_WAITING.
+ *	- A wake test, client_wake(), executes a fence, and wakes the server if the server sleeps. A
+ *	  wake test is due after the client has published something.
+ * A wait function spins, yields and then sleeps on a futex (see base/wait.h). After client_arm()
+ * the program itself sleeps, in poll(2) on the client's descriptor.
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
  *	client_of(client)	the struct client of a LAYER(client)
  *	struct client		with a struct waiter w, and hot, which has the fields idle_left
  *				(empty polls until the slow path), idle (slow paths since this wait
- *				began, at most TELL) and unfenced (not 0: a wake test is due)
+ *				began, at most TELL; a sleep sets it to TELL) and unfenced (not 0: a
+ *				wake test is due)
  *	CLIENT_ALIVE_NS		time between two checks that the server is alive
  *	client_ready(c)		true if a response has arrived
- *	client_room(c)		true if the client waits for room in a full ring, and there is room
- *	client_pending(c)	true if the client waits for a response or for room
+ *	client_room(c)		true if the client waits for room for a call or post, and there is
+ *				room
+ *	client_pending(c)	true if the client waits for a response, a push or room
  *	client_publish(c)	publishes calls; returns true if some are left because the ring is
  *				full
- *	client_closed(c)	called when the connection ends
+ *	client_closed(c)	called when the connection ends, and again by each later slow path
  *	client_call(c, ...)	makes a call and returns its id, or -errno
  *	client_poll(c, ...)	polls
  *	client_is_open(c, id)	true if the response to this call has not come
- *	client_give_up(c, id)	makes client_poll() drop the response to this call and count it as
- *				late
- *	server_ended(c)		true if the server has written that it ended (with acquire, so that
- *				its last responses are visible)
+ *	client_give_up(c, id)	makes client_poll() drop the response to this call and decrement
+ *				w.given_up
+ *	server_ended(c)		true if the region says that the server has ended (with acquire, so
+ *				that the server's last responses are visible)
  *	server_died(c)		called when the server is found dead
  */
 #ifndef BASE_WAITCLIENT_H
@@ -41,7 +45,7 @@
 
 #define TELL 3 /* slow paths of a wait before the client writes SLEEP_WAITING: about 1 us */
 #define VAIN 8 /* empty polls of a wait before its wake test */
-#define ROOM_NS NSEC_PER_MSEC /* sleep of a client that waits for room; no process wakes it then */
+#define ROOM_NS NSEC_PER_MSEC /* longest sleep with unpublished calls: room wakes no client */
 
 /* ---- waking the server ---- */
 
@@ -61,7 +65,7 @@ COLD static void wake_sleeping(struct client *c)
 }
 
 /*
- * Wakes the server if it sleeps. One fence serves all publications since the last call.
+ * Wakes the server if it sleeps. One fence serves all publications since the previous wake test.
  * Returns 0 or -errno.
  */
 static int client_wake(struct client *c)
@@ -78,19 +82,20 @@ static int client_wake(struct client *c)
 /* ---- the slow path of an empty poll ---- */
 
 /*
- * Another client may have reset the sleep word of a server that sleeps on its descriptor, and then
- * failed to send the wake-up, or died before that. So a client tries again when it has waited for
- * 100 ms, and every 100 ms from then on. If the other client failed to send, it has restored the
- * word, and the next wake test wakes the server. If it died, the word says that the server is awake
- * although the server sleeps. So this client sends a wake-up even if the word says that the server
- * is awake; a server that is awake ignores it.
+ * Wakes a server that sleeps on its descriptor although another client has reset its sleep word.
+ * That client failed to send the wake-up, or died before it sent one. Does nothing until this
+ * client has waited for 100 ms, and acts about every 100 ms from then on.
+ *
+ * A client that failed to send has restored SLEEP_ON_FD, so a wake test is enough. A client that
+ * died has left SLEEP_RUNNING. So if the word is not SLEEP_ON_FD, this function sends a wake-up
+ * whatever the word says. A server that is awake ignores the wake-up.
  */
 static void look_again(struct client *c, uint64_t now)
 {
 	if (now - c->w.tried_ns < WAITER_SLICE_NS || !client_pending(c))
 		return;
 	c->w.tried_ns = now;
-	/* Relaxed: pairs with the store in sleep_prepare_as(). client_wake() executes a fence. */
+	/* Relaxed: pairs with the store in sleep_prepare_as(). An old value does no harm. */
 	if (__atomic_load_n(c->w.server_word, __ATOMIC_RELAXED) != SLEEP_ON_FD)
 		waiter_wake_anyway(&c->w); /* ignore errors: the server may be awake */
 	else if (!c->hot.unfenced)
@@ -122,7 +127,7 @@ static bool server_has_gone(struct client *c, uint64_t now)
 	return true;
 }
 
-/* Ends the connection: from now on every empty poll takes the slow path, and returns err. */
+/* Ends the connection: from now on every empty poll executes the slow path, and returns err. */
 static int client_end(struct client *c, int err)
 {
 	c->w.err = err;
@@ -158,7 +163,10 @@ COLD int LAYER(priv_client_idle)(struct LAYER(client) * client)
 	return client_idle(client_of(client));
 }
 
-/* A poll calls this function if a response has arrived after a slow path of the wait. */
+/*
+ * Must be called if a wait that had a slow path has ended: a poll has found a response, or the
+ * client has found that its posts were consumed.
+ */
 COLD void LAYER(priv_client_resume)(struct LAYER(client) * client)
 {
 	struct client *c = client_of(client);
@@ -197,11 +205,11 @@ static int client_sleep(struct client *c, uint64_t ns)
 		r = waiter_sleep(&c->w, ns);
 		PROBE(WAITER_LAYER, client_awake, &c->hot, r);
 	}
-	waiter_say(&c->w, SLEEP_WAITING); /* until client_poll() returns the response */
+	waiter_say(&c->w, SLEEP_WAITING); /* until a poll has found a response */
 	return r;
 }
 
-/* Waits by yielding the core, then sleeping. Reads the clock once per iteration. */
+/* Waits by yielding the core, then sleeping. */
 static int client_wait_long(struct client *c, struct wait *step, uint64_t timeout_ns)
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);
@@ -260,7 +268,7 @@ int LAYER(client_fd)(struct LAYER(client) * client)
 
 	if (c->w.wake.fd >= 0)
 		return c->w.wake.fd;
-	if (c->w.region.fd < 0) /* a forked child */
+	if (c->w.region.fd < 0) /* in a forked child, or after a reconnect that failed */
 		return -EBADF;
 	if (!wakefd_reaches(wakefd_netns(),
 		    __atomic_load_n(&c->w.server_addr->netns, __ATOMIC_RELAXED)))
@@ -287,7 +295,7 @@ static int client_arm(struct client *c)
 		waiter_say(&c->w, SLEEP_WAITING);
 		return 1;
 	}
-	c->hot.idle_left = 1; /* the next empty poll checks that the server lives */
+	c->hot.idle_left = 1; /* the next empty poll executes the slow path */
 	wakefd_timer(&c->w.wake, !client_pending(c) ? 0 : full ? ROOM_NS : WAITER_SLICE_NS);
 	c->w.sleeps++;
 	PROBE(WAITER_LAYER, client_arm, &c->hot);

@@ -2,13 +2,14 @@
 /*
  * The functions with which a client of delegrpc or shmipc connects within a time limit, and again
  * after the end of its server. The layer's source file that connects clients includes this file.
- * Before, that file defines WAITER_LAYER, the name of the layer, and
+ * Before the #include, it defines WAITER_LAYER, the name of the layer, and
  *
- *	struct client		with struct waiter w, struct LAYER(client) hot, which the program
- *				gets, and struct LAYER(layout) layout
+ *	struct client		with struct waiter w, struct LAYER(layout) layout, and struct
+ *				LAYER(client) hot, to which the program has a pointer
  *	client_of(client)	the struct client of a LAYER(client)
- *	PREFIX			of the names of its regions, which begin with a struct LAYER(header)
- *	live_client		the type of its clients, see base/live.h
+ *	PREFIX			the prefix of regions' names, see base/shm.h. A region begins with a
+ *				struct LAYER(header)
+ *	live_client		the struct live_type of clients, see base/live.h
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
  *				Returns 0; or -errno, and the client has no place in the region
  *	place_leave(c)		frees the client's place in the region. Called while the client
@@ -57,7 +58,7 @@ free_client:
 	return err;
 }
 
-/* Connects, and tries again until timeout_ns nanoseconds have passed. */
+/* Connects. After an error that may pass, tries again until timeout_ns nanoseconds have passed. */
 static int connect_within(const char *name, const struct LAYER(attr) * want, uint64_t timeout_ns,
 	struct client **c_p)
 {

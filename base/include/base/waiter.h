@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of one side of a region, server or client, while it waits for its peer. The functions
- * are in base/waitclient.h and base/waitserver.h, which delegrpc and shmipc share.
+ * The state with which one side of a region (base/shm.h), the server or a client, waits for its
+ * peer. The functions that wait are in base/waitclient.h and base/waitserver.h, which delegrpc and
+ * shmipc include.
  */
 #ifndef BASE_WAITER_H
 #define BASE_WAITER_H
@@ -15,34 +16,34 @@
 #include "base/wait.h"
 #include "base/wakefd.h"
 
-/*
- * The name of a function or type of the layer, WAITER_LAYER: LAYER(server) is delegrpc_server or
- * shmipc_server.
- */
+/* Puts the layer's name, WAITER_LAYER, before a name: LAYER(server) is shmipc_server in shmipc. */
 #define LAYER_JOIN(layer, name) layer##_##name
 #define LAYER_NAME(layer, name) LAYER_JOIN(layer, name)
 #define LAYER(name) LAYER_NAME(WAITER_LAYER, name)
 
-/* The longest sleep. It limits the delay if a peer dies or overwrites the sleep word. */
+/*
+ * The longest sleep on the futex. After this time at the latest a sleeper checks again, even if its
+ * peer has died or has overwritten the sleep word (base/sleep.h).
+ */
 #define WAITER_SLICE_NS (100 * NSEC_PER_MSEC)
 
 struct waiter {
 	struct shm_region region;
 	struct wakefd wake;
 	struct live_record *live;
-	/* In the region: this side's sleep word, and the address of its descriptor. */
+	/* Pointers into the region: to this side's sleep word, and to its descriptor's address. */
 	uint32_t *word;
 	struct wakefd_addr *addr;
-	uint64_t sleeps; /* on the futex, and successful calls of client_arm() or server_arm() */
-	uint64_t wakes; /* times that this side woke its peer */
+	uint64_t sleeps; /* on the futex, and times that client_arm() or server_arm() returned 0 */
+	uint64_t wakes; /* times that this side woke a peer */
 
 	/* The other fields are used by clients only. The first two point into the region. */
 	uint32_t *server_word;
 	struct wakefd_addr *server_addr;
 	int err; /* why the connection is over, or 0 */
-	bool left; /* the client's place in the region has been given back */
+	bool left; /* the client's place in the region has been freed */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
-	uint32_t given_up; /* calls that timed out, and whose response is to be dropped */
+	uint32_t given_up; /* blocking calls that failed, and whose response is still due */
 	/*
 	 * Called for responses to other calls during a blocking call. NULL: no other call may be
 	 * open.
@@ -50,15 +51,12 @@ struct waiter {
 	void (*other)(void *arg, uint64_t token, const void *resp, uint32_t len);
 	void *other_arg;
 	uint64_t looked_ns; /* time of the last check that the server is alive */
-	/*
-	 * When the wait began, or when the client last checked whether the server sleeps on a
-	 * descriptor.
-	 */
+	/* When the wait began, or when look_again() last tried to wake the server. */
 	uint64_t tried_ns;
 	uint64_t idle_ns; /* time of the last reading of the clock between empty polls */
 };
 
-/* For base/live.h: the names of the sleep word's values, and the fields of both sides. */
+/* For base/live.h: the names of the sleep word's values, and the fields of struct waiter. */
 #define WAITER_STATES "running waiting asleep armed"
 #define WAITER_FIELDS(type, waiter)                                                                \
 	{"state", .size = 4, .form = LIVE_WORD, LIVE_VIA(type, waiter.word)},                      \
@@ -84,8 +82,8 @@ static inline uint64_t waiter_left(const struct waiter_deadline *d)
 }
 
 /*
- * Sleeps at most @ns, and at most WAITER_SLICE_NS, after sleep_prepare() and a second check.
- * Returns 0 or -EINTR.
+ * Sleeps on the futex at most @ns, and at most WAITER_SLICE_NS. The caller must have called
+ * sleep_prepare() and then checked again. Returns 0 or -EINTR.
  */
 static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 {
@@ -94,7 +92,7 @@ static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 	return err == -EINTR ? err : 0;
 }
 
-/* Stores SLEEP_RUNNING or SLEEP_WAITING. The functions of base/sleep.h store the other states. */
+/* Stores @state, which is SLEEP_RUNNING or SLEEP_WAITING. */
 static inline void waiter_say(struct waiter *w, uint32_t state)
 {
 	/*
@@ -105,8 +103,8 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
 }
 
 /*
- * Wakes a server that has a descriptor, whatever its sleep word says: a client may have set the
- * word to SLEEP_RUNNING and died before it sent the wake-up.
+ * Wakes a server that has a descriptor, whatever its sleep word says: another client may have set
+ * the word to SLEEP_RUNNING and died before it sent the wake-up.
  * Returns 0, or an error of wakefd_try().
  */
 static inline int waiter_wake_anyway(struct waiter *w)
@@ -121,9 +119,9 @@ static inline int waiter_wake_anyway(struct waiter *w)
 
 /*
  * A client must call this function at the end of connect, after it has stored its network namespace
- * and executed a fence, which pairs with the one in server_fd(): either the server sees the
- * namespace, or this client sees the server's address. Returns 0, or -errno if the server sleeps on
- * a descriptor that this process cannot wake.
+ * and executed a fence. The fence pairs with the one in server_fd(): either the server sees the
+ * namespace, or this client sees the server's address. Returns 0, or -errno if the server has a
+ * descriptor that this process cannot wake.
  */
 static inline int waiter_check_reach(struct waiter *w)
 {
@@ -136,9 +134,9 @@ static inline int waiter_check_reach(struct waiter *w)
 }
 
 /*
- * Returns true if a client whose connect has failed with err should try again: the server may come
- * back, or a place may become free, before the deadline. Sleeps before it returns true. The caller
- * sets *nap_p to 0 before the first call.
+ * Returns true if a client whose connect has failed with err should try again: a server may start,
+ * or a place may become free, before the deadline. Sleeps before it returns true. The caller sets
+ * *nap_p to 0 before the first call.
  */
 static inline bool waiter_again(int err, const struct waiter_deadline *d, uint64_t *nap_p)
 {
@@ -186,11 +184,11 @@ static inline int waiter_keeps_fd(const struct waiter *w, const struct waiter *f
 #define INTRODUCE_TRIES 200 /* while the server's queue is full, one per millisecond */
 
 /*
- * Introduces this process to a server that takes events (addr->name is not 0). A client must call
- * this function after it has locked its byte and before the server can see that it has come. The
- * kernel reports the process ids to the server; the region's descriptor, which holds the lock,
- * proves the index. notify(arg) makes a server whose queue is full read introductions. If all tries
- * fail, the server does not get the ids of this process.
+ * Sends an introduction (base/wakefd.h) to the server's socket at @addr. If addr->name is 0, the
+ * server wants no introductions, and nothing is done. A client must call this function after it has
+ * locked its byte and before the server can see that the client has come. notify(arg) makes a
+ * server whose queue is full read introductions. If all tries fail, the server does not get the ids
+ * of this process.
  */
 static inline void waiter_introduce(const struct waiter *w, const struct wakefd_addr *addr,
 	uint32_t index, void (*notify)(void *arg), void *arg)

@@ -8,7 +8,7 @@
  *
  *	PREFIX			as for base/waitconnect.h
  *	CLIENT_BYTE(i)		as for base/waitserver.h
- *	LOOK(STATE)		the name of this state in enum LAYER(look_state)
+ *	LOOK(STATE)		the constant of enum LAYER(look_state) for DEAD, RUNNING, ...
  *	LAYER(header_check)(h, size, l)	checks a header, and computes the struct LAYER(layout)
  *	look_at_layer(r, h, l, look)	fills in the fields that only this layer's struct
  *				LAYER(look_region) has. Returns 0 or -errno
@@ -30,7 +30,7 @@ static enum LAYER(look_state) state_of(int alive, uint32_t word)
 				       LOOK(ASLEEP);
 }
 
-/* Counts the clients, and calls fn for each. */
+/* Counts the living and the dead clients, and calls fn, unless it is NULL, for each. */
 static int look_at_clients(const struct shm_region *r, const struct LAYER(header) * h,
 	const struct LAYER(layout) * l, struct LAYER(look_region) * look, LAYER(look_fn) * fn,
 	void *arg)

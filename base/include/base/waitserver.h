@@ -5,22 +5,22 @@
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
- *	server_of(server)	the struct server of a LAYER(server)
- *	struct server		with a struct waiter w, a struct members members, and hot, which has
- *				the field max_clients
- *	CLIENT_BYTE(i)		byte of the file that client i locks
- *	server_poll(s)		returns the number of requests that have arrived, or 1 for an event,
- *				or -errno
+ *	server_of(server)	the struct server of a LAYER(server) (base/waiter.h)
+ *	struct server		with a struct waiter w, and hot, which has the field max_clients
+ *	CLIENT_BYTE(i)		the byte of the region's file that client i locks
+ *	server_poll(s)		returns a positive number if there are requests or events, 0 if
+ *				there are none, or -errno
  *	server_flush(s)		publishes replies and wakes clients
- *	server_rest(s)		called before the poll that precedes a sleep; returns true if there
- *				is more work, so that the server must not sleep
+ *	server_rest(s)		called before the poll that precedes a sleep; returns true if the
+ *				server must poll again instead of sleeping
  *	server_owes(s)		true if the server must poll after WAITER_SLICE_NS even if no client
  *				wakes it: a client may have died, or could not be woken
- *	announce_end(s)		tells the clients that the server has ended, and wakes those that
- *				sleep
+ *	announce_end(s)		stores in the region that the server has ended, and wakes the
+ *				clients that sleep
  *	server_free(s)		frees the server's memory in this process
  *	server_client(s, i)	returns the struct wakefd_addr of client i, or NULL if there is no
- *				such client (with acquire, so that addr->netns is visible)
+ *				such client; tests that with an acquire load, so that addr->netns is
+ *				visible
  */
 #ifndef BASE_WAITSERVER_H
 #define BASE_WAITSERVER_H
@@ -33,8 +33,8 @@ static void announce_end(struct server *s);
 static void server_free(struct server *s);
 
 /*
- * Wakes a client if it sleeps. Returns wakefd_wake()'s result. The caller must execute a fence
- * before; it pairs with the one in sleep_prepare_as().
+ * Wakes a client if it sleeps. Returns wakefd_wake()'s result. The caller must call sleep_fence()
+ * before; that fence pairs with the fence in sleep_prepare_as().
  */
 static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 	const struct wakefd_addr *addr)
@@ -51,8 +51,8 @@ static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 /* ---- waiting ---- */
 
 /*
- * Returns 1 if there are requests; 0 if not yet, or if the time has passed; -EINTR; or an error of
- * the layer.
+ * Returns the result of server_poll() if that is not 0, -EINTR if a signal has interrupted the
+ * sleep, and otherwise 0: the caller must poll.
  */
 static int server_sleep(struct server *s, uint64_t ns)
 {
@@ -73,7 +73,7 @@ static int server_sleep(struct server *s, uint64_t ns)
 	return n;
 }
 
-/* Waits by yielding the core, then sleeping. Reads the clock once per iteration. */
+/* Waits by yielding the core, then sleeping. Returns the result of the last server_poll(). */
 static int server_wait_long(struct server *s, struct wait *step, uint64_t timeout_ns)
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);
@@ -96,7 +96,9 @@ static int server_wait_long(struct server *s, struct wait *step, uint64_t timeou
 	return n;
 }
 
-/* Returns 1 if there are requests, 0 if the time has passed or a signal came, or -errno. */
+/*
+ * Returns 1 if there are requests or events, 0 if the time has passed or a signal came, or -errno.
+ */
 int LAYER(server_wait)(struct LAYER(server) * server, uint64_t timeout_ns)
 {
 	struct server *s = server_of(server);
@@ -116,7 +118,10 @@ int LAYER(server_wait)(struct LAYER(server) * server, uint64_t timeout_ns)
 
 /* ---- waiting on a descriptor ---- */
 
-/* Returns true if every connected client can wake this server. */
+/*
+ * Returns true if every connected client that lives can wake this server, and this thread is in the
+ * network namespace in which the server was created.
+ */
 static bool all_reach(const struct server *s)
 {
 	uint64_t netns = wakefd_netns();
@@ -125,8 +130,8 @@ static bool all_reach(const struct server *s)
 		const struct wakefd_addr *addr = server_client(s, i);
 
 		/*
-		 * Relaxed, because server_client() has read the address with acquire. A dead client
-		 * need not be able to wake the server.
+		 * Relaxed: server_client() has loaded with acquire. A dead client need not be able
+		 * to wake the server.
 		 */
 		if (addr &&
 			!wakefd_reaches(netns, __atomic_load_n(&addr->netns, __ATOMIC_RELAXED)) &&

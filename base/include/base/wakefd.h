@@ -19,19 +19,20 @@
  *
  * Between threads the descriptor is an eventfd.
  *
- * The sleeper empties its descriptor in wakefd_prepare(), before it sets the word: the cause of a
- * wake-up that is consumed there is visible to the second check. The waker that resets
- * SLEEP_ON_FD must send the wake-up, so all wakers together make one system call per sleep. A
- * sleeper whose poll(2) returns for another reason, such as the timer, need not reset the word:
- * then the next waker sends a wake-up that is not needed.
+ * wakefd_prepare() reads old wake-ups, and then sets the word. So the second check sees everything
+ * that was stored before those wake-ups were sent. The waker that resets SLEEP_ON_FD must send the
+ * wake-up, so all wakers together make one system call per sleep. A sleeper whose poll(2) returns
+ * for another reason, such as the timer, need not reset the word: then the next waker sends a
+ * wake-up that is not needed.
  *
- * Abstract names belong to a network namespace. Each side publishes its namespace, and the layers
- * refuse to connect if the two differ: wakefd_reaches().
+ * Abstract names belong to a network namespace. Each side publishes its namespace. If the two
+ * differ (wakefd_reaches()), the layers open no sleeper's descriptor, and do not connect a client
+ * to a server that has one.
  *
- * A struct wakefd belongs to one thread at a time, except that other threads call wakefd_post(). It
- * must not move while it is open. Descriptors are closed by exec and in a forked child. Otherwise a
- * descriptor would stay in an epoll set of the parent even after the parent has closed it, because
- * the child would keep it open.
+ * A struct wakefd belongs to one thread at a time, except that other threads may call
+ * wakefd_post(). It must not move while it is open. Descriptors are closed by exec and in a forked
+ * child. Otherwise a descriptor would stay in an epoll set of the parent even after the parent has
+ * closed it, because the child would keep it open.
  */
 #ifndef BASE_WAKEFD_H
 #define BASE_WAKEFD_H
@@ -77,10 +78,13 @@ static inline bool wakefd_reaches(uint64_t netns, uint64_t other)
 	return netns && netns == other;
 }
 
-/* Opens w->fd, which includes a timer, and writes its address to *addr. Returns 0 or -errno. */
+/*
+ * Opens w->fd, which includes a timer, and writes the socket's name and cookie to *addr. The caller
+ * stores addr->netns. Returns 0 or -errno.
+ */
 int wakefd_open(struct wakefd *w, struct wakefd_addr *addr);
 
-/* Writes the address of an open w->fd to a further *addr, for example in another region. */
+/* Writes the same name and cookie to a further *addr, for example in another region. */
 void wakefd_publish(const struct wakefd *w, struct wakefd_addr *addr);
 
 /* Opens w->fd for wakefd_post(). Returns 0 or -errno. */
@@ -91,10 +95,13 @@ int wakefd_open_event(struct wakefd *w);
  */
 void wakefd_close(struct wakefd *w);
 
-/* Closes what wakefd_open() has opened. The object still wakes others and receives introductions. */
+/* Closes what wakefd_open() opened. The object still wakes others and receives introductions. */
 void wakefd_close_waiting(struct wakefd *w);
 
-/* Empties w->fd, sets the word and executes a fence. The caller must then check a second time. */
+/*
+ * Reads the wake-ups that have arrived, sets the word and executes a fence. The caller must then
+ * check a second time.
+ */
 void wakefd_prepare(struct wakefd *w, uint32_t *word);
 
 /* Makes w->fd readable after @ns nanoseconds; 0: never. Replaces the previous setting. */
@@ -103,7 +110,7 @@ void wakefd_timer(struct wakefd *w, uint64_t ns);
 /*
  * Wakes the sleeper on the word, by futex or descriptor. The caller must call sleep_fence() before.
  * Returns 1 if a sleeper was woken, 0 if there was none, or an error. After an error the sleeper
- * still sleeps, and another waker, or a later try, may wake it:
+ * still sleeps, and another waker, or a later call, may wake it. The errors:
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	no descriptor or no memory
  *	-ENETUNREACH	its socket is in another network namespace than this thread
  *	-EPERM, -EACCES, ...	the kernel does not let this process send to it (a sandbox)
@@ -116,20 +123,20 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
 }
 
 /*
- * Tests whether this process can wake the process with that address. Sends it a wake-up, even if it
- * does not sleep. Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
+ * Sends a wake-up to that address, whatever the sleep word of the receiver says. Returns 1 if this
+ * process can wake the receiver, 0 if no socket has the address, or an error of wakefd_wake_cold().
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
 /* ---- introductions: the kernel identifies a peer ---- */
 
 /*
- * An introduction is a datagram by which a client tells a server its index. The kernel adds the ids
- * of the client's process. The datagram contains a descriptor whose lock proves the index: see
+ * An introduction is a datagram in which a client sends its index to a server. The kernel adds the
+ * ids of the client's process. The datagram contains a descriptor whose lock proves the index: see
  * shm_holds().
  */
 
-/* The sender of an introduction, as the kernel reports it for the receiver's namespaces. */
+/* The sender of an introduction. The kernel translates the ids to the receiver's namespaces. */
 struct wakefd_intro {
 	uint32_t index; /* the index that the sender claims */
 	uint32_t pid, uid, gid; /* pid 0: outside of the receiver's pid namespace */
@@ -139,8 +146,8 @@ struct wakefd_intro {
 typedef void wakefd_intro_fn(void *arg, const struct wakefd_intro *intro);
 
 /*
- * Opens a socket for introductions, and writes its address to *addr. As for wake-ups, the kernel
- * drops datagrams without the cookie. Returns 0 or -errno.
+ * Opens a socket for introductions, and writes its name and cookie to *addr. As for wake-ups, the
+ * kernel drops datagrams without the cookie. Returns 0 or -errno.
  */
 int wakefd_door(struct wakefd *w, struct wakefd_addr *addr);
 

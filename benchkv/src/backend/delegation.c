@@ -18,7 +18,7 @@ static struct delegrpc_client **rings_of(const struct client *c)
 	return c->way;
 }
 
-/* Clients give requests for other ranks only to daemons that own endpoints. */
+/* Clients send requests for other ranks only to daemons that own endpoints. */
 static int make_daemon(struct daemon *d)
 {
 	return node_endpoints(d->node, d->index) ? owners_make_daemon(d) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client gives its request for another rank to its own rank's daemon with the number of the key's
+ * A client sends its request for another rank to its own rank's daemon with the number of the key's
  * shard (shmipc), as if the key were of its own rank. This daemon passes the request to the daemon
  * that owns the endpoint for the other rank (flux).
  */

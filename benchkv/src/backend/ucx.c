@@ -42,7 +42,7 @@ struct ucx_client {
 	struct kv_req *sent; /* by seq: requests; UCX may read one until its reply has come */
 	uint32_t mask;
 	uint32_t pending;
-	uint64_t calls; /* requests that UCX has taken, without the greetings */
+	uint64_t calls; /* requests that UCX has accepted, without the greetings */
 	bool greeting; /* the expected replies are replies to greetings */
 	int error; /* -errno: an endpoint has failed */
 };

@@ -118,8 +118,8 @@ def milliseconds(seconds):
 
 
 class Handle:
-    """Owns a C object until close(), the end of a `with` block, or the end of the program. A forked
-    child does not destroy its parent's objects."""
+    """Owns a C object. close(), the end of a `with` block, the loss of the last reference and the end of the program
+    destroy it. A forked child does not destroy its parent's objects."""
 
     def _own(self, pointer, destroy):
         self._pointer = pointer

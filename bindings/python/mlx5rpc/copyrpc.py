@@ -377,7 +377,7 @@ class Endpoint(_Child):
         return text.value.decode(errors="replace")
 
     def close(self):
-        """Ends the connection. Pending calls end with ECANCELED at the next poll."""
+        """Ends the connection. Pending calls end at the next poll, with ECANCELED, or with the error of a failed endpoint."""
         if self._pointer is not None and not self.context.closed:
             del self.context._endpoints[self._pointer]
             _lib.copyrpc_ep_destroy(self._pointer)

@@ -210,7 +210,7 @@ class Status(NamedTuple):
     """The status of a request, or of a whole batch."""
 
     state: State
-    err: int  # 0, or -errno if it has failed
+    err: int  # -errno if it has failed or was canceled, else 0
     bytes: int  # bytes that have been moved
 
 

@@ -3,9 +3,9 @@
  * softhca: functions by which a test queries and controls the software HCA.
  *
  * A program under the software HCA runs unmodified and needs nothing of this header. A test that
- * has to know what the adapter did (how many doorbells, which work requests) links with libsofthca,
- * named before libibverbs, or finds these functions with dlsym(RTLD_DEFAULT, ...) if softhca-run(1)
- * has preloaded the library:
+ * needs to find out what the adapter did (how many doorbells, which work requests) links with
+ * libsofthca, named before libibverbs, or finds these functions with dlsym(RTLD_DEFAULT, ...) if
+ * softhca-run(1) has preloaded the library:
  *
  *	struct softhca_counters before, after;
  *
@@ -16,6 +16,9 @@
  *		(unsigned long long)(after.doorbells - before.doorbells));
  *
  * Threads: every function may be called from any thread at any time.
+ *
+ * Errors: every function but softhca_step() may also return -EIO: the process was stopped while
+ * other processes waited for it, and its QPs have failed.
  */
 #ifndef SOFTHCA_H
 #define SOFTHCA_H
@@ -64,7 +67,7 @@ struct softhca_fabric_info {
 	uint32_t processes; /* living members of the fabric */
 	uint32_t qps; /* existing QPs */
 	uint32_t recoveries; /* how often a process continued the work of a dead or stopped one */
-	uint32_t replays; /* of these, recoveries that had to complete a half-done step */
+	uint32_t replays; /* half-done steps that were completed in these recoveries */
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time of the fabric's clock */
 };
 
@@ -75,7 +78,7 @@ int softhca_fabric_info(struct softhca_fabric_info *out);
  * Serves the due timers of this process and executes all requests that the process has posted. In
  * chaos mode, executes a random part of the pending work instead, but at least one step if work is
  * pending. With SOFTHCA_MODE=step, only this function and sched_yield(), which calls this function,
- * execute requests. Returns the number of queues that had work; in chaos mode, the number of steps.
+ * execute requests. Returns how often a queue had work; in chaos mode, the number of steps.
  * -ENODEV: the process has not opened a device. -EPERM: the mode is not step.
  */
 int softhca_step(void);
@@ -108,10 +111,10 @@ long long softhca_fault_remove(int number);
 int softhca_gid_set(const char *device, unsigned index, const char *address);
 
 /*
- * Plugs in or pulls the cable of the adapter @device, as softhcactl link does. @up says whether the
- * cable is plugged in afterwards. Every context that is open on the adapter gets the event
- * IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE. Returns 0. -EINVAL: there is no such adapter.
- * -ENODEV: the process has not opened a device.
+ * Plugs in or pulls the cable of the adapter @device, as softhcactl link does. @up: whether the
+ * cable is plugged in afterwards. If that is a change, every context that is open on the adapter
+ * gets the event IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE. Returns 0. -EINVAL: there is no such
+ * adapter. -ENODEV: the process has not opened a device.
  */
 int softhca_link_set(const char *device, bool up);
 

@@ -2,8 +2,9 @@
 /*
  * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. Another
  * address of the host belongs to the adapter whose network interface has it, else to the first
- * adapter. A loopback address that no interface has belongs to the first adapter, too, unless an
- * adapter with udp=on has a loopback address: then the address may belong to another fabric.
+ * adapter. A loopback address that is no GID belongs to the first adapter, whether or not an
+ * interface has it. If an adapter with udp=on has a loopback address, this exception does not
+ * apply: a loopback address that no interface has may belong to another fabric.
  */
 #ifndef SOFTHCA_CM_ADDRESS_H
 #define SOFTHCA_CM_ADDRESS_H
@@ -31,7 +32,7 @@ struct cm_sockaddr_ib {
 /*
  * Decodes a socket address of @len bytes, which must include its family. An AF_IB address without a
  * GID counts as the wildcard of IPv6. Returns 0; -EINVAL if @len does not fit the family;
- * -EAFNOSUPPORT for other families.
+ * -EAFNOSUPPORT for other families, and for AF_IB with a GID.
  */
 int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p);
 

@@ -51,7 +51,7 @@ int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place 
 
 /*
  * Resolves @dst. @place: the adapter that has @dst; NULL: no adapter has it. @path: the path to
- * @dst in another fabric; NULL: none. An id that is not bound gets the adapter and the address at
+ * @dst in another fabric; NULL: none. An id without an adapter gets the adapter and the address at
  * which @path begins. Without @path it gets those of the other end, as if the host connected to
  * itself.
  */

@@ -69,8 +69,9 @@ struct cm_id *cm_linked(struct cm_link link);
 struct cm_link cm_link_to(const struct cm_id *id);
 
 /*
- * Gives the id the address @addr. No other id of the port space may have the same port at this
- * address. Port 0: any free port. Returns 0 or -EADDRINUSE.
+ * Sets the address of the id to @addr. Port 0: any free port. Returns 0, or -EADDRINUSE if another
+ * id of the port space has the same port at this address, unless both have reuse_addr and the other
+ * id does not listen.
  */
 int cm_take_port(struct cm_id *id, const struct cm_addr *addr);
 
@@ -91,7 +92,7 @@ void cm_move(struct cm_id *id, uint64_t fifo);
 
 /*
  * The event that a connection has ended is posted when the program has polled the completions that
- * the QP had when the message arrived, but at the latest this long after its arrival.
+ * the QP had when the message arrived, but at the latest this long after the message's arrival.
  */
 #define CM_PATIENCE_NS 500000000u
 

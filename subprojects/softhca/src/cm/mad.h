@@ -55,7 +55,8 @@ void mad_encode(const struct mad *m, uint8_t out[MAD_BYTES]);
 
 /*
  * Returns 0, or -EINVAL if the length, version, class or method is not that of a CM message, the
- * type is unknown, or the addresses are neither IPv4 nor IPv6.
+ * type is unknown, or the RDMA CM's header has another version or other addresses than IPv4 and
+ * IPv6.
  */
 int mad_decode(const uint8_t *bytes, size_t len, struct mad *m_p);
 

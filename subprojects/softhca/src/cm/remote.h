@@ -62,7 +62,7 @@ void remote_send(struct cm_id *id, enum mad_type type, uint16_t status);
 void remote_ask(struct cm_id *id, enum mad_type type);
 void remote_stop(struct cm_id *id);
 
-/* Refuses the request of the id; a repeated request is refused again. */
+/* Refuses the request of the id. After the id is freed, a repeated request is refused again. */
 void remote_refuse(struct cm_id *id, uint16_t status);
 
 /* Tells the other end that nobody waits for its reply any more. */

@@ -38,7 +38,7 @@ static inline int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
 	return dma_get_be32(slot, addr, 0, value);
 }
 
-/* Stores a big-endian 32-bit word in one access. */
+/* Stores a big-endian 32-bit word; in this process's memory, in one access. */
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value);
 
 /*

@@ -18,7 +18,7 @@
 struct view {
 	uint8_t *at;
 	uint64_t size;
-	uint32_t life; /* `life` of the slot when the pool was mapped; 0: never mapped */
+	uint32_t life; /* `life` of the slot when mapping the pool was last tried; 0: never */
 	uint32_t refused; /* number of pages that the pool had when mapping it failed, plus 1 */
 };
 

@@ -81,19 +81,19 @@ struct proc {
 	uint32_t used;
 	int32_t pid; /* 0 once the process is known to be dead: the number may be reused */
 	uint32_t life; /* number of owners that the slot has had */
-	uint32_t bell; /* futex on which its thread sleeps; see timer.h */
+	uint32_t bell; /* futex on which its thread sleeps; see hca/timer.h */
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
 	uint32_t pumping; /* chaos mode: its thread has been notified of pending work */
 	uint32_t has_thread; /* it has a thread that serves timers */
 	/*
-	 * The execution mode of its doorbells, and the latest findings of mode auto (choose.h). The
-	 * process's thread stores these fields without the mutex.
+	 * The execution mode of its doorbells, and the latest findings of mode auto
+	 * (sched/choose.h). The process's thread stores these fields without the mutex.
 	 */
 	uint32_t mode; /* enum engine_mode */
 	uint32_t why; /* enum mode_why */
 	uint32_t polls; /* mode auto: its thread polls while doorbells are rung */
 	uint32_t awake; /* its thread spins */
-	uint32_t cores, quota, needs;
+	uint32_t cores, quota, needs; /* as in struct load, and by choose_needs() */
 	uint32_t slow; /* cores are free, but trapping is faster, or is being measured */
 	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
 	/* When a message of one of its rdma_cm ids next arrives or is repeated; 0: never. */
@@ -204,7 +204,8 @@ struct srq {
 	uint64_t recvs; /* as in struct qp */
 	/*
 	 * Cache of the linked list after the head: ahead[i] is the index of the entry that follows
-	 * entry number ahead_from + i. It covers entries that are posted but not taken.
+	 * the one with the number ahead_from + i, counted as in `taken`. The cache covers entries
+	 * that are posted but not taken.
 	 */
 	uint32_t ahead_from;
 	uint32_t ahead_n;
@@ -264,7 +265,7 @@ struct qp {
 	struct obj obj;
 	/*
 	 * Protects the QP's send queue, and the peer's receive queue, because no other QP sends to
-	 * it.
+	 * it. Datagrams, which several QPs can send to one, are executed with the mutex.
 	 */
 	struct latch latch;
 	uint64_t recvs; /* consumed since creation; part of the counters of its process */
@@ -315,7 +316,7 @@ struct qp {
 	uint32_t copy_peer; /* with copy_to: slot of the receiver */
 	uint64_t copy_ticket; /* number of its last copy, counted in the whole fabric */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
-	uint64_t turn; /* the WQE at sq_done waits behind WQEs with smaller numbers; see timer.h */
+	uint64_t turn; /* the WQE at sq_done waits behind WQEs of lower number; see hca/timer.h */
 	uint64_t user_handle;
 	struct qp_attr attr;
 	/*

@@ -182,7 +182,7 @@ static inline bool claim_drop(struct claim *c)
 	claim_held.claim = NULL;
 	atomic_signal_fence(memory_order_seq_cst);
 	mine = claim_held.word; /* the handler does not change it any more */
-	/* Release: pairs with the acquire in claim_replace(). */
+	/* Release: pairs with the swap in claim_replace(). */
 	return __atomic_compare_exchange_n(&c->word, &mine, mine & ~CLAIM_OWNER_MASK, false,
 		__ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }

@@ -88,13 +88,13 @@ struct cm_refused {
 	struct cm_param param;
 };
 
-/* A message of the other end that has not arrived yet. */
+/* A message of the other end whose event is not posted yet. */
 struct cm_coming {
-	uint64_t due; /* CLOCK_MONOTONIC ns */
-	uint64_t patience; /* time until which the arrived message waits for the program
-			     (CM_PATIENCE_NS); 0: the message has not arrived */
+	uint64_t due; /* time at which cm_deliver() is called next, CLOCK_MONOTONIC ns */
+	uint64_t patience; /* end of a connection: latest time at which the event is posted
+			     (CM_PATIENCE_NS in cm/ids.h); 0: the message has not arrived */
 	uint32_t sends, receives; /* producer indexes of the QP's CQs when the message arrived */
-	uint16_t type; /* this and the next two: as in struct cm_event */
+	uint16_t type; /* this and the next two: as in struct cm_event (cm/ids.h) */
 	uint16_t has_param;
 	int32_t status;
 };
@@ -112,7 +112,7 @@ struct cm_id {
 	uint32_t gid; /* index of its GID */
 	uint32_t dst_rail, dst_gid; /* of the other end, once it is known */
 	struct cm_addr src, dst;
-	uint32_t has_port; /* no other id may have its port */
+	uint32_t has_port; /* it has the port of `src`, which no other id may have */
 	uint32_t backlog; /* LISTEN: maximum number of unread requests */
 	uint32_t events; /* number of events that the program has read for this id */
 	struct cm_link peer;

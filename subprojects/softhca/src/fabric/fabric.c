@@ -246,9 +246,9 @@ static inline int take(uint32_t yields, uint32_t lane)
 			former = take_over(&arena()->whole.claim, &w, CLAIM_FOR_ME);
 	/*
 	 * open_lane() comes before close_lanes(), which then waits for another thread of this
-	 * process that may have taken the lane and read the mutex already. After a dead holder the
-	 * lane stays shut: that other thread may have read the mutex before the dead holder began a
-	 * step, and must not find the lane open.
+	 * process that may have taken the lane and read the mutex already. If the mutex was taken
+	 * from a dead or stopped holder, the lane stays shut: the other thread may have read the
+	 * mutex before that holder began a step, and must not find the lane open.
 	 */
 	if (lane != NO_INDEX && !former)
 		open_lane(lane);

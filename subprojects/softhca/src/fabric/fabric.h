@@ -8,8 +8,8 @@
  * the process however it ends, and liveness never depends on a pid. A process that waits for the
  * end of a member takes a read lock on the member's byte. A process that tests whether a member
  * lives tests for a write lock, so a waiting process does not look like a member. Slots are
- * assigned under the arena's mutex. So the holder of the mutex knows: if a slot's byte is locked,
- * the slot's pid is that of the process that holds the lock.
+ * assigned under the arena's mutex. So while a thread holds the mutex, the pid of a slot whose byte
+ * is locked is that of the process that holds the lock.
  */
 #ifndef SOFTHCA_FABRIC_FABRIC_H
 #define SOFTHCA_FABRIC_FABRIC_H
@@ -90,11 +90,11 @@ bool fabric_name_ok(const char *name);
  * it may hold only its lane.
  */
 struct fabric_hooks {
-	void (*replay)(void); /* applies the steps that dead holders had begun */
+	void (*replay)(void); /* applies the steps that dead or stopped holders had begun */
 	void (*recover)(void); /* called after replay(): continues operations of several steps */
 	/*
-	 * Called when a thread of the process of @slot has lost a claim, whose word was @lost.
-	 * Fails the QPs of the process.
+	 * Called when a thread of the process of @slot has lost a claim. @lost: a claim's word that
+	 * names this thread. Fails the QPs of the process.
 	 */
 	void (*fail)(uint32_t slot, uint64_t lost);
 	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
@@ -117,8 +117,8 @@ extern const struct fabric_hooks fabric_hooks;
 
 /*
  * Does the same as fabric_lock(), for a thread whose wake-up may preempt the holder of the mutex.
- * It yields once and then sleeps, because each yield lowers the priority of its wake-ups. Each
- * sleep is long enough for the scheduler to run another thread.
+ * It spins, yields once and then sleeps, because each yield lowers the priority of its wake-ups.
+ * Each sleep is long enough for the scheduler to run another thread.
  */
 #define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
 

@@ -14,7 +14,7 @@ static bool try_latch(struct latch *l)
 	return latch_is_free(seen) && latch_replace(l, seen);
 }
 
-/* There is no deadlock: the latch's owner waits for nothing but latches at higher addresses. */
+/* There is no deadlock: the latch's owner waits for no locks but latches at higher addresses. */
 __attribute__((cold, noinline)) bool latch_wait(struct latch *l)
 {
 	for (uint32_t n = 0; n < REST_ENOUGH; n++) {

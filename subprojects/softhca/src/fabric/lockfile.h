@@ -8,13 +8,13 @@
 
 /*
  * Writes the directory of the fabric that the environment names (SOFTHCA_FABRIC, or the job's
- * namespace) to @dir.
+ * namespace, or the default) to @dir.
  */
 void fabric_dir(char *dir, size_t size);
 
 /*
- * Locks bytes of the lock file, or tests the lock. Returns 0 or -errno; F_OFD_GETLK: 1 if another
- * file description has a lock there.
+ * Locks or unlocks bytes of the lock file, or tests them (F_OFD_GETLK). Returns 0 or -errno;
+ * F_OFD_GETLK: 1 if another file description has a lock there that excludes a lock of @type.
  */
 int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len);
 

@@ -28,7 +28,10 @@ bool fabric_name_ok(const char *name)
 	return n && n <= FABRIC_NAME_MAX && !name[n];
 }
 
-/* The characters of a job's name that are not valid in a fabric's name are replaced. */
+/*
+ * Characters of a job's name that are not valid in a fabric's name are replaced; those after the
+ * first FABRIC_NAME_MAX are omitted.
+ */
 void fabric_dir(char *dir, size_t size)
 {
 	const char *name = getenv("SOFTHCA_FABRIC");

@@ -3,9 +3,8 @@
  * Each lane has counts of its own, for its process and for all ports: they count the messages that
  * the lane's threads execute. The counters of a process or port are sums over lanes. A thread that
  * executes a message adds to the counts of its lane, which no other thread uses at that time.
- * Completions and receives of the responder's process are counted in the CQ and in the receive
- * queue, whose latches the thread holds. The caller of the functions in tally.c must hold the
- * mutex.
+ * Completions and receives are counted in the CQ and in the receive queue, whose latches the thread
+ * holds. The caller of the functions in tally.c must hold the mutex.
  */
 #ifndef SOFTHCA_FABRIC_TALLY_H
 #define SOFTHCA_FABRIC_TALLY_H

@@ -23,11 +23,12 @@
 
 #include "fabric/arena.h"
 
-#define FAULT_TEXT 320 /* room for a rule's text, 306 characters at most */
+#define FAULT_TEXT 320 /* room for a rule's text, 305 characters at most */
 
 /*
  * Adds the rules of text (lines, or parts of a line between ';') to the free entries of
- * rules. Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with rules unchanged and one line in err.
+ * rules. Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with rules unchanged and one line in err, which
+ * begins with @name.
  */
 int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
 	size_t errlen);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compressed completions. A run is a sequence of completions that differ only in byte count and
- * time stamp, and in the WQE counter: on the requester's side it may be any, and the opcode, too;
- * on the responder's side it increases by one. A run occupies one entry of the queue for each
- * completion, but only the following is written: the first completion (the title), with both format
- * bits set and the number of completions in byte_cnt, and arrays of eight 8-byte mini-CQEs. Array 0
- * is in the entry after the title, array k in the entry of completion 8 k.
+ * Compressed completions. A run is a sequence of completions that differ only in byte count, time
+ * stamp and WQE counter. If they are of requests, their WQE counters may have any values, and the
+ * opcodes of the WQEs may differ, too. If they are of receives, the WQE counter increases by one.
+ *
+ * A run occupies one entry of the queue for each completion. A run of one completion is written
+ * unchanged. For a longer one, only the following is written: the first completion (the title),
+ * with both format bits set and the number of completions in byte_cnt, and arrays of eight 8-byte
+ * mini-CQEs. Array 0 is in the entry after the title, array k in the entry of completion 8 k.
  */
 #ifndef SOFTHCA_HCA_COMP_H
 #define SOFTHCA_HCA_COMP_H

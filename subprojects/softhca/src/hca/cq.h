@@ -3,9 +3,10 @@
  * Completion queues: room, writing, events. The caller must hold the fabric's mutex, or a lane and
  * the CQ's latch.
  *
- * An event is requested by cq_arm() and sent once, by cq_notify() or, if the completion has been
- * written already, by cq_arm() itself: CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED ->
- * CQ_UNARMED. An overrun queue stays overrun until it is destroyed.
+ * An event is requested by cq_arm() and sent once: by cq_notify(), by cq_arm() itself if the
+ * completion has been written already, or by cq_serve() with moderation. CQ_UNARMED ->
+ * CQ_ARMED_NEXT or CQ_ARMED_SOLICITED -> CQ_UNARMED. An overrun queue stays overrun until it is
+ * destroyed.
  */
 #ifndef SOFTHCA_HCA_CQ_H
 #define SOFTHCA_HCA_CQ_H
@@ -26,8 +27,8 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 
 /*
  * Writes out the runs of compressed completions of a lane, and removes them from its @list. The
- * caller must hold the mutex, or the lane and no latch. If the caller holds the lane, the CQs whose
- * latch another thread holds for too long stay in the list.
+ * caller must hold the mutex, or the lane and no latch. If another thread holds a CQ's latch for
+ * too long, this CQ and those before it stay in the list.
  */
 void cq_flush_runs(uint32_t *list);
 
@@ -39,7 +40,7 @@ void cq_notify(struct cq *cq, const void *bytes);
 
 /*
  * Sends the events of this process's queues that are due. Returns the time at which the next event
- * is due, or 0.
+ * is due, or an earlier time; 0: no event waits.
  */
 uint64_t cq_serve(uint64_t now);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Event descriptors. A completion channel's fd and a context's async fd are named FIFOs in the
- * fabric's directory, opened for reading and writing by their owner. Any process of the fabric can
- * write an event into a FIFO, and read(), poll() and O_NONBLOCK work as usual.
+ * Event descriptors. Completion channels, contexts' async fds and event channels of the connection
+ * manager are named FIFOs in the fabric's directory, opened for reading and writing by their owner.
+ * Any process of the fabric can write an event into a FIFO, and read(), poll() and O_NONBLOCK work
+ * as usual. The caller of fifo_create(), and of the functions that remove events, must hold the
+ * fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_EVENT_H
 #define SOFTHCA_HCA_EVENT_H
@@ -12,11 +14,11 @@
 
 #include "fabric/arena.h"
 
-/* Makes a FIFO. Returns its fd, with its number in *id, or -errno. */
+/* Makes a FIFO. Returns a descriptor, with the FIFO's number in *id, or -errno. */
 int fifo_create(uint64_t *id);
 void fifo_remove(uint64_t id);
 
-/* Writes one event of @len bytes. It is no error if the reader is gone. */
+/* Writes one event of @len bytes. If the reader is gone or the FIFO is full, the event is lost. */
 void fifo_post(uint64_t id, const void *event, uint32_t len);
 
 /* Returns true if the FIFO has unread events. */

@@ -5,9 +5,10 @@
  * The holder of a lane, or of the fabric's mutex, may be killed between any two instructions.
  * Each step that must be atomic (a receive is taken, its completion is written and the send
  * queue advances) is first described in the lane's journal, then marked active, then applied.
- * When a holder has died, the next holder of the mutex applies an active journal again.
- * Values are absolute, and a completion is always written to the same place with the same
- * bytes, so applying a step twice changes nothing.
+ * When a holder has died or is stopped, the next holder of the mutex applies an active
+ * journal again. Values are absolute, and a completion is always written to the same place with
+ * the same bytes, so a step may be applied twice. Only the CQ's count of completions (`cqes`) may
+ * then be too high, and an event may be sent twice.
  *
  * States of the journal:
  * - described: active is 0. If the holder dies now, the next journal_begin() discards the step;
@@ -42,7 +43,10 @@ void journal_cqe(uint32_t cq, const void *bytes);
 /* Marks the step active and applies it. */
 void journal_commit(void);
 
-/* Applies the active step of a dead holder, if there is one. The caller must hold the mutex. */
+/*
+ * Applies the active step of a dead or stopped holder, if there is one. The caller must hold the
+ * mutex.
+ */
 void journal_replay(struct journal *j);
 
 #endif

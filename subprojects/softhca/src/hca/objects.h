@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The object tables of the arena. The caller of each function must hold the fabric's mutex; a lane
- * is enough for functions that only read.
+ * The object tables of the arena. The caller of each function must hold the fabric's mutex, unless
+ * documented otherwise; a lane is enough for functions that only read.
  *
  * A handle that a program sees is the object's index. A QP number consists of a generation and the
  * index, a memory key of the index and a generation, so that an old number does not name the next
@@ -41,8 +41,8 @@ uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
 
 /*
- * Makes the entry free. obj_free() calls this after it has released everything that depends on the
- * object.
+ * Makes the entry free. obj_free() (xport/free.h) calls this after it has released everything that
+ * depends on the object.
  */
 void obj_retract(enum obj_kind kind, uint32_t index);
 

@@ -2,9 +2,10 @@
 /*
  * Owed completions: those that are still to be written. Without chaos mode, a completion is written
  * in the step that causes it. In chaos mode it waits in the arena, behind the earlier completions
- * of the same work queue, until owed_release() writes it. The process that owns the QP must call
- * owed_release(), because this process exists as long as the QP. The caller must hold the fabric's
- * mutex. Without chaos mode, a lane with the latches of the message is enough.
+ * of the same work queue, until owed_release() writes it. The process that owns the QP calls
+ * owed_release() (chaos_pump()), because this process exists as long as the QP. Other processes may
+ * call it earlier. The caller must hold the fabric's mutex. Without chaos mode, a lane with the
+ * latches of the message is enough.
  */
 #ifndef SOFTHCA_HCA_OWED_H
 #define SOFTHCA_HCA_OWED_H

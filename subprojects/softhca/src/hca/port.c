@@ -11,7 +11,8 @@
 
 /*
  * Replaces the attribute's file, so that readers see either the old or the new text. Errors are
- * ignored: if the file cannot be written, readers see the old text. Commands use the arena.
+ * ignored: if the file cannot be opened, readers see the old text. Commands of verbs read the
+ * arena, not the file.
  */
 static void put_attribute(const char *device, const char *name, const char *text)
 {

@@ -23,8 +23,8 @@ void port_set_link(uint32_t rail, bool up);
 int port_set_gid(uint32_t rail, uint32_t index, const uint8_t gid[16]);
 
 /*
- * Returns true if the kernel accepts an address vector with these fields. On RoCE, and if the port
- * requires it (grh_required), there must be a GRH whose source is a GID of the port.
+ * Returns true if the kernel accepts an address vector with these fields. The source of a GRH
+ * (@global) must be a GID of the port. On RoCE, and with grh_required, there must be a GRH.
  */
 bool port_takes_path(uint32_t rail, bool global, uint32_t sgid_index);
 

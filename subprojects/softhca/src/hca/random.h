@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* splitmix64: the same state gives the same numbers. */
+/* Returns the next number of splitmix64, and advances *state. */
 static inline uint64_t random_next(uint64_t *state)
 {
 	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

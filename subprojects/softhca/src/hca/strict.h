@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Strict mode reports mistakes of programs that an adapter does not report: an adapter executes or
- * loses the request. The report names the QP and the work request. The caller must hold the
- * fabric's mutex.
+ * loses the request. A report names the object and, if there is one, the work request. The caller
+ * must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_STRICT_H
 #define SOFTHCA_HCA_STRICT_H
@@ -13,12 +13,13 @@
 #include "fabric/arena.h"
 #include "hca/wqe.h"
 
-/* Prints the violation on standard error and counts it. */
+/* Prints the violation on standard error and counts it. SOFTHCA_STRICT=abort: ends the process. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * Returns true if the producer index @pi of the doorbell record announces new WQEs, and these do
- * not overwrite WQEs whose completion was not polled.
+ * not overwrite WQEs whose completion was not polled. Otherwise reports the violation, as do
+ * the functions below that return false.
  */
 bool strict_ring(struct qp *qp, uint32_t pi);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Timers of this process's QPs, one each. The adapter's thread (sched/sched.h) serves them. The
- * caller of each function below timer_now(), except timer_ring(), must hold the fabric's mutex. All
- * functions are signal safe.
+ * caller of each function below timer_now(), except timer_ring() and timer_forget(), must hold the
+ * fabric's mutex. All functions are signal safe.
  *
  * Among expired timers, the one whose message has waited longest is served first, so that no QP
  * starves if several QPs wait for the receives of one queue. If the order were that of the QPs or

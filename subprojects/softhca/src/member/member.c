@@ -64,7 +64,7 @@ static int open_locked(const char *dir)
 		if (mkdir(dir, 0700) && errno != EEXIST)
 			return no_place(-errno);
 		if (lstat(dir, &st))
-			continue; /* the last member has removed the file in between */
+			continue; /* the last member has removed the directory in between */
 		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 			return -EACCES;
 		fd = sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

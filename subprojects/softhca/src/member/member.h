@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Joining and leaving a fabric. The first member makes the arena with the settings of its
- * environment (settings.h). hooks.c repairs the arena after a holder of the fabric's mutex has
- * died.
+ * environment (settings.h). hooks.c repairs the arena after a holder of the fabric's mutex or of a
+ * lane has died or was stopped.
  */
 #ifndef SOFTHCA_MEMBER_MEMBER_H
 #define SOFTHCA_MEMBER_MEMBER_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The variables of the environment that describe the fabric as a whole: adapters, fault rules, link
- * model, chaos mode, capture. The process that makes the fabric sets them; a process that joins
- * must have the same values, or leave the variables unset. The functions write a line without a
- * newline into err if they fail.
+ * model, chaos mode, capture. The process that makes the fabric applies them; a process that
+ * joins must have the same values, or leave the variables unset. The functions write a line without
+ * a newline into err if they fail.
  */
 #ifndef SOFTHCA_MEMBER_SETTINGS_H
 #define SOFTHCA_MEMBER_SETTINGS_H

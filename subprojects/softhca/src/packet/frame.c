@@ -148,7 +148,7 @@ static void put_headers(const struct flow *f, uint8_t *head, size_t len)
  * Returns true if @diff can be the effect of an IPv4 identification. The ICRC covers the
  * identification, which a receiver does not know. The CRC is linear. @diff: the difference between
  * the packet's CRC and the CRC for identification 0. crc_undo() of @diff over the @behind bytes
- * from the identification on gives the identification itself, which has 16 bits.
+ * from the identification on returns the identification itself, which has 16 bits.
  */
 static bool differs_by_identification(uint32_t diff, size_t behind)
 {

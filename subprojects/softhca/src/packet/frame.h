@@ -33,7 +33,8 @@ void gid_set_ipv4(uint8_t *gid, const void *ipv4);
 size_t frame_head_bytes(const struct flow *f);
 
 /*
- * Writes the IP header of a frame that has @len bytes from BTH to padding. Returns its length.
+ * Writes the IP header of a frame that has @len bytes from BTH to padding. Returns the header's
+ * length.
  */
 size_t frame_ip_header(const struct flow *f, uint8_t *ip, size_t len);
 

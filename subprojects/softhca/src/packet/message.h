@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Splits messages into packets. A message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP takes
- * none. The functions set the P_Key to 0; the sender must fill it in.
+ * Splits messages into packets. A message of n bytes has max(1, ceil(n / mtu)) PSNs, an atomic has
+ * one, a NOP none. The functions set the P_Key to 0; the sender must fill it in.
  */
 #ifndef SOFTHCA_PACKET_MESSAGE_H
 #define SOFTHCA_PACKET_MESSAGE_H
@@ -26,12 +26,12 @@ struct message {
 	uint32_t qkey, src_qpn; /* datagrams */
 };
 
-/* Returns the number of PSNs that the message takes. */
+/* Returns the number of PSNs of the message. */
 uint32_t message_packets(const struct message *m);
 
 /*
  * Returns the number of packets from the requester. A READ or atomic has one such packet, however
- * many PSNs it takes.
+ * many PSNs it has. @m must not be a NOP.
  */
 uint32_t message_requests(const struct message *m);
 

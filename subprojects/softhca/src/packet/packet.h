@@ -78,7 +78,7 @@ enum aeth_syndrome {
 	AETH_NAK_OPERATIONAL = 0x63,
 };
 
-/* If the opcode does not have a header, the fields of the header are 0. */
+/* packet_decode() sets the fields of headers that the opcode does not have to 0. */
 struct packet {
 	uint8_t opcode;
 	bool solicited;
@@ -118,8 +118,9 @@ size_t packet_encode(const struct packet *p, uint8_t *out);
 
 /*
  * Reads a packet of @len bytes, from BTH to padding, without ICRC. Returns the length of the
- * headers, after which the payload begins, or -EINVAL if the packet is too short, the opcode or
- * version is unknown, or there is a payload although the opcode has none.
+ * headers, after which the payload begins, or -EINVAL if the packet is too short, @len is no
+ * multiple of 4, the opcode or version is unknown, or there is a payload although the opcode has
+ * none.
  */
 int packet_decode(const uint8_t *bytes, size_t len, struct packet *p);
 

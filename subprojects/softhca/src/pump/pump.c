@@ -292,8 +292,8 @@ static void *work(void *arg)
 	while (!__atomic_load_n(&leaving, __ATOMIC_SEQ_CST)) { /* see pump_stop() */
 		open = open || open_sockets();
 		/*
-		 * Packets that have arrived by this time are received before the timers that are
-		 * due by this time are served.
+		 * Packets that have arrived by this time (of each socket, at most TURN batches)
+		 * are received before the timers that are due by this time are served.
 		 */
 		seen = timer_now();
 		wait_for_packets(next);

@@ -10,7 +10,7 @@
 
 /*
  * Starts this process's thread, unless it runs already. When the function returns, this process or
- * another one receives packets. The caller must hold the mutex.
+ * another one receives packets. Returns 0 or -errno. The caller must hold the mutex.
  */
 int pump_start(void);
 

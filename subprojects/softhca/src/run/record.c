@@ -138,7 +138,10 @@ static int run(struct recording *rec, int signals)
 	return r == -EPIPE ? 0 : r ? r : c.error;
 }
 
-/* Removes the file and prints the counts, however the capture has ended. */
+/*
+ * Removes the file in the fabric's directory, if there is one, and prints the counts, however the
+ * capture has ended.
+ */
 static void finish(struct recording *rec)
 {
 	struct capture c;

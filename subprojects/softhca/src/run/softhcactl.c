@@ -85,7 +85,7 @@ static int same_name(const char *name, void *wanted)
 	return !*name && !*w;
 }
 
-/* Returns the name that member_attach() would use. */
+/* Returns the name from which fabric_dir() makes the fabric's name. */
 static const char *chosen_name(void)
 {
 	static const char *const variables[] = {"SOFTHCA_FABRIC", "PMIX_NAMESPACE"};
@@ -206,7 +206,7 @@ static void cmd_gid(char **argv)
 					"the adapter has sockets at its addresses (udp=on)");
 }
 
-/* Adds one rule. The text of the rule consists of all arguments. */
+/* Adds the rule whose text consists of all arguments. */
 static void cmd_fault_add(char **argv)
 {
 	char text[4 * FAULT_TEXT] = "", err[256];

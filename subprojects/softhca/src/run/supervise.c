@@ -74,8 +74,8 @@ static void end_orphan(int fd)
 }
 
 /*
- * Closes standard input, output and error. Otherwise a process that reads the program's output
- * until end of file would wait for this process, too.
+ * Replaces standard input, output and error by /dev/null. Otherwise a process that reads the
+ * program's output until end of file would wait for this process, too.
  */
 static void leave_terminal(void)
 {

@@ -16,7 +16,7 @@
 #define MILLI 1000u
 #define LOOK_NS 20000000u /* time between two looks */
 #define CALM_MAX 2u /* how often LOOK_NS may be doubled while the thread does not spin */
-#define DOUBT_LOOK_NS 5000000u /* time between looks after one that found the other mode better */
+#define DOUBT_LOOK_NS 5000000u /* time between looks in a trial, and while `doubts` is not 0 */
 #define QUOTA_NS 1000000000u
 #define LOOKS 4 /* looks for a change must outnumber the others by this number; see choose.h */
 #define TRAP_NS 2400u /* see choose.h */
@@ -155,8 +155,8 @@ static uint64_t doorbells_of(uint32_t slot)
 }
 
 /*
- * Adds all WQEs that this process has completed, and their bytes, to @l. Not exact, for the reason
- * that doorbells_of() gives.
+ * Adds all WQEs that this process has completed, and their bytes, to @l. Not exact, as in
+ * doorbells_of().
  */
 static void add_wqes(struct load *l)
 {

@@ -25,16 +25,16 @@
  * the mode stays the same. Trials of the slower mode take up to 1/20 of the time at first, and up
  * to 1/80 later.
  *
- * A look counts the running threads, the cores and the doorbells (struct load). The thread looks
- * every 5 to 80 ms. At the time of a look, other threads may be running just for a moment. So the
- * thread stops spinning only when the looks that found no free core outnumber the other looks by a
- * few. To start spinning, the looks that found a free core must outnumber the other ones likewise.
- * If members (processes of the fabric) have joined or left, one look is enough. A thread that has
- * stopped spinning looks again soon, and later less often. The result of the last trial (poll_won)
- * is kept until there is a core again.
+ * A look counts the running threads, the cores and the doorbells (struct load). While doorbells are
+ * rung, the thread looks every 5 to 80 ms. At the time of a look, other threads may be running just
+ * for a moment. So the thread stops spinning only when the looks that found no free core outnumber
+ * the other looks by a few. To start spinning, the looks that found a free core must outnumber the
+ * other ones likewise. If members (processes of the fabric) have joined or left, one look is
+ * enough. A thread that has stopped spinning looks again soon, and later less often. The result of
+ * the last trial (poll_won) is kept until there is a core again.
  *
- * A spinning thread does not see each doorbell: it takes all WQEs that were rung since its last
- * pass as one list. So a program that quickly posts WQEs one by one leads to trials, too.
+ * A spinning thread does not see each doorbell: it treats all WQEs posted since its last pass as
+ * one list. So a program that quickly posts WQEs one by one leads to trials, too.
  */
 #ifndef SOFTHCA_SCHED_CHOOSE_H
 #define SOFTHCA_SCHED_CHOOSE_H
@@ -77,7 +77,7 @@ struct choice {
  */
 uint32_t choose_needs(const struct load *l);
 
-/* Returns true if there is a core for each of these threads. */
+/* Returns true if cores and quota are enough for these threads (choose_needs()). */
 bool choose_has_room(const struct load *l);
 
 /*

@@ -26,7 +26,10 @@ static bool awake; /* the thread may read the pages of open doors; `lock` protec
 static bool bell; /* there are knocks that the thread has not taken yet */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Blocks signals, because the handler of doorbells takes the lock, too. */
+/*
+ * Blocks the signals of the program: one of its handlers might ring a doorbell while this thread
+ * holds the lock, and the handler of doorbells locks it, too.
+ */
 static void enter(sigset_t *saved)
 {
 	fabric_block(saved);

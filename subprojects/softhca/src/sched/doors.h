@@ -68,7 +68,7 @@ bool doors_stay_open(void);
 /* Returns true if the thread may read the pages of door @i. */
 bool doors_is_open(uint32_t i);
 
-/* Must be called in a forked child. Closes the parent's descriptors. */
+/* Must be called in a forked child. Closes the inherited descriptors. */
 void doors_forget(void);
 
 #endif

@@ -17,7 +17,7 @@
 #include "xport/wired.h"
 #include "xport/xport.h"
 
-#define PAGES 1024u /* of further pages, passes read only the queues' doorbell records */
+#define PAGES 1024u /* registers of so many pages are read, doorbell records of all queues */
 #define SEND_REGISTERS 4u /* the two halves of the two usable registers of a page */
 
 /*

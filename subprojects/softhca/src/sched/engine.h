@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Polling and step modes: finds doorbells that did not trap. A pass of the polling thread costs the
- * same however many queues the process has. It reads the doorbell registers of two pages: the page
- * that was rung last, and the next one in the list of all pages. A register names the queue that
- * was rung last. Two queues may ring the same register between two passes, so a pass also reads the
- * doorbell record of the next queue in the list of all queues. Step mode reads all doorbell
- * records, and so does the thread before it sleeps.
+ * Polling and step modes: finds doorbells that did not trap. A pass of the polling thread takes the
+ * same time however many queues the process has. A pass reads the doorbell registers of two pages:
+ * the page that was rung last, and the next one in the list of all pages. A register names the
+ * queue that rang it last. Two queues may ring the same register between two passes, so a pass also
+ * reads the doorbell record of the next queue in the list of all queues. Step mode reads all
+ * doorbell records, and so does the thread before it sleeps.
  */
 #ifndef SOFTHCA_SCHED_ENGINE_H
 #define SOFTHCA_SCHED_ENGINE_H

@@ -230,8 +230,9 @@ static void spin(uint32_t seen, uint64_t next)
  * No doorbell is lost when the thread goes to sleep. A doorbell's record is stored before its
  * register. doors_shut() returns when no processor can store to a register any more without a
  * signal; so a doorbell whose store did not trap is in its record by then, and engine_sweep()
- * serves it. Any later store traps and is executed by the signal handler, which rings the bell.
- * wait_for_bell() compares the bell with its earlier value. test/model/doors.pml models this.
+ * serves it. Any later store traps and is executed by the signal handler. If the handler calls
+ * doors_knock(), the bell differs from `seen`, and wait_for_bell() does not sleep.
+ * test/model/doors.pml models this.
  */
 static void *beside(void *arg)
 {

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Starts the thread if it does not run; does nothing in step mode. Returns 0 or -errno. */
+/* Starts the thread if it does not run. Step mode has none. Returns 0 or -errno. */
 int sched_start(void);
 
 /* Must be called in a forked child. Forgets the thread, which the child does not have. */
@@ -22,7 +22,7 @@ void sched_forget(void);
  */
 void sched_rung(uint32_t door);
 
-/* Serves the timers that are due. */
+/* Locks the fabric and serves the timers that are due. */
 void sched_serve(void);
 
 #endif

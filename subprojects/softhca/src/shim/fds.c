@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Interposes libc's functions that take a descriptor, and socket(). */
+/* Interposes ioctl(), write(), close(), dup(), fcntl() and their variants, and socket(). */
 /* This macro makes the headers rename fcntl() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
@@ -65,7 +65,8 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 }
 
 /*
- * Must be called before @fd is closed. Closes the descriptor's object if @fd is its last duplicate.
+ * Must be called before close(), or after dup2() has replaced @fd: no other thread may get the
+ * number in between. Closes the descriptor's object if @fd was its last duplicate.
  */
 static void closing(int fd)
 {

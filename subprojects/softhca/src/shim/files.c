@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interposes libc's functions that take a path. Calls with paths of the emulated adapters are
- * answered here, all others are passed on to libc. fopen(), opendir() and scandir() are interposed
- * too, because their calls of open() are internal to libc and cannot be interposed.
+ * Interposes libc's functions that take a path. Emulated devices are handled here. Paths of the
+ * emulated sysfs are replaced by paths in the fabric's directory. All other calls are passed on to
+ * libc unchanged. fopen(), opendir() and scandir() are interposed too, because their calls of
+ * open() are internal to libc and cannot be interposed.
  */
 /* This macro makes the headers rename open() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS

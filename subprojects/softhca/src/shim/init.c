@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handles the start, the fork and the end of a process. The library does nothing else before the
- * program uses a device.
+ * program uses a device or the emulated sysfs.
  */
 #include <pthread.h>
 #include <unistd.h>

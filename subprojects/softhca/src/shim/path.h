@@ -10,8 +10,9 @@
 #include "topo/topo.h"
 
 /*
- * Returns the path to use instead of @path. For /sys/class/infiniband*, this is a path in the
- * fabric's directory, and the process joins the fabric; else it is @path itself. @buf: PATH_MAX
+ * Returns the path to use instead of @path. For /sys/class/infiniband* and
+ * /sys/class/misc/rdma_cm*, the process joins the fabric, and the result is a path in the fabric's
+ * directory. For other paths, and if the process cannot join, it is @path itself. @buf: PATH_MAX
  * bytes.
  */
 const char *path_map(const char *path, char *buf);
@@ -19,7 +20,7 @@ const char *path_map(const char *path, char *buf);
 /* The number of the device /dev/infiniband/rdma_cm in these functions; uverbsN has number N. */
 #define PATH_CM SOFTHCA_RAILS_MAX
 
-/* Returns the number of the emulated device @path, or -1. */
+/* Returns the number of the emulated device @path, or -1. For a device, joins the fabric. */
 int path_device(const char *path);
 
 /* Fill in the results of stat() and statx() for device @n. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A doorbell store raises SIGSEGV, so the program must neither replace the handler nor block the
- * signal. The kernel ends a process that faults while the signal is blocked. The program's own
- * handlers are kept, and called for its own faults.
+ * A doorbell store raises SIGSEGV or SIGBUS, and single steps raise SIGTRAP. So the program must
+ * neither replace the handlers nor block these signals. The kernel ends a process that faults while
+ * the signal is blocked. The program's own handlers are kept, and called for its own faults.
  */
 #include <pthread.h>
 #include <signal.h>

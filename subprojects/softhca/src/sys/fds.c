@@ -12,8 +12,8 @@
 static _Atomic uint64_t fds[MAX_FDS];
 /*
  * Entries from this index on were never stored, so a search ends there: reading the whole table
- * would take a page fault for each of its pages. Relaxed: fds_drop() must find only entries that
- * were stored before the drop, and those are ordered by fds_lock or by the program itself.
+ * would take a page fault for each of its pages. Relaxed: fds_drop() need not find entries that are
+ * stored during the drop. Earlier ones are ordered by fds_lock or by the program itself.
  */
 static _Atomic int high;
 /* Serialises fds_duplicate() and fds_drop(). */

@@ -22,18 +22,18 @@ struct fd_entry {
 	uint64_t value;
 };
 
-/* Returns the entry of @fd. Its kind is FD_OTHER if fds_set() was not called for @fd. */
+/* Returns the entry of @fd. */
 struct fd_entry fds_get(int fd);
 
-/* Returns 0, or -EMFILE if @fd is too high to be tracked. */
+/* Sets the entry of @fd. Returns 0, or -EMFILE if @fd is too high for the table. */
 int fds_set(int fd, enum fd_kind kind, uint64_t value);
 
 /* Records that @to has become a duplicate of @from. Returns 0 or -EMFILE. */
 int fds_duplicate(int from, int to);
 
 /*
- * Must be called when @fd is closed. Returns true if it was the last descriptor of an object of
- * this library. Writes the entry of the object to *entry_p.
+ * Must be called when @fd is closed. Returns true if @fd was the last descriptor of an object
+ * of this library, with the object's entry in *entry_p.
  */
 bool fds_drop(int fd, struct fd_entry *entry_p);
 

@@ -29,7 +29,10 @@ bool softhca_read_cpulist(const char *path, cpu_set_t *cpus)
 	return true;
 }
 
-/* Gets the CPUs that this process may use; a container may have fewer than the machine. */
+/*
+ * Gets the online CPUs, in a container only those that the container may use. The affinity of this
+ * process does not matter.
+ */
 static void usable_cpus(cpu_set_t *cpus)
 {
 	cpu_set_t allowed;

@@ -127,9 +127,9 @@ static inline bool softhca_rail_has_gid(const struct softhca_rail *r, const uint
 
 /*
  * Returns the lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X link that
- * carries rate_mbps; the width is always 4X (active_width 2). *gbps_p gets that link's rate and
- * *name_p its generation ("HDR"), as in "rate" of sysfs. If rate_mbps exceeds all generations, the
- * fastest one is used.
+ * carries rate_mbps; the width is always 4X (active_width 2). Writes that link's rate to *gbps_p
+ * and its generation ("HDR") to *name_p, as in "rate" of sysfs. If rate_mbps exceeds all
+ * generations, the fastest one is used.
  */
 uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
 

@@ -9,7 +9,7 @@
 /* Sets *rail to the defaults of rail number index (0 ..): InfiniBand, no GIDs yet. */
 void softhca_rail_init(struct softhca_rail *rail, uint32_t index);
 
-/* Sets the missing attributes that depend on the link layer: lid, netdev, GIDs. */
+/* Sets the missing ones of the attributes lid, netdev, P_Keys and GIDs. */
 void softhca_rail_complete(struct softhca_rail *rail, uint32_t index);
 
 #endif

@@ -165,7 +165,7 @@ static bool decode_opcode(struct insn *in)
 	case 0xc5:
 	case 0x62:
 		if (in->p != in->start)
-			return false; /* these take no other prefix */
+			return false; /* no other prefix may precede these */
 		break;
 	default:
 		legacy_opcode(in);
@@ -250,7 +250,8 @@ static uint64_t decode_sib(struct insn *in, const ucontext_t *uc, bool *base_p)
 }
 
 /*
- * Decodes ModRM, SIB and displacement; in->p is then the address of the immediate, or of the end.
+ * Decodes SIB and displacement, and returns the address of the store. in->p is then the address of
+ * the immediate, or of the end.
  */
 static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 {

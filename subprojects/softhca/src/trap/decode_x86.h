@@ -36,8 +36,8 @@ struct softhca_store {
 };
 
 /*
- * Returns 0 with *out_p written, or -ENOTSUP if the instruction is none of the above or does not
- * store to fault_addr. Then let the processor execute the instruction.
+ * Returns 0 with *out_p written, or -ENOTSUP if the instruction is not decoded or does not store to
+ * fault_addr.
  */
 int softhca_store_decode(const ucontext_t *uc, uint64_t fault_addr, struct softhca_store *out_p);
 

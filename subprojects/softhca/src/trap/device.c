@@ -26,7 +26,7 @@ static void store_cq(const struct device_store *st)
 	uint32_t cqn = be32_at(st->bytes + 4) & 0xffffff;
 	struct cq *cq;
 
-	/* The CQ is looked up again after fabric_widen(), which may change any object. */
+	/* Looked up again after fabric_widen(): other threads may have changed any object. */
 	while ((cq = obj_of_ctx(OBJ_CQ, cqn, st->u->ctx)) && !latch_take(&cq->latch))
 		fabric_widen();
 	tally()->process.arms++;

@@ -21,10 +21,7 @@ struct bucket {
 struct uctx pages_inherited;
 
 static struct bucket buckets[BUCKETS];
-/*
- * The buckets that have been used, so that most pages of the table are never read. `lock` protects
- * this list.
- */
+/* The list of the buckets that have been used. `lock` protects it. */
 static uint16_t used[BUCKETS];
 static uint32_t nused;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -77,7 +74,7 @@ int pages_add(uint64_t page, struct uctx *u, uint32_t uar)
 	return r;
 }
 
-/* Drops the page @uar of @u; UAR_NUMBERS: all its pages. */
+/* Drops the page @uar of @u; UAR_NUMBERS: all pages of @u. */
 static void drop(const struct uctx *u, uint32_t uar)
 {
 	pthread_mutex_lock(&lock);

@@ -24,7 +24,7 @@ extern struct uctx pages_inherited;
 
 /*
  * Adds a page. @uar: its number, which is its offset in the device file, in pages. Returns 1 if the
- * page is new, 0 if it was added before, or -ENOSPC.
+ * page is new, 0 if @u has it already, or -ENOSPC.
  */
 int pages_add(uint64_t page, struct uctx *u, uint32_t uar);
 
@@ -45,7 +45,10 @@ void pages_inherit(void);
  */
 struct uctx *pages_find(uint64_t page);
 
-/* Returns the number of a doorbell page, as for pages_add(). Signal safe. */
+/*
+ * Returns the number of a doorbell page, as for pages_add(), or UINT32_MAX if it is not a doorbell
+ * page. Signal safe.
+ */
 uint32_t pages_uar(uint64_t page);
 
 /*

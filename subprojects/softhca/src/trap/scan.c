@@ -12,11 +12,11 @@
 #include "trap/trap.h"
 
 /*
- * The vendor's library maps doorbell pages shared and writable, and trap_scan() is called before
- * the program can store to a new one. Registers the pages of a mapping if they are doorbell pages
- * of @arg, and protects them in trap mode. In the modes poll and auto a store to them traps while
- * their door is shut. In step mode a store has no effect, but the pages are registered
- * nevertheless, because a forked child must not store to them.
+ * Registers the pages of a mapping if they are doorbell pages of @arg, and protects them in trap
+ * mode. The vendor's library maps doorbell pages shared and writable; trap_scan() is called before
+ * the program can store to a new one. In the modes poll and auto a store traps while the door is
+ * shut (sched/doors.h). In step mode a store has no effect; the pages are registered because a
+ * forked child must not store to them.
  */
 static int scan_mapping(const struct mapping *m, void *arg)
 {

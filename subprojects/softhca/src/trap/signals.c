@@ -117,7 +117,10 @@ static void take_action(struct chain *c, struct sigaction *sa)
 		sa->sa_handler = SIG_DFL;
 }
 
-/* Sets the signal mask for the program's handler: the interrupted mask and sa_mask. */
+/*
+ * Sets the signal mask for the program's handler: the interrupted mask and sa_mask, without the
+ * signals of this library.
+ */
 static void set_handler_mask(const struct sigaction *sa, const ucontext_t *uc)
 {
 	sigset_t set;

@@ -11,8 +11,9 @@
 #include <ucontext.h>
 
 /*
- * Calls @fn with @arg on the stack that the signal with context @uc has interrupted. The alternate
- * stack is disabled during the call; the return from the handler restores it.
+ * Calls @fn with @arg on the stack that the signal with context @uc has interrupted. If this is
+ * another stack than the handler's, the alternate stack is disabled during the call; the return
+ * from the handler restores it.
  */
 void stack_call(const ucontext_t *uc, void (*fn)(void *arg), void *arg);
 

@@ -8,8 +8,8 @@
  *
  * During the step the page is writable for all threads of the process. A store of another thread in
  * that time is executed together with this thread's store. The other thread's store is lost if it
- * comes before step_begin() has cleared the registers, or if a later store overwrites it. Only
- * string instructions and masked stores are stepped, and no provider rings doorbells with them.
+ * comes before step_begin() has cleared the registers, or if a later store overwrites it. No
+ * provider rings doorbells with the instructions that are not decoded (decode_x86.h).
  */
 #ifndef SOFTHCA_TRAP_STEP_H
 #define SOFTHCA_TRAP_STEP_H

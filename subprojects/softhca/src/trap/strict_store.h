@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict mode: checks of stores to doorbell pages. The caller must hold the fabric's mutex. */
+/*
+ * Strict mode: checks stores to doorbell pages, and reports violations. The caller must hold the
+ * fabric's mutex.
+ */
 #ifndef SOFTHCA_TRAP_STRICT_STORE_H
 #define SOFTHCA_TRAP_STRICT_STORE_H
 

@@ -34,9 +34,9 @@ static inline int trap_owns(int sig)
 }
 
 /*
- * Sets the program's own action for one of these signals; the program gets the signals that were
- * not caused by a doorbell. Returns false before the first device is opened: until then the signals
- * belong to the program.
+ * Sets the program's own action for one of these signals; the program gets the signals that this
+ * library has not caused. Returns false until this library has installed its handlers: the signals
+ * still belong to the program.
  */
 bool trap_set_action(int sig, const struct sigaction *act, struct sigaction *old);
 

@@ -103,7 +103,7 @@ int ucma_open(int flags)
 	signals_install();
 	if (fabric_enter(&saved))
 		return -EIO;
-	r = sched_start(); /* its thread posts the events of messages when they have arrived */
+	r = sched_start(); /* the thread posts the event of a message when the message arrives */
 	fd = r ? r : make_channel(flags);
 	fabric_leave(&saved);
 	return fd;
@@ -119,8 +119,8 @@ void ucma_close(const struct fd_entry *e)
 	sigset_t saved;
 
 	/*
-	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and the
-	 * loop takes the mutex again. Steps that are repeated do nothing.
+	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and
+	 * the loop takes the mutex again. Steps that are repeated do nothing.
 	 */
 	while (fabric_enter(&saved))
 		;

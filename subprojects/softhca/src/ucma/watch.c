@@ -24,8 +24,8 @@ static void unwatch(struct watched *w)
 }
 
 /*
- * Handles the end of the process of @slot. If the slot has a new owner, that process lives, and
- * another pidfd watches it.
+ * Handles the end of the process of @slot. If the slot has a new owner, which lives, `watched` is
+ * not changed: the pidfd may be that of the new owner.
  */
 static void ended(uint64_t slot)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One function per command. The caller must hold the fabric's mutex. The functions return 0 or
- * -errno.
+ * One function per command. The caller must hold the fabric's mutex, unless documented otherwise.
+ * The functions return 0 or -errno.
  */
 #ifndef SOFTHCA_UVERBS_CMD_H
 #define SOFTHCA_UVERBS_CMD_H
@@ -46,7 +46,8 @@ void cmd_put(struct span to, const void *from, size_t len);
 
 /*
  * Moves memory of the queue that the command makes into the pool: @len bytes of its buffer, and its
- * doorbell record. @len or @dbrec is 0 if other processes do not access that memory.
+ * doorbell record. @len or @dbrec is 0 if other processes do not access that memory. The caller
+ * must not hold the mutex.
  */
 void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec);
 

@@ -12,8 +12,8 @@
 #include "uverbs/cmd.h"
 
 /*
- * Ids of doorbell pages. As in the kernel, they differ from the offsets of the pages in the device
- * file.
+ * The id of the first doorbell page. As in the kernel, ids differ from the offsets of the pages in
+ * the device file.
  */
 #define PAGE_ID_FIRST 0x60u
 

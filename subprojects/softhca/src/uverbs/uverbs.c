@@ -128,8 +128,8 @@ void uverbs_close(const struct fd_entry *e)
 	sigset_t saved;
 
 	/*
-	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and the
-	 * loop takes the mutex again. Steps that are repeated do nothing.
+	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and
+	 * the loop takes the mutex again. Steps that are repeated do nothing.
 	 */
 	while (fabric_enter(&saved))
 		;
@@ -152,10 +152,7 @@ void uverbs_forget(void)
 		uctxs[i].ino = 0;
 }
 
-/*
- * Finds doorbell pages that the program has mapped. It is called before commands on objects with a
- * doorbell.
- */
+/* Finds the doorbell pages that the program has mapped, before a QP may send. */
 static int find_doorbells(struct cmd *c)
 {
 	return trap_scan(c->u);

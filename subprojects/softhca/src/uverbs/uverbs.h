@@ -27,7 +27,7 @@ int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg);
 
 /*
  * Must be called when the last duplicate of a device or of a completion channel is closed. Destroys
- * all objects that were made through a device.
+ * all objects that were made through the device, or removes the channel's FIFO.
  */
 void uverbs_close(const struct fd_entry *e);
 

@@ -272,7 +272,7 @@ static bool send_next(struct side *s)
 	return true;
 }
 
-/* Completes steps that a killed process has begun. */
+/* Completes steps that a killed or stopped process has begun. */
 static void recover(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;

@@ -186,7 +186,7 @@ void wire_send(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_
 
 /*
  * Handles a packet from the peer with @p->payload bytes at @payload. The caller must have checked
- * ICRC, addresses and QPN. A packet that does not fit the state is dropped.
+ * ICRC, addresses and QPN.
  */
 void wire_receive(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now,
 	const struct packet *p, const void *payload);
@@ -203,8 +203,8 @@ uint64_t wire_deadline(const struct wire_qp *q);
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
 /*
- * Must be called when sending has ended, at @now: the timeout for the peer's answer begins at that
- * time.
+ * To be called after wire_tick(), when sending has ended, at @now: the timeout for the peer's
+ * answer begins at that time.
  */
 void wire_sent(struct wire_qp *q, uint64_t now);
 

@@ -244,7 +244,7 @@ static uint64_t cut(const struct qp *qp, uint32_t n, const struct copy *c)
 	return at[n - 1] < c->length ? at[n - 1] : c->length;
 }
 
-/* Stores in @out the segments of the bytes from @from up to, without, @to. Returns their number. */
+/* Stores in @out the segments of the bytes @from to @to - 1. Returns the number of segments. */
 static size_t part(const struct dma_seg *segs, size_t n, uint64_t from, uint64_t to,
 	struct dma_seg *out)
 {

@@ -11,12 +11,13 @@
  * - the payload of a message is placed in pieces of random sizes in random order;
  * - the completions of a message follow all of its payload, those of a work queue are in order,
  *   and there is no order between work queues;
- * - one QP at a time is not served for a while, even if no other QP has work. So the others get far
- *   ahead of it, even QPs that the program uses only after it has seen the effect of a message.
+ * - one QP at a time is not served for a while, even if no other QP has work. So other QPs get far
+ *   ahead, even QPs that the program uses only after it has seen the effect of a message.
  * Each process serves the work queues of its own QPs: by its thread (sched/), or by softhca_step().
  *
  * Each process has its own random numbers, which follow from the seed and its slot. So in step mode
- * the same program sees the same order in each run. The caller must hold the fabric's mutex.
+ * the same single-threaded program sees the same order in each run. The caller must hold the
+ * fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_CHAOS_H
 #define SOFTHCA_XPORT_CHAOS_H

@@ -50,7 +50,7 @@ void begin_recv(struct qp *qp, const struct recv *rx);
 /* Consumes a receive without a completion. */
 void lose_recv(struct qp *qp, const struct recv *rx);
 
-/* Completes a receive with the error @s, or as flushed. */
+/* Completes a receive with the error @s. */
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);
 
 #endif

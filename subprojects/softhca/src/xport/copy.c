@@ -90,7 +90,7 @@ int copy_released(const struct copy *c, bool *fault_to)
 	claim_leave();
 	fabric_take();
 	if (!c->qp->obj.used || c->qp->copy_ticket != ticket || !c->qp->copy_to)
-		return -ECANCELED; /* another process has ended this copy, see copy_take_over() */
+		return -ECANCELED; /* another thread has ended this copy, see copy_take_over() */
 	end(c->qp);
 	if (c->qp->flushing)
 		qp_to_error(c->qp);

@@ -84,7 +84,10 @@ void copy_pause(uint32_t n);
 /* Stops the QPs of context @ctx, which is being closed, and then calls copy_drain(). */
 void copy_stop(uint32_t ctx);
 
-/* Ends the copies of threads that have been stopped for long enough; their QPs fail. */
+/*
+ * Ends the copies of threads that have been stopped for long enough. The QPs of the processes of
+ * these threads fail.
+ */
 void copy_take_over(void);
 
 /* Ends the copy that @qp is sending, if there is one: the QP's owner will not finish the copy. */

@@ -11,7 +11,7 @@
 #include "xport/wired.h"
 
 /*
- * Adds a count to a sum and clears it, in one step of the journal: if this process is killed, both
+ * Adds *part to *sum and clears *part, in one step of the journal: if this process is killed, both
  * are done or neither is.
  */
 static void move(uint64_t *sum, uint64_t *part)

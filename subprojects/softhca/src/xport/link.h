@@ -4,9 +4,9 @@
  * and latency of the sender's rail. In real time the message is executed at that time. In virtual
  * time it is executed immediately, and the fabric's clock advances instead. If service_ns is set, a
  * message also occupies the sender's context for that time before it is on the link, and, if its QP
- * is connected, the receiver's context before it is executed. A context serves one message at a
- * time. READs use the other direction of the link and twice the latency. Pauses (pause.h) are added
- * to size / rate. The caller must hold the fabric's mutex.
+ * is connected, the receiver's context before it is executed. A context serves one message that it
+ * sends and one that it receives at a time. READs use the other direction of the link and twice the
+ * latency. Pauses (pause.h) are added to size / rate. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_LINK_H
 #define SOFTHCA_XPORT_LINK_H

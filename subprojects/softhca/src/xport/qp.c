@@ -229,7 +229,10 @@ static int reset(struct qp *qp)
 	return 0;
 }
 
-/* Moves the QP to SQD. The message that is being sent is finished first. */
+/*
+ * Moves the QP to SQD. Finishes a message whose payload is being placed, but not one that waits for
+ * a timer.
+ */
 static int drain(struct qp *qp, bool notify)
 {
 	bool drained = qp->state == QPS_RTS;
@@ -302,9 +305,9 @@ void qp_end_receive(struct qp *qp, bool completes)
 }
 
 /*
- * `flushing` is set first, so that a process that takes over from a dead one finishes the
- * transition. If a copy involves the QP, the end of the copy finishes the transition. The timer is
- * for the case that the copying process was killed and no other process has noticed this.
+ * `flushing` is set first, so that the next holder of the mutex finishes the transition if this
+ * process dies. If a copy involves the QP, the end of the copy finishes the transition. The timer
+ * is for the case that the copying process was killed and no other process has noticed this.
  */
 void qp_to_error(struct qp *qp)
 {

@@ -10,7 +10,8 @@
  *
  * In ERR, `flushing` is set until both queues have been flushed. It is set before the state. The
  * flush is delayed while a copy involves the QP (copy.h), or until the QP's owner wakes up. If the
- * process that flushes dies, the process that takes over finishes the flush (qp_recover()).
+ * process that flushes dies or is stopped, the next holder of the mutex finishes the flush
+ * (qp_recover()).
  *
  * In RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
  */
@@ -25,8 +26,8 @@
 struct ib_uverbs_modify_qp;
 
 /*
- * Applies a modify command. Returns 0, or -EINVAL if the transition does not exist, an
- * attribute that it needs is missing, or a value is out of range. The mutex is released for
+ * Applies a modify command. Returns 0; -EINVAL if the transition does not exist, an attribute is
+ * missing or not allowed, or a value is out of range; or another -errno. The mutex is released for
  * a while if a copy involves the QP.
  */
 int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
@@ -54,16 +55,16 @@ void qp_fail_remotely(struct qp *qp);
 void qp_end_receive(struct qp *qp, bool completes);
 
 /*
- * Must be called after a thread of the process of @slot has lost a claim with the word @lost. Ends
- * the copy that the thread may have been about to begin or to end, and moves all working QPs of the
- * process to ERR.
+ * Must be called after a thread of the process of @slot has lost a claim. @lost: a claim's word
+ * that names this thread. Ends the copy that the thread may have been about to begin or to end, and
+ * moves all working QPs of the process to ERR.
  */
 void qp_fail_owned(uint32_t slot, uint64_t lost);
 
 /* Flushes the QPs of this process that other processes have marked by qp_fail_remotely(). */
 void qp_serve_failed(void);
 
-/* Finishes the transitions to ERR that a dead process has begun. */
+/* Finishes the transitions to ERR that a dead or stopped holder of the mutex has begun. */
 void qp_recover(void);
 
 /* Returns true if the QP accepts messages from its peer. */

@@ -31,7 +31,10 @@ int recv_peek(const struct qp *qp, struct recv *rx);
 /* Returns the SRQ of @qp, or NULL if it has none. */
 struct srq *recv_srq(const struct qp *qp);
 
-/* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */
+/*
+ * Decodes the segments. Returns false if the entry cannot be read, or if a key, its bounds or its
+ * permission are wrong.
+ */
 bool recv_decode(const struct qp *qp, struct recv *rx);
 
 /*
@@ -40,7 +43,10 @@ bool recv_decode(const struct qp *qp, struct recv *rx);
  */
 void recv_take(struct qp *qp, const struct recv *rx);
 
-/* Must be called after the step of recv_take(): sends the SRQ's limit event if it is due. */
+/*
+ * Must be called after the step of recv_take() that has consumed the receive: counts the receive,
+ * and sends the SRQ's limit event if it is due.
+ */
 void recv_taken(struct qp *qp);
 
 #endif

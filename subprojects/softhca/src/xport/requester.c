@@ -94,7 +94,7 @@ static inline struct answer execute(struct qp *qp, struct wqe *w)
 	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
 }
 
-/* Executes a message if there are fault rules or a capture is running. */
+/* Does the same as execute(), with the fault rules and the capture. */
 __attribute__((noinline)) static struct answer attend(struct qp *qp, struct wqe *w)
 {
 	struct answer a;
@@ -209,7 +209,10 @@ static enum turn step(struct qp *qp)
 	return conclude(qp, &w, &a);
 }
 
-/* Flushes after the end of a copy. Reaps first, because the copying process may be dead. */
+/*
+ * Flushes requests that were posted in ERR. If a copy still involves the QP, reaps first, because
+ * the copying process may be dead.
+ */
 __attribute__((cold)) static void flush_later_posted(struct qp *qp)
 {
 	if (copy_holds(qp)) {

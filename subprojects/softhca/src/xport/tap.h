@@ -20,7 +20,10 @@ void tap_request(struct qp *qp, const struct wqe *w, uint64_t limit);
 /* Captures the packets that the responder sends when the attempt ends with @a. */
 void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a);
 
-/* Captures a real packet between @end and another host: @len bytes, as for capture_add(). */
+/*
+ * Captures a real packet between @end and another host. @frame consists of room for headers, the
+ * packet of @len bytes from BTH to padding, and room for the ICRC.
+ */
 void tap_packet(const struct udp_end *end, const struct flow *f, uint8_t *frame, size_t len);
 
 /* Returns true if an outcome that a fault rule has decided involves packets to or from the peer. */

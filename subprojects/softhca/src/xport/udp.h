@@ -59,7 +59,8 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f);
 
 /*
  * Sends the @len bytes at @packet, from BTH to ICRC. udp_source_port() must have been called.
- * Errors count as losses. The first error that is not temporary is reported on standard error.
+ * Errors count as losses. The adapter's first error that is not temporary is reported on standard
+ * error.
  */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len);
 

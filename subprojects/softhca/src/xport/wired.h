@@ -25,7 +25,7 @@ int wired_receive_from(struct qp *qp);
 /* Must be called when a QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
-/* Returns true if @path leads to another fabric, through an adapter that is bound to UDP. */
+/* Returns true if @path leads to another fabric, from an adapter with udp=on in the topology. */
 bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 
 /* Returns true if packets may arrive for the QP. */
@@ -33,7 +33,7 @@ bool wired_needs_receiver(const struct qp *qp);
 
 /*
  * Sends the datagram @w along @path, which must lead to another fabric (wired_leads_out()). A
- * packet that cannot be sent is lost; the first such loss is reported on standard error.
+ * packet that cannot be sent is lost.
  */
 void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
 
@@ -54,8 +54,8 @@ void wired_stop(struct qp *qp);
 
 /*
  * Handles the packet @p, which was sent from f->src to f->dst and has a valid ICRC. If a QP accepts
- * it from this sender, executes the packet and returns the QP; else returns NULL. The
- * acknowledgement is sent by this function, or later by wired_acknowledge().
+ * it from this sender, executes the packet and returns the QP; else returns NULL. This function
+ * sends NAKs and responses; wired_acknowledge() sends the acknowledgements.
  */
 struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);
 
@@ -76,9 +76,7 @@ uint64_t wired_tick(uint64_t now);
 /* Returns the size of the largest RC packet along @f with this MTU, an enum ibv_mtu. */
 uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu);
 
-/*
- * Sends a packet to f->dst, with the source port of this process, which it writes to @f.
- */
+/* Sends a packet to f->dst with the source port of this process. Writes the source port to @f. */
 void wired_emit_from(const struct udp_end *from, struct flow *f, const struct packet *p,
 	const void *payload);
 
@@ -86,7 +84,10 @@ void wired_emit_from(const struct udp_end *from, struct flow *f, const struct pa
 void wired_received(const struct udp_end *to, const struct flow *f, const struct packet *p,
 	const uint8_t *payload);
 
-/* Must be called after a process has died: completes the steps that it has begun. */
+/*
+ * Must be called after a holder of the mutex has died or was stopped: completes the atomics that
+ * the holder has begun.
+ */
 void wired_recover(void);
 
 #endif

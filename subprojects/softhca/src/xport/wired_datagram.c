@@ -13,7 +13,7 @@
 #include "xport/wired.h"
 #include "xport/wired_ops.h"
 
-#define QKEY_OF_QP 0x80000000u /* in an address vector's qkey: the sender's QP has the Q_Key */
+#define QKEY_OF_QP 0x80000000u /* in an address vector's qkey: the sender's QP's Q_Key is used */
 
 void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path)
 {

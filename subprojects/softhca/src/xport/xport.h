@@ -6,7 +6,7 @@
  * The process that owns a QP executes its work requests, both the requester's and the responder's
  * half. When xport_send() returns, each message is complete, including payload and completions on
  * both sides, or waits for a timer. In chaos mode, xport_send() only announces the messages
- * (chaos.h).
+ * (chaos.h). If the peer is in another fabric, it only sends packets (wired.h).
  */
 #ifndef SOFTHCA_XPORT_XPORT_H
 #define SOFTHCA_XPORT_XPORT_H
