@@ -30,12 +30,12 @@ int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t re
 int chan_call_large(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	struct call_hook *hook)
 {
-	struct call *call = &ch->calls[ch->call_free];
+	uint32_t id = ch->call_free;
 	int rc = chan_call(ch, data, len, resp_max, (uintptr_t)hook, false);
 
 	if (rc)
 		return rc;
-	call->resp_max |= CALL_HOOKED;
+	ch->calls[id].resp_max |= CALL_HOOKED;
 	wire_set_large(chan_at(ch->send_ring, ch, ch->cr.p - wire_blocks(len)));
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Asynchronous events of the device, and a descriptor to sleep on. */
+#include <limits.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -165,5 +166,8 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
 	if (at == NEVER)
 		return -1;
 	now = ctx->clock();
-	return at <= now ? 0 : (int)((at - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
+	if (at <= now)
+		return 0;
+	at = (at - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+	return at < INT_MAX ? (int)at : INT_MAX;
 }

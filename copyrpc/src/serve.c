@@ -217,7 +217,8 @@ static void on_moved(struct transfer *t, int status)
 	struct served *s = container_of(t, struct served, t);
 	struct copyrpc_ep *ep = t->ep;
 
-	if (status)
+	/* A callback of the same poll may have destroyed the endpoint. */
+	if (status || (t->is_read && !ep->qp))
 		drop(s);
 	else if (t->is_read)
 		deliver(s);

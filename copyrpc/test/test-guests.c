@@ -235,6 +235,19 @@ TEST(a_backlog_that_fails)
 	fill_backlog(true, 8192);
 }
 
+/* The milliseconds until the end of the patience do not fit into an int. */
+TEST(a_long_patience)
+{
+	const struct copyrpc_listen_attr attr = {.size = sizeof(attr), .patience_ms = UINT32_MAX};
+	SERVER s = open_server();
+
+	CHECK_EQ(copyrpc_listen(s.ctx, &attr, s.listener, 0), 0);
+	puppet_come(&s.p[s.n++], s.clients, s.port, 0);
+	while (!s.ctx->side->due || s.ctx->side->due == UINT64_MAX)
+		copyrpc_poll(s.ctx, NULL, NULL);
+	CHECK_EQ(copyrpc_ctx_timeout(s.ctx), INT32_MAX);
+}
+
 /* ------------------------------------------------------------------ numbers of sockets */
 
 /* A program closes its listener, and another socket gets the descriptor's number: the connections

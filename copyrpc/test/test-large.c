@@ -423,6 +423,35 @@ TEST_WITH(canceled_sent, canceled, SENT);
 TEST_WITH(canceled_held, canceled, HELD);
 TEST_WITH(canceled_replied, canceled, REPLIED);
 
+static void destroy(void *arg, struct copyrpc_ep *ep, int status)
+{
+	CHECK_EQ(status, 0);
+	copyrpc_ep_destroy(ep);
+}
+
+/* The end of a pull and the bytes of a request arrive in the same poll. The callback of the pull
+ * destroys the endpoint, so the request is dropped. */
+TEST(destroyed_when_it_arrives)
+{
+	uint8_t desc[COPYRPC_BULK_SIZE];
+	struct copyrpc_bulk *from, *to;
+	struct copyrpc_remote remote;
+	struct copyrpc_req *req;
+	struct ends e = {0};
+	PAIR p = rig_open(MIB, MIB);
+
+	CHECK_EQ(copyrpc_bulk_create(p.ctx[0], data, 64, COPYRPC_REMOTE_READ, &from), 0);
+	CHECK_EQ(copyrpc_bulk_create(p.ctx[1], resp, 64, 0, &to), 0);
+	CHECK_EQ(copyrpc_bulk_export(from, p.ep[0], 0, 64, desc), 0);
+	CHECK_EQ(copyrpc_bulk_import(p.ep[1], desc, sizeof(desc), &remote), 0);
+	CHECK_EQ(copyrpc_bulk_pull(p.ep[1], &remote, 0, to, 0, 64, destroy, NULL), 0);
+	CHECK_EQ(copyrpc_call_large(p.ep[0], data, 4 * PAGE, NULL, 0, 1), 0);
+	copyrpc_flush(p.ctx[0]);
+	until(&p, &e, 1);
+	CHECK_EQ(e.status, -ECONNRESET);
+	CHECK(!copyrpc_recv(p.ctx[1], &req));
+}
+
 /* One side destroys its endpoint. The calls end once; no memory stays in use. */
 static void destroyed(int stage, int side)
 {
