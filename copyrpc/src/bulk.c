@@ -9,14 +9,15 @@
 
 /* ------------------------------------------------------------ registrations */
 
-/* Returns the registration of a bulk that covers the memory, or NULL. Its other memory may belong to
- * bulks that were freed: this memory may have been unmapped, and other memory mapped there. */
+/* Returns the registration of a bulk that covers the memory, or NULL. A registration may also cover
+ * memory of bulks that were freed, which may have been unmapped, and replaced by other memory. */
 static struct reg *shared(const struct copyrpc_ctx *ctx, const uint8_t *addr, size_t len,
 	unsigned flags)
 {
 	const struct copyrpc_bulk *b = ctx->bulks;
 
-	while (b && ((flags & ~b->reg->flags) || addr < b->addr ||
+	/* If the memory begins before the bulk, the difference wraps and does not fit. */
+	while (b && ((flags & ~b->reg->flags) ||
 			    !range_fits((uintptr_t)addr - (uintptr_t)b->addr, len, b->len)))
 		b = b->next;
 	return b ? b->reg : NULL;

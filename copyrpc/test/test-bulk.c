@@ -183,7 +183,7 @@ TEST(hostile_descriptors)
 /* A bulk within another one shares its registration, which is kept until both are freed. */
 TEST(registrations_are_shared)
 {
-	struct copyrpc_bulk *within, *more;
+	struct copyrpc_bulk *within, *first, *more;
 	RIG r = rig_open(NULL);
 
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, SIZE - 1, 0, &within), 0);
@@ -191,15 +191,18 @@ TEST(registrations_are_shared)
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, 1, COPYRPC_REMOTE_READ, &more), 0);
 	CHECK(more->reg != r.mine->reg);
 	copyrpc_bulk_free(more);
+	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, 1, 0, &first), 0);
+	CHECK(first->reg == r.mine->reg);
 	copyrpc_bulk_free(r.mine);
 	r.mine = within;
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, 1, 0, &more), 0);
 	CHECK(more->reg == within->reg);
 	copyrpc_bulk_free(more);
-	/* The first byte belongs to the freed bulk only. */
+	/* Of the bulks that are left, none has both of these bytes. */
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, 2, 0, &more), 0);
 	CHECK(more->reg != within->reg);
 	copyrpc_bulk_free(more);
+	copyrpc_bulk_free(first);
 	fill(theirs, 1);
 	CHECK_EQ(pull(&r, 0, 0, SIZE - 1), 0);
 	copyrpc_bulk_free(within); /* the pull keeps the registration */
