@@ -39,7 +39,7 @@ OUT = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file_
 TEXT = """# Results
 
 `ninja -C build benchkv-results` wrote this file in {minutes:.0f} minutes, on the software HCA and {cpus} cores. The load average was {load} (before
-and after). The last job has {threads} threads. Other programs on the machine caused the wide ranges.
+and after). The largest jobs with one daemon per rank have {threads} threads. Other programs on the machine caused the wide ranges.
 
 The figures compare paths of a request through the same software on the same cores: a backend is ahead if it needs less CPU time
 and fewer switches between threads. At depth 32 batching backends ring fewer doorbells, each a trap into the software HCA.
@@ -56,7 +56,7 @@ both daemons own endpoints.
 {rates}
 ## Latency of gets from another rank
 
-{ranks} ranks, depth {depth}, {threads_of_it} threads on {cpus} cores, so the upper quantiles show how long the scheduler lets other
+{ranks} ranks, depth {depth}, {threads_of_it} threads ({two_daemons} with 2 daemons) on {cpus} cores, so the upper quantiles show how long the scheduler lets other
 threads run. Each quantile is divided by the median of `delegation` in the same turn; the table shows the median of these ratios
 (least to largest) of the {rounds} turns.
 
@@ -134,7 +134,8 @@ def main():
     pair_table = pair()
     text = TEXT.format(minutes=(os.times().elapsed - start) / 60, cpus=os.cpu_count(),
                        load=f"{before:.1f} and {os.getloadavg()[0]:.1f}", rounds=ROUNDS, seconds=SECONDS, clients=CLIENTS,
-                       rates=rates(cells), threads=CELLS[-1][0] * (CLIENTS + 1), threads_of_it=LATENCY_OF[0] * (CLIENTS + 1), ranks=LATENCY_OF[0], depth=LATENCY_OF[1],
+                       rates=rates(cells), threads=CELLS[-1][0] * (CLIENTS + 1), threads_of_it=LATENCY_OF[0] * (CLIENTS + 1),
+                       two_daemons=LATENCY_OF[0] * (CLIENTS + 2), ranks=LATENCY_OF[0], depth=LATENCY_OF[1],
                        latencies=latencies(cells[LATENCY_OF]), pair=pair_table, pair_clients=PAIR_CLIENTS,
                        pair_depth=PAIR_DEPTH, pair_threads=2 * (2 + PAIR_CLIENTS))
     with open(OUT, "w") as f:

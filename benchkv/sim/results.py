@@ -301,7 +301,7 @@ highest, over both states and two seeds, from 6 to 12 ms, or, where this ratio i
 | message x 3 | 10 | 2 | 3 | 2 | `none` | 0.998 | 0.997 |
 | wire x 10 | 8 | 2 | 3 | 2 | `none` | 0.998 | 0.997 |
 
-With a K of at most 12 also for long wires, and without the limit on the calls that a loop serves, the share was .95 or more in only 28 of 40 jobs
+With a K of at most 12 also for long wires, and without `auto`'s limit on the calls that a loop serves (next paragraph), the share was .95 or more in only 28 of 40 jobs
 (`--cells 40 --seed 1 --ranks 32`). The lowest share was .58, with a wire of 50 us, 29 ranks and 1 daemon.
 
 **Without the limit, daemons that call only each other take turns.** With 2 daemons per rank and 4 ranks, one daemon of each rank has
