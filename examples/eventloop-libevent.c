@@ -35,6 +35,13 @@ static struct event *watch(struct event_base *base, int fd, short what, event_ca
 	return e;
 }
 
+/* @fd: the descriptor of a handle, or an error. libevent would ignore any negative number. */
+static struct event *watch_handle(struct event_base *base, int fd, struct gateway *g)
+{
+	check(fd, "descriptor");
+	return watch(base, fd, EV_READ, on_handle, g, NULL);
+}
+
 /* Sleeps until an event comes, at most @ms milliseconds if @ms is not negative. */
 static void turn(struct event_base *base, struct event *limit, int ms)
 {
@@ -59,10 +66,9 @@ int main(int argc, char **argv)
 	events[n++] = watch(base, -1, 0, on_second, &g, &second);
 	events[n++] = watch(base, SIGINT, EV_SIGNAL, on_signal, &g, NULL);
 	events[n++] = watch(base, SIGTERM, EV_SIGNAL, on_signal, &g, NULL);
-	events[n++] = watch(base, copyrpc_ctx_fd(g.ctx), EV_READ, on_handle, &g, NULL);
+	events[n++] = watch_handle(base, copyrpc_ctx_fd(g.ctx), &g);
 	for (uint32_t i = 0; i < g.n_locals; i++)
-		events[n++] =
-			watch(base, shmipc_client_fd(g.local[i]), EV_READ, on_handle, &g, NULL);
+		events[n++] = watch_handle(base, shmipc_client_fd(g.local[i]), &g);
 
 	for (;;) {
 		bool more = gateway_serve(&g);

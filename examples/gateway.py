@@ -3,10 +3,12 @@
 between two clients and survives the death of a server, and a SIGTERM ends it after the last reply."""
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 GATEWAY, LOCAL, CLIENT = sys.argv[1:]
 CALLS = 10000  # of each run of the client
@@ -45,7 +47,9 @@ def end(gateway):
 
 def sleeps(pid):
     """Waits until the process sleeps in the kernel."""
+    limit = time.monotonic() + 60
     while pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "S":
+        assert time.monotonic() < limit, "the process does not sleep"
         os.sched_yield()
 
 
@@ -69,6 +73,16 @@ try:
     while not succeeds(client(port)):
         pass
     assert end(gateway) >= CALLS
+
+    # A gateway that cannot have the descriptor of its last handle ends, and does not sleep without it.
+    gateway, _ = start(GATEWAY, names[1])
+    assert gateway.stdout.readline().startswith("0 replies"), "the loop does not run"
+    most = len(os.listdir(f"/proc/{gateway.pid}/fd")) - 1
+    end(gateway)
+    gateway, _ = start(GATEWAY, names[1], stderr=subprocess.PIPE,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+    assert not gateway.stdout.readline(), "the gateway runs without a descriptor"
+    assert gateway.wait(timeout=240) == 1 and "Too many open files" in gateway.stderr.read()
 
     with tempfile.TemporaryFile("w+") as errors:  # without servers the gateway ends and prints the reason
         gateway, port = start(GATEWAY, names[1], stderr=errors)

@@ -99,6 +99,15 @@ static void read_some(struct process *p, size_t max)
 		await_end(p);
 }
 
+/* Ends the processes that have not ended. */
+static void abandon(struct process *p, size_t n, int err)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (p[i].fd >= 0)
+			finish(&p[i], err);
+	}
+}
+
 void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns)
 {
 	struct pollfd polled[PROCESSES_MAX];
@@ -113,8 +122,11 @@ void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns)
 		}
 		if (!open)
 			return;
-		if (poll(polled, n, left_ms) < 0)
+		if (poll(polled, n, left_ms) < 0) {
+			if (errno != EINTR)
+				abandon(p, n, -errno);
 			continue;
+		}
 		for (size_t i = 0; i < n; i++) {
 			if (p[i].fd >= 0 && polled[i].revents && p[i].at_end)
 				finish(&p[i], 0);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/process.h"
@@ -86,6 +87,25 @@ TEST(too_much)
 	CHECK_EQ(p.err, -EMSGSIZE);
 	is_gone(&p);
 	free(p.out);
+}
+
+/* poll() fails, because the process may have fewer descriptors than it would wait for. */
+TEST(no_poll)
+{
+	struct rlimit limit, none = {0};
+	struct process p[2];
+
+	for (int i = 0; i < 2; i++)
+		start(&p[i], "exec sleep 1000");
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none.rlim_max = limit.rlim_max;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	process_wait(p, 2, MOST, TCP_FOREVER);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(p[i].err, -EINVAL);
+		is_gone(&p[i]);
+	}
 }
 
 TEST(no_command)

@@ -20,6 +20,7 @@ from procs import clients_in_run, running, threads  # noqa: E402
 
 BENCHKV, SOFTHCA_RUN = sys.argv[1:]
 SECONDS = 10
+START = 60  # the longest time until all clients are in a run, in seconds
 MOST = 0.02  # share of a core that a rank with --wait event may use
 
 
@@ -35,13 +36,16 @@ def cpu_ns(pid):
 
 
 def wait_running(proc, ranks, clients):
-    while True:
+    end = time.monotonic() + START
+    while time.monotonic() < end:
         pids = running(proc.pid, BENCHKV)
         if len(pids) == ranks and all(len(clients_in_run(p)) == clients for p in pids):
             return pids
         if proc.poll() is not None:
             sys.exit(f"benchkv has ended: {proc.communicate()}")
         time.sleep(0.1)
+    proc.send_signal(signal.SIGTERM)
+    sys.exit(f"benchkv does not start: {proc.communicate()}")
 
 
 def measure(*args):

@@ -70,8 +70,10 @@ static void take_mail(struct part *p)
 		for (size_t i = 0; i < mail->n; i++) {
 			const struct parcel *parcel = &mail->parcels[i];
 
-			if (timeline_put(&s->daemons[parcel->to].nic.arrivals, &parcel->event))
-				p->error = -ENOMEM;
+			if (!timeline_put(&s->daemons[parcel->to].nic.arrivals, &parcel->event))
+				continue;
+			event_fini(&parcel->event);
+			p->error = -ENOMEM;
 		}
 		mail->n = 0;
 	}

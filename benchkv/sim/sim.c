@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/lines.h"
 #include "base/rand.h"
 #include "job.h"
 
@@ -110,13 +111,11 @@ static void share_out(struct sim *s)
 	s->parts = zeros(s, n, sizeof(*s->parts));
 	s->part_of = zeros(s, s->c->ranks, sizeof(*s->part_of));
 	for (int i = 0; i < 2; i++)
-		s->mail[i] = aligned_alloc(64, (size_t)n * n * sizeof(*s->mail[i]));
+		s->mail[i] = calloc_lines((size_t)n * n, sizeof(*s->mail[i]));
 	if (!s->mail[0] || !s->mail[1])
 		s->error = -ENOMEM;
 	if (s->error)
 		return;
-	for (uint32_t i = 0; i < n * n; i++)
-		s->mail[0][i] = s->mail[1][i] = (struct mail){.n = 0};
 	for (uint32_t i = 0; i < n; i++) {
 		struct part *p = &s->parts[i];
 
@@ -151,12 +150,6 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 	if (!s->error)
 		share_out(s);
 	return s->error;
-}
-
-static void event_fini(const struct event *e)
-{
-	if (e->messages > 1)
-		free(e->batch);
 }
 
 static void mail_fini(struct sim *s)

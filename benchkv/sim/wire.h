@@ -117,6 +117,13 @@ struct nic {
 	struct timeline arrivals; /* WRITEs under way, by their arrival at the receiving server */
 };
 
+/* Frees the batch of a WRITE that nobody will receive. */
+static inline void event_fini(const struct event *e)
+{
+	if (e->messages > 1)
+		free(e->batch);
+}
+
 /* A WRITE on its way. */
 struct parcel {
 	struct event event;

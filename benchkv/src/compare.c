@@ -61,6 +61,12 @@ static int bad(const char *name, const char *what)
 	return -EINVAL;
 }
 
+static int no_memory(const char *name)
+{
+	output_failed("benchkv", name, ENOMEM);
+	return -ENOMEM;
+}
+
 static double value_of(const json_t *report, const struct figure *f)
 {
 	const json_t *in = f->group ? json_object_get(report, f->group) : report;
@@ -78,7 +84,7 @@ int compare_add(json_t *reports, json_t *report, const char *name)
 		return bad(name, "a job ended early: give reports of whole jobs");
 	if (json_integer_value(errors))
 		return bad(name, "a job had errors: give reports of verified jobs");
-	return json_array_append(reports, report) ? -ENOMEM : 0;
+	return json_array_append(reports, report) ? no_memory(name) : 0;
 }
 
 /* True: the file has more than white space left. */
@@ -403,7 +409,7 @@ int compare_print(json_t *const reports[2], const struct options *o)
 int compare_command(const struct options *o)
 {
 	json_t *reports[2] = {json_array(), json_array()};
-	int err = reports[0] && reports[1] ? 0 : -ENOMEM, status;
+	int err = reports[0] && reports[1] ? 0 : no_memory("compare"), status;
 
 	for (int i = 0; !err && i < 2; i++) {
 		FILE *f = fopen(o->sides[i], "re");
@@ -412,7 +418,10 @@ int compare_command(const struct options *o)
 		if (f)
 			fclose(f);
 	}
-	status = err ? JOB_USAGE : compare_print(reports, o);
+	if (err)
+		status = err == -ENOMEM ? JOB_ERROR : JOB_USAGE;
+	else
+		status = compare_print(reports, o);
 	json_decref(reports[0]);
 	json_decref(reports[1]);
 	return status;

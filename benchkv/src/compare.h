@@ -19,8 +19,8 @@ typedef struct json_t json_t;
 #define COMPARE_WORSE 3 /* exit status: B is worse by more than the tolerance */
 
 /*
- * Appends the report of a whole, verified job to the array @reports. 0; -EINVAL: @report is not
- * such a report, and a message with @name was printed; -ENOMEM.
+ * Appends the report of a whole, verified job to the array @reports. Returns 0; or, after it has
+ * printed a message with @name, -EINVAL (@report is not such a report) or -ENOMEM.
  */
 int compare_add(json_t *reports, json_t *report, const char *name);
 /* Compares two arrays of reports: prints a table, and writes --json. Returns the exit status. */

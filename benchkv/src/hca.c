@@ -18,12 +18,14 @@ int hca_find(const char *want, char name[HCA_NAME_MAX], char *why, int size)
 	size_t at = 0;
 	int err = -ENODEV;
 
-	for (int i = 0; err && devices && devices[i] && at < sizeof(list); i++) {
+	for (int i = 0; err && devices && devices[i]; i++) {
 		const char *n = ibv_get_device_name(devices[i]);
 
 		if (!mlx5dv_is_supported(devices[i]))
 			continue;
-		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at ? ", " : "", n);
+		if (at < sizeof(list))
+			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at ? ", " : "",
+				n);
 		if (!want || !strcmp(n, want)) {
 			snprintf(name, HCA_NAME_MAX, "%s", n);
 			err = 0;

@@ -9,7 +9,7 @@
 
 /*
  * Finds the device with the name @want, or the first mlx5 device if @want is NULL. Returns 0 with
- * the name, or -ENODEV with the names of the existing devices in @why.
+ * the name, or -ENODEV with the names of the first devices in @why.
  */
 int hca_find(const char *want, char name[HCA_NAME_MAX], char *why, int size);
 

@@ -64,7 +64,9 @@ static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
 	void *data = NULL;
 	size_t len = 0;
 
-	if (status == PMIX_SUCCESS && value && value->type == PMIX_BYTE_OBJECT) {
+	if (status == PMIX_SUCCESS && (!value || value->type != PMIX_BYTE_OBJECT))
+		status = PMIX_ERR_TYPE_MISMATCH;
+	if (status == PMIX_SUCCESS) {
 		len = value->data.bo.size;
 		data = malloc(len ? len : 1);
 		if (data)

@@ -63,7 +63,10 @@ int launch_fence(struct launch *l, uint64_t timeout_ns);
  */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
-/* Gets the data that @rank has published. The caller must free *data_p. */
+/*
+ * Gets the data that @rank has published. The caller must free *data_p. -EPROTO: the launcher
+ * failed, or has no such data.
+ */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number,
 	uint64_t timeout_ns, void **data_p, size_t *len_p);
 

@@ -38,7 +38,7 @@ static bool read_numbers(const struct arg *a, const char *name, double low, doub
 	int n)
 {
 	size_t len = strlen(name);
-	char copy[64], *save = NULL;
+	char copy[64], *rest = copy;
 	struct arg number = *a;
 
 	if (strncmp(a->value, name, len) != 0 || a->value[len] != ':' ||
@@ -46,12 +46,12 @@ static bool read_numbers(const struct arg *a, const char *name, double low, doub
 		return false;
 	strcpy(copy, a->value + len + 1);
 	number.size = 0;
-	number.value = strtok_r(copy, ",", &save);
-	for (int i = 0; i < n; i++, number.value = strtok_r(NULL, ",", &save)) {
+	for (int i = 0; i < n; i++) {
+		number.value = strsep(&rest, ",");
 		if (!number.value || arg_real(&number, low, high, &x[i]))
 			return false;
 	}
-	return !number.value;
+	return !rest;
 }
 
 static int read_distribution(const struct arg *a, void *load_p)

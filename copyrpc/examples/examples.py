@@ -52,6 +52,7 @@ def files():
         for name, data in sent.items():
             (root / name).write_bytes(data)
         (root / "link").symlink_to("/etc/passwd")
+        os.mkfifo(root / "fifo")  # nobody writes to it
         server = start("serve", directory)
         port = server.stdout.readline().strip()
 
@@ -60,7 +61,7 @@ def files():
 
         for name, data in sent.items():
             assert get(name).stdout == data, name
-        for name in ("missing", "../" + root.name + "/one", "link", "x" * 256):
+        for name in ("missing", "../" + root.name + "/one", "link", "fifo", "x" * 256):
             r = get(name)
             assert r.returncode == 1 and not r.stdout and b"No such file" in r.stderr, (name, r)
         return server

@@ -57,7 +57,8 @@ static void close_file(const struct copyrpc_ep *ep)
 
 static int map_file(int dir, const char *name, struct file *f)
 {
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), rc;
+	/* O_NONBLOCK: does not wait until a process opens a FIFO to write. */
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), rc;
 	struct stat st;
 
 	if (fd < 0)

@@ -339,7 +339,11 @@ static int connect_pair(struct bench *b, enum mode mode)
 	}
 	snprintf(name, sizeof(name), "loan-bench.%d.%d", (int)getpid(), (int)mode);
 	err = shmipc_server_create(name, &attr, &b->server[mode]);
-	return err ? err : shmipc_client_connect(name, &attr, &b->client[mode]);
+	if (err)
+		return err;
+	err = shmipc_client_connect(name, &attr, &b->client[mode]);
+	shmipc_server_unlink(b->server[mode]); /* now an early exit leaves nothing behind */
+	return err;
 }
 
 static int bench_size(struct bench *b, uint32_t size)

@@ -131,10 +131,17 @@ int main(void)
 		fprintf(stderr, "cannot serve: %s\n", strerror(-failed));
 		return 1;
 	}
-	for (uint32_t i = 0; i < CLIENTS; i++)
-		if (fork() == 0)
+	for (uint32_t i = 0; i < CLIENTS && !failed; i++) {
+		pid_t client = fork();
+
+		if (client == 0)
 			_exit(ask(name, i));
-	failed = serve(s);
+		failed = client < 0;
+	}
+	if (failed)
+		perror("cannot create a client");
+	else
+		failed = serve(s);
 	if (failed) {
 		shmipc_server_destroy(s); /* so that the other clients do not wait for ever */
 		s = NULL;

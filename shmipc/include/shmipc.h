@@ -678,10 +678,11 @@ int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, vo
 
 /*
  * Connects to the next server of the same name, after shmipc_client_abort(). That server must have
- * the same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay;
- * calls, responses, posts and pushes are counted from 0, the place may differ, and the extra buffer
- * is a new one. Tries for timeout_ns nanoseconds, because a server needs time to restart. Returns
- * 0, or an error of shmipc_client_connect(), after which the function may be called again, or
+ * the same sizes and access; a size that was 0 may differ. The object, its descriptor and its
+ * totals of sleeps and wakes stay; calls, responses, posts and pushes are counted from 0, the place
+ * may differ, and the extra buffer is a new one. Tries for timeout_ns nanoseconds, because a server
+ * needs time to restart. Returns 0, or an error of shmipc_client_connect(), after which the
+ * function may be called again, or
  *	-EBUSY		the connection still works, or calls are pending: poll, and abort them. Or
  *			the caller has loans: release them
  *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network

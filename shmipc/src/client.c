@@ -376,6 +376,7 @@ static void client_replace(struct client *c, const struct client *fresh)
 	c->hot.push = push;
 	c->hot.push_arg = push_arg;
 	cellring_burst_close(&c->hot.burst); /* its `to` points into `fresh` */
+	c->layout = fresh->layout; /* differs in a size that was 0, and so was not compared */
 	c->header = fresh->header;
 	c->index = fresh->index;
 }

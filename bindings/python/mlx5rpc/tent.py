@@ -590,8 +590,9 @@ class Engine(Handle):
         """Waits for a notice and returns it. TimeoutError: there was none."""
         until = None if timeout is None else time.monotonic() + timeout
         while (value := self.notice()) is None:
-            left = None if until is None else max(until - time.monotonic(), 0)
-            if not select.select([self.notice_fileno()], [], [], left)[0]:
+            poller = select.poll()  # unlike select(), takes a descriptor of any size
+            poller.register(self.notice_fileno(), select.POLLIN)
+            if not poller.poll(milliseconds(None if until is None else until - time.monotonic())):
                 raise TimeoutError("there is no notice")
         return value
 

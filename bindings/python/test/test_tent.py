@@ -9,6 +9,7 @@ import ctypes
 import errno
 import gc
 import os
+import resource
 import pathlib
 import random
 import signal
@@ -252,6 +253,18 @@ class Moves(Test, moves.Moves):
         self.assertIsNone(self.engine.notice())
         with self.assertRaises(TimeoutError):
             self.engine.wait_notice(0)
+
+    def test_a_notice_with_a_large_descriptor(self):
+        """The program has as many descriptors as fit into an fd_set."""
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        for _ in range(1024):
+            self.addCleanup(os.close, os.dup(0))
+        with tent.Engine(**RAILS) as engine:
+            self.assertGreaterEqual(engine.notice_fileno(), 1024)
+            with self.assertRaises(TimeoutError):
+                engine.wait_notice(0)
 
     def test_notes(self):
         for value, note in (7, b"\0 of 64 bytes".ljust(64, b".")), (0, b"x"):
