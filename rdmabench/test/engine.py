@@ -460,7 +460,22 @@ def stats():
             assert "/nowhere/x: No such file" in o["error"] and "events" not in o, o
         os.mkdir(tmp + "/x.jsonl")  # a directory that has the name of the second file
         o = report("--fork", "-n", 10, "--stats-file", tmp + "/x", status=1)
-        assert "Is a directory" in o["events"][0], o
+        assert "/x: it, or the .jsonl beside it, is a directory" in o["error"] and "events" not in o, o
+        # A directory that disappears after it was tried.
+        server = Server("--hosts", 2, "--stats-dir", tmp + "/gone", "--run", "r")
+        args = ["-b", "-n", 100, "-p", server.port, "127.0.0.1"]
+        clients = [start(*args)]
+        support.until(clients[0], pathlib.Path(tmp, "gone", "r").exists)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=HANG) as s:
+            s.sendall(bytes(12))
+            assert s.recv(1)  # the server refuses a stranger after it has served the client before
+        os.rename(tmp + "/gone", tmp + "/kept")
+        clients.append(start(*args))
+        for c in clients:
+            _, err = c.communicate(timeout=HANG)
+            assert c.returncode == 0, err
+        o, _ = server.end(1)
+        assert "No such file" in o["events"][0] and o["sent"]["messages"] == 200, o
 
 
 def incast():
