@@ -144,6 +144,11 @@ def resume(tmp):
     assert "other options" in r.stderr and "give" in r.stderr
     assert "no search to resume" in run("--log", tmp / "none", "--resume", status=2).stderr
     assert not (tmp / "none").exists()
+    # A directory that cannot be created again.
+    shutil.copytree(whole, tmp / "file")
+    shutil.rmtree(tmp / "file" / "result")
+    (tmp / "file" / "result").write_text("no directory")
+    assert run("--log", tmp / "file", *args, "--resume", status=2).stderr == f"rdmabench search: {tmp}/file: Not a directory\n"
     # A journal of the version before, and of the next one.
     for version in 6, 8:
         (whole / "journal.jsonl").write_text("".join([lines[0].replace('"version":7', f'"version":{version}'), *lines[1:]]))
