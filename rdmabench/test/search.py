@@ -231,6 +231,23 @@ def bad(_):
     assert "--anomalies" in run("--help").stdout
 
 
+def too_long(tmp):
+    """A directory or device whose name does not fit into a command is refused, with the reason."""
+    args = ["--model", "corner", "--tries", 5]
+    parent = tmp / ("p" * 200)
+    parent.mkdir()
+    log = parent / ("q" * (301 - len(str(parent)) - 1))
+    search(log, *args)
+    log = log.with_name(log.name + "q")
+    for more in [], ["--dry-run"]:
+        r = run("--log", log, *args, *more, status=2)
+        assert r.stderr == "rdmabench search: give a shorter --log\n" and not r.stdout and not log.exists(), r
+        r = run("--log", tmp / "log", *args, "--ib-dev", "d" * 320, *more, status=1)
+        assert r.stderr.count("\n") == 1 and "the commands of a point are too long: give shorter" in r.stderr and not r.stdout, r
+    far = ["--host", "a", "--peer", "b", "--dry-run"]  # engines on other machines write no files
+    assert "'--report-histogram'" in run("--log", log, "--tries", 1, *far).stdout
+
+
 def values(tmp):
     """A file and --fix change the values of parameters, in their order; a resumed search needs the same values."""
     file, log = tmp / "values", tmp / "log"
@@ -514,4 +531,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, values, dry_run], wanted)
+run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, values, dry_run], wanted)
