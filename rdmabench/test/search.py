@@ -248,6 +248,15 @@ def too_long(tmp):
     assert "'--report-histogram'" in run("--log", log, "--tries", 1, *far).stdout
 
 
+def reasons(tmp):
+    """A machine that runs something else than rdmabench is named, with a reason."""
+    (tmp / "ssh").write_text("#!/bin/sh\necho '{}'\n")
+    (tmp / "ssh").chmod(0o755)
+    r = run("--log", tmp / "log", "--host", "a", "--peer", "b", "--tries", 1, "--fix=1.direction=none", status=1,
+            env={"PATH": f"{tmp}:{os.environ['PATH']}"})
+    assert "rdmabench search: 0: an engine on b failed: its report is incomplete or damaged\n" in r.stderr, r.stderr
+
+
 def values(tmp):
     """A file and --fix change the values of parameters, in their order; a resumed search needs the same values."""
     file, log = tmp / "values", tmp / "log"
@@ -531,4 +540,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, values, dry_run], wanted)
+run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, reasons, values, dry_run], wanted)
