@@ -137,7 +137,7 @@ static const char tail[] =
 	"  best        time per call divided by that of the fastest loop of the run\n"
 	"  scale       calls per second divided by those with the first number of clients; 1 in a mesh\n"
 	"  per burst   messages in a published burst; 0 if the bursts are not counted\n"
-	"  least krps  thousand calls per second of the slowest client\n"
+	"  least krps  thousand calls per second of the slowest client (or node that makes calls)\n"
 	"  line ns     round trip of two cache lines between the cores\n"
 	"  windows     measured / left out because no response came for 100 us\n"
 	"ratio, best and scale are medians over rounds; a round has one window of each row.\n";

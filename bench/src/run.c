@@ -243,6 +243,17 @@ static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, u
 	       (clean < RPCBENCH_LEAST_ROUNDS && spent < 5 * ns);
 }
 
+/* Returns the least rate of the clients. Nodes of a mesh that make no calls are left out. */
+static double rpcbench_least(const struct rpcbench_client *c, uint32_t n, const double *rate)
+{
+	double least = -1;
+
+	for (uint32_t k = 0; k < n; k++)
+		if (rpcbench_mesh_calls(&c[k]) && (least < 0 || rate[k] < least))
+			least = rate[k];
+	return least;
+}
+
 /* Runs all rounds of one queue depth; a round is a window of each cell and a probe. */
 static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 {
@@ -262,13 +273,10 @@ static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 	}
 	r->rounds = n;
 	r->line_rtt_ns = rpcbench_spread(probe, n).median;
-	for (uint32_t i = 0; i < cells; i++) {
-		double least = rate[i][0];
-
-		for (uint32_t k = 1; k < r->cells[i].clients; k++)
-			least = rate[i][k] < least ? rate[i][k] : least;
-		r->cells[i].least_rate = least / n;
-	}
+	for (uint32_t i = 0; i < cells; i++)
+		r->cells[i].least_rate =
+			rpcbench_least(b->side[i % r->impls].client, r->cells[i].clients, rate[i]) /
+			n;
 }
 
 static void rpcbench_sleepers(struct rpcbench_bench *b)

@@ -25,7 +25,7 @@ def check(pattern, *how):
     found = rows("--mesh-pattern", pattern, *how)
     assert {row["impl"] for row in found} <= {"flux", "bare", "dpdk"}, found
     for row in found:
-        assert row["rpcs"] > 0 and row["loop"] == pattern.split(":")[0], row
+        assert row["rpcs"] > 0 and row["least_client_krps"] > 0 and row["loop"] == pattern.split(":")[0], row
         assert row["per_burst"] >= 1 or row["impl"] != "flux", row
     return found
 

@@ -147,28 +147,38 @@ static int calibrate(struct latrec_clock *c)
 	return 0;
 }
 
-static void use_raw(struct latrec_clock *c, enum latrec_clock_source wanted)
+/* Returns NULL, or why the counter cannot be used. */
+static const char *use_counter(struct latrec_clock *c, enum latrec_clock_source wanted)
+{
+	if (!counter_constant())
+		return " (no counter of constant rate)";
+	if (wanted == LATREC_CLOCK_AUTO && !counter_trusted())
+		return " (the kernel does not trust the " COUNTER ")";
+	return calibrate(c) ? " (the " COUNTER " could not be calibrated)" : NULL;
+}
+
+static void use_raw(struct latrec_clock *c, const char *why)
 {
 	*c = (struct latrec_clock){.source = LATREC_CLOCK_MONOTONIC_RAW};
-	snprintf(c->name, sizeof(c->name), "CLOCK_MONOTONIC_RAW%s",
-		wanted == LATREC_CLOCK_AUTO ? " (no counter of constant rate)" : "");
+	snprintf(c->name, sizeof(c->name), "CLOCK_MONOTONIC_RAW%s", why);
 }
 
 int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size)
 {
 	struct latrec_clock c = {.mult = 0};
+	const char *why = "";
 	struct timespec ts;
 
 	if (source > LATREC_CLOCK_MONOTONIC_RAW)
 		return -EINVAL;
 	if (clock_gettime(CLOCK_MONOTONIC_RAW, &ts))
 		return -errno;
-	if (source == LATREC_CLOCK_MONOTONIC_RAW || !counter_constant() ||
-		(source == LATREC_CLOCK_AUTO && !counter_trusted()) || calibrate(&c)) {
-		if (source == LATREC_CLOCK_COUNTER)
-			return -ENOTSUP;
-		use_raw(&c, source);
-	}
+	if (source != LATREC_CLOCK_MONOTONIC_RAW)
+		why = use_counter(&c, source);
+	if (why && source == LATREC_CLOCK_COUNTER)
+		return -ENOTSUP;
+	if (why)
+		use_raw(&c, why);
 	sized_out(clock_p, size, &c, sizeof(c));
 	return 0;
 }

@@ -97,6 +97,18 @@ TEST(every_source_agrees_with_the_raw_clock)
 	CHECK_EQ(latrec_clock_init((enum latrec_clock_source)3, &c, sizeof(c)), -EINVAL);
 }
 
+/* A machine may have a counter, but no kernel that trusts it. */
+TEST(the_reason_for_the_raw_clock_is_true)
+{
+	struct latrec_clock chosen, counter;
+	bool works = !latrec_clock_init(LATREC_CLOCK_COUNTER, &counter, sizeof(counter));
+
+	CHECK_EQ(latrec_clock_init(LATREC_CLOCK_AUTO, &chosen, sizeof(chosen)), 0);
+	printf("%s\n", latrec_clock_name(&chosen));
+	CHECK(!works || !strstr(latrec_clock_name(&chosen), "no counter"));
+	CHECK(chosen.source == LATREC_CLOCK_COUNTER || strstr(latrec_clock_name(&chosen), " ("));
+}
+
 TEST(stamps_of_one_thread_never_go_back)
 {
 	struct latrec_clock c;

@@ -9,6 +9,13 @@
 
 #define WAIT_S 10 /* time for which a server waits for its client, and ssh for a host */
 
+#define STATS_DIR "--stats-dir="
+
+bool commands_fit(const char *stats_dir)
+{
+	return strlen(STATS_DIR) + strlen(stats_dir) < COMMAND_WORD;
+}
+
 static void add(struct command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void add(struct command *c, const char *format, ...)
@@ -98,7 +105,7 @@ static void end(struct command *c, const struct trial_attr *a, const char *name)
 	} else {
 		if (a->compat)
 			add(c, "--compat");
-		add(c, "--stats-dir=%s", a->stats_dir);
+		add(c, STATS_DIR "%s", a->stats_dir);
 	}
 	add(c, "--run=%s", name);
 	add(c, "--json=-");

@@ -64,6 +64,9 @@ struct command {
 	bool has_rate;
 };
 
+/* Returns true if a command has room for this directory of statistics files. */
+bool commands_fit(const char *stats_dir);
+
 /*
  * Calls fn() for each command of a point; a server comes before its client. @name: of the run.
  * Returns false as soon as fn() does, or if a command is too long.

@@ -315,22 +315,35 @@ static bool ends_with(const char *name, const char *end)
 
 static void add_path(struct gather *g, const char *path, int depth);
 
-static void add_dir(struct gather *g, const char *path, int depth)
+/* Adds an entry of a directory. */
+static void add_entry(struct gather *g, const char *dir, const char *name, int depth)
 {
 	const char *end = g->attr->compat ? ".txt" : ".jsonl";
+	char path[PATH_MAX], why[300];
+	struct stat st;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path)) {
+		snprintf(why, sizeof(why), "%s: its path is too long", name);
+		gather_skip(g, dir, why);
+	} else if (!stat(path, &st)) {
+		if (S_ISDIR(st.st_mode) ? depth > 0 : ends_with(name, end))
+			add_path(g, path, depth - 1);
+	} else {
+		const char *failed = strerror(errno);
+
+		if (!lstat(path, &st)) /* otherwise its writer has just removed it */
+			gather_skip(g, path, failed);
+	}
+}
+
+static void add_dir(struct gather *g, const char *path, int depth)
+{
 	struct dirent **entries;
 	int n = scandir(path, &entries, NULL, alphasort);
 
 	for (int i = 0; i < n; i++) {
-		char below[PATH_MAX];
-		struct stat st;
-		const char *name = entries[i]->d_name;
-
-		if (name[0] != '.' &&
-			snprintf(below, sizeof(below), "%s/%s", path, name) < (int)sizeof(below) &&
-			!stat(below, &st) &&
-			(S_ISDIR(st.st_mode) ? depth > 0 : ends_with(name, end)))
-			add_path(g, below, depth - 1);
+		if (entries[i]->d_name[0] != '.')
+			add_entry(g, path, entries[i]->d_name, depth);
 		free(entries[i]);
 	}
 	if (n >= 0)

@@ -14,7 +14,7 @@ uint64_t pattern_receives(const struct pattern *p, uint64_t requests)
 	return n;
 }
 
-/* Returns the request of the pattern that consumes receive number n. */
+/* Returns the request of the pattern that consumes receive number n. There must be one. */
 static const struct pattern_request *request_of(const struct pattern *p, uint64_t n)
 {
 	uint64_t nth = n % p->receives;
@@ -45,10 +45,14 @@ static uint64_t number_of(const struct flow *f, const struct mlx5dvl_recv *r, co
 static bool content_is_right(const struct flow *f, const struct mlx5dvl_recv *r,
 	const uint8_t *data, uint32_t len, uint64_t number)
 {
-	const struct pattern_request *want = request_of(&f->peer->side->t.pattern, number);
+	const struct pattern *p = &f->peer->side->t.pattern;
 	uint32_t skip = len >= PAYLOAD_NUMBER ? PAYLOAD_NUMBER : 0;
+	const struct pattern_request *want;
 	uint64_t told;
 
+	if (!p->receives)
+		return false;
+	want = request_of(p, number);
 	if (len != want->total ||
 		(want->opcode == MLX5DVL_WRITE_IMM) != (r->opcode == MLX5DVL_RECV_WRITE_IMM))
 		return false;

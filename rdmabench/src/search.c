@@ -282,8 +282,9 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 
 	searchlog_name(s->log, ask, name, sizeof(name));
 	if (!trial_script(&s->trial, ask->point, name, s->script, sizeof(s->script)))
-		return -ENAMETOOLONG;
-	s->err = searchlog_clear(s->log, name);
+		s->err = -E2BIG;
+	else
+		s->err = searchlog_clear(s->log, name);
 	if (s->err)
 		return -ECANCELED;
 	if (s->o->has_model)
@@ -450,6 +451,10 @@ static int report(const struct search *s, const struct explore_result *r)
 	return status;
 }
 
+static const char too_long[] =
+	"the commands of a point are too long: give shorter values of options, or install rdmabench "
+	"in a directory with a shorter name";
+
 static void say_why(const struct search *s, int err)
 {
 	fprintf(stderr, "rdmabench search: %s: ", s->o->log);
@@ -461,6 +466,7 @@ static void say_why(const struct search *s, int err)
 	else
 		fprintf(stderr, "%s\n",
 			err == -EBADMSG ? "the journal is of another search, or damaged" :
+			err == -E2BIG   ? too_long :
 					  strerror(-err));
 }
 
@@ -494,8 +500,10 @@ static int dry_run(struct search *s)
 		struct point p;
 
 		point_random(&s->o->space, &p, &rand);
-		if (!trial_script(&s->trial, &p, "dry", s->script, sizeof(s->script)))
+		if (!trial_script(&s->trial, &p, "dry", s->script, sizeof(s->script))) {
+			fprintf(stderr, "rdmabench search: %s\n", too_long);
 			return 1;
+		}
 		fputs(s->script, stdout);
 	}
 	return 0;
@@ -512,7 +520,7 @@ static int prepare(struct search *s)
 	if (snprintf(s->stats_dir, sizeof(s->stats_dir), "%s/stats", s->o->log ? s->o->log : ".") >=
 		(int)sizeof(s->stats_dir))
 		return -ENAMETOOLONG;
-	return 0;
+	return is_far(&s->trial) || commands_fit(s->stats_dir) ? 0 : -ENAMETOOLONG;
 }
 
 static int with_log(struct search *s)

@@ -110,6 +110,11 @@ static int open_new(struct searchlog *log, json_t *header)
 	return err;
 }
 
+static int say(const struct searchlog *log, int err, char *why, size_t size)
+{
+	return err ? fail(why, size, err, "%.120s: %s", log->dir, strerror(-err)) : 0;
+}
+
 static int open_old(struct searchlog *log, json_t *header, char *why, size_t size)
 {
 	char path[PATH_MAX];
@@ -135,7 +140,7 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 			log->dir);
 	log->begin = ftell(log->journal);
 	log->replaying = true;
-	return make_dirs(log);
+	return say(log, make_dirs(log), why, size);
 }
 
 /* Only one search at a time may write into a directory. */
@@ -169,7 +174,7 @@ static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *head
 	err = open_new(log, header);
 	if (!err)
 		err = lock_dir(log);
-	return err ? fail(why, size, err, "%.120s: %s", log->dir, strerror(-err)) : 0;
+	return say(log, err, why, size);
 }
 
 int searchlog_open(const char *dir, enum searchlog_mode mode, const struct space *space,

@@ -268,6 +268,26 @@ static int serve_one(const struct engine_options *o, int fd)
 	return status;
 }
 
+/*
+ * Refuses a client for which there is no process. Waits a second for its HELLO: the answer to a
+ * client that has not been read can be lost.
+ */
+static void turn_away(const struct engine_options *o, int fd, int err)
+{
+	static struct wire_conn c; /* too large for the stack */
+	char address[TCP_NAME_MAX] = "unknown", why[WIRE_TEXT_MAX];
+	struct wire_buf b;
+
+	tcp_peer(fd, address, sizeof(address));
+	wire_open(&c, fd, address);
+	wire_expect(&c, WIRE_HELLO, NSEC_PER_SEC, &b, why);
+	snprintf(why, sizeof(why), "the server cannot start a process for this client: %s",
+		strerror(err));
+	fprintf(stderr, "%s: refused %s: %s\n", o->program, address, why);
+	wire_refuse(&c, why, 0);
+	wire_close(&c);
+}
+
 int server_run_all(const struct engine_options *o, int listener)
 {
 	uint32_t running = 0;
@@ -287,7 +307,11 @@ int server_run_all(const struct engine_options *o, int listener)
 			close(listener);
 			exit(child_ends_with(parent) ? serve_one(o, fd) : 1);
 		}
-		running += child > 0;
+		if (child < 0) {
+			turn_away(o, fd, errno);
+			continue;
+		}
+		running++;
 		close(fd);
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "session.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +120,9 @@ int session_open_stats(struct session *e)
 	err = statsfile_open(&a, &e->side.stats);
 	if (err)
 		snprintf(e->why, sizeof(e->why), "%.100s: %s",
-			o->stats_dir ? o->stats_dir : o->stats_file, strerror(-err));
+			o->stats_dir ? o->stats_dir : o->stats_file,
+			err == -EISDIR ? "it, or the .jsonl beside it, is a directory" :
+					 strerror(-err));
 	return err;
 }
 

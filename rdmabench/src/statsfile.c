@@ -25,7 +25,8 @@ struct statsfile {
 	size_t n; /* number of samples */
 	struct stats last; /* the last compatible window */
 	struct latrec_hist *hist; /* histogram of the window, or of all samples */
-	uint64_t windows; /* windows that were written; of a cumulative file: writes */
+	uint64_t windows; /* windows that have ended; of a cumulative file: writes */
+	bool has_line; /* the file of JSON lines has a line of this run */
 	uint64_t written_ns, written_count; /* last write of a cumulative file */
 };
 
@@ -143,7 +144,7 @@ static json_t *make_json(const struct statsfile *f, const struct stats *s)
 	return o;
 }
 
-static int write_json(const struct statsfile *f, const struct stats *s)
+static int write_json(struct statsfile *f, const struct stats *s)
 {
 	json_t *o = make_json(f, s);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
@@ -152,7 +153,8 @@ static int write_json(const struct statsfile *f, const struct stats *s)
 
 	if (text) {
 		text[len] = '\n'; /* replaces the terminating 0; the length is passed on */
-		err = append(f->json_path, !f->attr.window || !f->windows, text, len + 1);
+		err = append(f->json_path, !f->attr.window || !f->has_line, text, len + 1);
+		f->has_line |= !err;
 	}
 	free(text);
 	json_decref(o);
@@ -245,6 +247,8 @@ int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
 		err = set_paths(f);
 	if (!err)
 		err = try_path(f->path);
+	if (!err)
+		err = try_path(f->json_path);
 	if (err) {
 		latrec_hist_destroy(f->hist);
 		free(f);

@@ -40,9 +40,10 @@ struct statsfile_attr {
 };
 
 /*
- * Checks that a file can be written at the path of the text, and writes nothing yet. Returns 0.
- * -EINVAL: neither dir nor path is set, or both are, or both window and compat are, or run or role
- * is not a safe name. -ENAMETOOLONG, -EISDIR, -ENOMEM, or -errno of mkdir(2) or open(2).
+ * Checks that files can be written at the paths of the text and of the JSON lines, and writes
+ * nothing yet. Returns 0. -EINVAL: neither dir nor path is set, or both are, or both window and
+ * compat are, or run or role is not a safe name. -ENAMETOOLONG, -EISDIR, -ENOMEM, or -errno of
+ * mkdir(2) or open(2).
  */
 int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 

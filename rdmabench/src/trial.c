@@ -172,7 +172,9 @@ static void explain(const struct command *e, const struct process *p, const json
 
 	if (*why)
 		return;
-	if (e->host && !reason)
+	if (process_is_good(p))
+		snprintf(other, sizeof(other), "its report is incomplete or damaged");
+	else if (e->host)
 		remote_explain(p, other, sizeof(other));
 	fail(why, size, 0, "an engine%s%.60s failed: %s", e->host ? " on " : "",
 		e->host ? e->host : "", reason ? reason : other);
@@ -215,18 +217,19 @@ static int add_latency(struct measure *m, const struct trial_attr *a, const char
 	return 0;
 }
 
-/* Waits for the engines, and adds their reports. Returns 0 or the error of trial_run(). */
+/* Waits for the engines, and adds their reports. Returns 0, or an error of trial_run(). */
 static int finish(struct engines *e, const struct trial_attr *a, const char *name,
 	struct measure *m, char *why, size_t size)
 {
 	uint64_t deadline = clock_ns() + (uint64_t)(a->seconds * 1e9) + GRACE_NS;
 	struct latrec_hist *latency = NULL;
 	bool in_time = true, good = true;
+	int err = 0;
 
 	*why = 0;
 	process_wait(e->process, e->n, OUTPUT_MAX, deadline);
-	if (is_far(a) && latrec_hist_create(NULL, &latency))
-		good = false;
+	if (is_far(a))
+		err = latrec_hist_create(NULL, &latency);
 	for (uint32_t i = 0; i < e->n; i++) {
 		in_time &= e->process[i].err != -ETIMEDOUT;
 		good = take_report(m, &e->command[i], &e->process[i], latency, why, size) && good;
@@ -235,9 +238,11 @@ static int finish(struct engines *e, const struct trial_attr *a, const char *nam
 	if (latency)
 		stats_merge_hist(latency, &m->latency);
 	latrec_hist_destroy(latency);
-	if (in_time && good && e->n)
-		return is_far(a) ? 0 : add_latency(m, a, name);
-	return in_time ? -EIO : -ETIMEDOUT;
+	if (!in_time)
+		return -ETIMEDOUT;
+	if (!good)
+		return -EIO;
+	return err || is_far(a) ? err : add_latency(m, a, name);
 }
 
 int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
@@ -245,11 +250,14 @@ int trial_run(const struct trial_attr *a, const struct point *p, const char *nam
 {
 	static struct engines e; /* too large for the stack */
 	struct measure m = {.keeps_up = true};
+	bool whole;
 	int err;
 
 	e.n = 0;
-	commands_of(a, p, name, start, &e);
+	whole = commands_of(a, p, name, start, &e);
 	err = finish(&e, a, name, &m, why, size);
+	if (!whole)
+		err = -E2BIG;
 	if (err) {
 		if (err != -EIO)
 			fail(why, size, 0, "%s",

@@ -17,8 +17,9 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 
 /*
  * Runs the commands of a point, all at the same time, and waits for their ends. Returns 0. -EIO: an
- * engine has failed or its output is not valid. -ETIMEDOUT: an engine did not end. -ENOMEM. After
- * an error @why has the reason in one line, which is also on standard error.
+ * engine has failed or its output is not valid. -ETIMEDOUT: an engine did not end. -E2BIG: a
+ * command is too long. -ENOMEM. After an error @why has the reason in one line, which is also on
+ * standard error.
  */
 int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
 	struct measure *m_p, char *why, size_t size);

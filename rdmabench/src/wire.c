@@ -169,6 +169,12 @@ static void copy_text(struct wire_buf *b, char why[WIRE_TEXT_MAX])
 	wire_one_line(why);
 }
 
+/* A client sends no ALIVE before the traffic. By accepting one, a server would wait for ever. */
+static bool is_of_client(enum wire_kind kind)
+{
+	return kind == WIRE_HELLO || kind == WIRE_JOIN;
+}
+
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 	struct wire_buf *body_p, char why[WIRE_TEXT_MAX])
 {
@@ -176,7 +182,7 @@ int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 
 	for (;;) {
 		got = wire_poll(c, timeout_ns, body_p);
-		if (got != 0 && (got != WIRE_ALIVE || kind == WIRE_HELLO))
+		if (got != 0 && (got != WIRE_ALIVE || is_of_client(kind)))
 			break;
 		err = got ? 0 : tcp_wait(c->fd, POLLIN, c->heard_ns + timeout_ns);
 		if (err)

@@ -126,6 +126,24 @@ def damaged(tmp):
     assert len(o["skipped"]) >= len(cases) and len(o["sources"]) == 1, o
     o, err = collect(tmp / "nothing", status=1)
     assert o["latency_samples"] == 0 and "no statistics" in err
+    # Links that lead nowhere, and a path that is too long to be read.
+    (tmp / "l").mkdir()
+    good.rename(tmp / "l" / "good.jsonl")
+    for name in "link.jsonl", "machine":
+        (tmp / "l" / name).symlink_to(tmp / "nowhere")
+    o, err = collect(tmp / "l")
+    assert figures_of(o) == expected([5, 6]) and err.count("skipped") == 2, err
+    assert all(f"/{name}: No such file" in err for name in ("link.jsonl", "machine")), err
+    deep = tmp / "l"
+    os.chdir(deep)
+    while len(str(deep)) < 4085:  # the longest path has 4095 bytes
+        deep /= "d" * min(200, 4090 - len(str(deep)) - 1)
+        os.mkdir(deep.name)
+        os.chdir(deep.name)
+    pathlib.Path("file.jsonl").touch()
+    os.chdir(tmp)
+    _, err = collect(deep, status=1)
+    assert "file.jsonl: its path is too long" in err, err
     # Only the torn line is lost, not the lines before it.
     windows = write(tmp / "w", "r", 2, [1, 2, 3, 4])
     windows.write_text(windows.read_text() + '{"version":1,')

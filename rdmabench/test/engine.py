@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """rdmabench engine on the software HCA, as a user runs it.
 
-    engine.py CASE RDMABENCH SOFTHCA-RUN [VIRTUAL-CLOCK]
+    engine.py CASE RDMABENCH SOFTHCA-RUN [LIBRARY]
 
-VIRTUAL-CLOCK, the library of virtual-clock.c, is for the case delayed.
+LIBRARY is preloaded: that of virtual-clock.c in the case delayed, and that of the software HCA's no-fork.c in no_process.
 """
 import atexit
 import json
@@ -460,7 +460,22 @@ def stats():
             assert "/nowhere/x: No such file" in o["error"] and "events" not in o, o
         os.mkdir(tmp + "/x.jsonl")  # a directory that has the name of the second file
         o = report("--fork", "-n", 10, "--stats-file", tmp + "/x", status=1)
-        assert "Is a directory" in o["events"][0], o
+        assert "/x: it, or the .jsonl beside it, is a directory" in o["error"] and "events" not in o, o
+        # A directory that disappears after it was tried.
+        server = Server("--hosts", 2, "--stats-dir", tmp + "/gone", "--run", "r")
+        args = ["-b", "-n", 100, "-p", server.port, "127.0.0.1"]
+        clients = [start(*args)]
+        support.until(clients[0], pathlib.Path(tmp, "gone", "r").exists)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=HANG) as s:
+            s.sendall(bytes(12))
+            assert s.recv(1)  # the server refuses a stranger after it has served the client before
+        os.rename(tmp + "/gone", tmp + "/kept")
+        clients.append(start(*args))
+        for c in clients:
+            _, err = c.communicate(timeout=HANG)
+            assert c.returncode == 0, err
+        o, _ = server.end(1)
+        assert "No such file" in o["events"][0] and o["sent"]["messages"] == 200, o
 
 
 def incast():
@@ -574,6 +589,25 @@ def foreign_server():
         lines = [line for line in err.splitlines() if not line.startswith("softhca-run")]
         assert c.returncode == 1 and len(lines) == 1, err
         assert f"version {theirs} of the protocol, this program version {VERSION}" in lines[0], err
+
+
+def no_process():
+    """A server that serves each client by a process of its own tells a client for which it has none."""
+    port, header = free_port(), struct.Struct("<IHHI")
+    env = {"LD_PRELOAD": os.path.abspath(sys.argv[4]), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    server = subprocess.Popen([exe, "engine", "--serve", "-p", str(port)], stderr=subprocess.PIPE, text=True, env={**os.environ, **env})
+    try:
+        assert "waiting" in server.stderr.readline()
+        for hello in header.pack(0x424d4452, VERSION, 1, 0), b"GET / HTTP/1.1\r\n\r\n", b"":
+            with socket.create_connection(("127.0.0.1", port), timeout=HANG) as s:
+                s.sendall(hello)
+                _, version, kind, length = header.unpack(s.recv(12, socket.MSG_WAITALL))
+                assert (version, kind) == (VERSION, 7), kind
+                assert s.recv(length, socket.MSG_WAITALL) == b"the server cannot start a process for this client: Resource temporarily unavailable"
+            assert "refused 127.0.0.1" in server.stderr.readline()
+    finally:
+        server.terminate()
+        server.communicate(timeout=HANG)
 
 
 def silent():

@@ -144,6 +144,11 @@ def resume(tmp):
     assert "other options" in r.stderr and "give" in r.stderr
     assert "no search to resume" in run("--log", tmp / "none", "--resume", status=2).stderr
     assert not (tmp / "none").exists()
+    # A directory that cannot be created again.
+    shutil.copytree(whole, tmp / "file")
+    shutil.rmtree(tmp / "file" / "result")
+    (tmp / "file" / "result").write_text("no directory")
+    assert run("--log", tmp / "file", *args, "--resume", status=2).stderr == f"rdmabench search: {tmp}/file: Not a directory\n"
     # A journal of the version before, and of the next one.
     for version in 6, 8:
         (whole / "journal.jsonl").write_text("".join([lines[0].replace('"version":7', f'"version":{version}'), *lines[1:]]))
@@ -224,6 +229,32 @@ def bad(_):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout
+
+
+def too_long(tmp):
+    """A directory or device whose name does not fit into a command is refused, with the reason."""
+    args = ["--model", "corner", "--tries", 5]
+    parent = tmp / ("p" * 200)
+    parent.mkdir()
+    log = parent / ("q" * (301 - len(str(parent)) - 1))
+    search(log, *args)
+    log = log.with_name(log.name + "q")
+    for more in [], ["--dry-run"]:
+        r = run("--log", log, *args, *more, status=2)
+        assert r.stderr == "rdmabench search: give a shorter --log\n" and not r.stdout and not log.exists(), r
+        r = run("--log", tmp / "log", *args, "--ib-dev", "d" * 320, *more, status=1)
+        assert r.stderr.count("\n") == 1 and "the commands of a point are too long: give shorter" in r.stderr and not r.stdout, r
+    far = ["--host", "a", "--peer", "b", "--dry-run"]  # engines on other machines write no files
+    assert "'--report-histogram'" in run("--log", log, "--tries", 1, *far).stdout
+
+
+def reasons(tmp):
+    """A machine that runs something else than rdmabench is named, with a reason."""
+    (tmp / "ssh").write_text("#!/bin/sh\necho '{}'\n")
+    (tmp / "ssh").chmod(0o755)
+    r = run("--log", tmp / "log", "--host", "a", "--peer", "b", "--tries", 1, "--fix=1.direction=none", status=1,
+            env={"PATH": f"{tmp}:{os.environ['PATH']}"})
+    assert "rdmabench search: 0: an engine on b failed: its report is incomplete or damaged\n" in r.stderr, r.stderr
 
 
 def values(tmp):
@@ -509,4 +540,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, values, dry_run], wanted)
+run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, reasons, values, dry_run], wanted)

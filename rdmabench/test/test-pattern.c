@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Patterns and traffic: parsing, refusals, and the memory that they take. */
+/* Patterns and traffic: parsing, refusals, the memory that they take, and receives. */
 #include <errno.h>
 
 #include "support/test.h"
 #include "mlx5dvl.h"
+#include "side.h"
 #include "traffic.h"
 
 static char why[200];
@@ -201,4 +202,25 @@ TEST(memory_is_bounded)
 	CHECK_EQ(traffic_sq_depth(&t), 1024);
 	t.type = MLX5DVL_UD;
 	CHECK_EQ(traffic_recv_size(&t), 169);
+}
+
+/* A peer that sends what its pattern does not contain is told by --check, and does no harm. */
+TEST(receives_that_no_request_consumes_are_mismatches)
+{
+	static struct side s;
+	static struct peer peer = {.side = &s};
+	struct flow f = {.peer = &peer};
+	struct mlx5dvl_qp qp = {.user = &f};
+	struct mlx5dvl_recv empty = {.opcode = MLX5DVL_RECV_SEND};
+	struct mlx5dvl_recv imm = {.opcode = MLX5DVL_RECV_WRITE_IMM, .len = 64};
+
+	traffic_init(&s.t);
+	s.t.check = true;
+	snprintf(s.t.pattern_text, sizeof(s.t.pattern_text), "w_1_64");
+	CHECK_EQ(traffic_check(&s.t, why, sizeof(why)), 0);
+	CHECK_EQ(s.t.pattern.receives, 0);
+	flow_on_recv(NULL, &qp, &empty);
+	imm.imm = (uint32_t)f.next_number;
+	flow_on_recv(NULL, &qp, &imm);
+	CHECK(s.mismatches == 2 && peer.mismatches == 2 && s.recv_messages == 2 && !s.lost);
 }

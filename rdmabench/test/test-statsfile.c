@@ -219,6 +219,10 @@ TEST(what_cannot_be_written_is_refused_before_the_run)
 	a.path = in_dir("folder");
 	CHECK_EQ(statsfile_open(&a, &f), -EISDIR);
 	CHECK_EQ(entries(in_dir("folder")), 0);
+	CHECK_EQ(mkdir(in_dir("lines.jsonl"), 0777), 0);
+	a.path = in_dir("lines.txt");
+	CHECK_EQ(statsfile_open(&a, &f), -EISDIR);
+	CHECK_EQ(rmdir(in_dir("lines.jsonl")), 0);
 	CHECK_EQ(rmdir(in_dir("folder")), 0);
 }
 
@@ -233,8 +237,32 @@ TEST(failures_are_told)
 	CHECK_EQ(statsfile_add(f, 1, 1), -ENOENT);
 	CHECK_EQ(mkdir(in_dir("gone"), 0777), 0);
 	CHECK_EQ(statsfile_add(f, 7, 1), 0);
-	CHECK_EQ(statsfile_close(f), -ENOENT); /* the new directory has no x.jsonl */
+	CHECK_EQ(statsfile_add(f, 7, 1), 0);
+	CHECK_EQ(unlink(in_dir("gone/x.jsonl")), 0);
+	CHECK_EQ(statsfile_add(f, 7, 1), 0);
+	CHECK_EQ(statsfile_close(f), -ENOENT); /* the line before has gone */
 	CHECK_EQ(entries(in_dir("gone")), 1);
+}
+
+/* The first window whose line can be written replaces the file of an old run. */
+TEST(a_failed_line_does_not_prevent_the_next)
+{
+	struct statsfile *f = open_file("later.txt", 1, false);
+	FILE *old;
+	json_t *o;
+	int lines;
+
+	CHECK_EQ(mkdir(in_dir("later.jsonl"), 0777), 0);
+	CHECK_EQ(statsfile_add(f, 5, 1), -EISDIR);
+	CHECK_EQ(rmdir(in_dir("later.jsonl")), 0);
+	old = fopen(in_dir("later.jsonl"), "we");
+	CHECK(old && fputs("{}\n", old) > 0 && !fclose(old));
+	CHECK_EQ(statsfile_add(f, 6, 1), 0);
+	CHECK_EQ(statsfile_add(f, 7, 1), 0);
+	CHECK_EQ(statsfile_close(f), 0);
+	o = read_json(in_dir("later.jsonl"), &lines);
+	CHECK(lines == 2 && number(o, "window") == 2);
+	json_decref(o);
 }
 
 struct reader {

@@ -156,8 +156,22 @@ TEST(alive_comes_once_a_second)
 	CHECK_EQ(wire_poll(&us, LONG_NS, &b), WIRE_ALIVE);
 	CHECK(us.heard_ns > 0);
 	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
-	CHECK_EQ(wire_send(&peer, WIRE_ALIVE, NULL, 0, LONG_NS), 0);
-	CHECK_EQ(expect(WIRE_HELLO, &b), -EBADMSG); /* so a stranger does not delay the server */
+}
+
+/* So no client holds a server for longer than the time limit: a server waits for nothing else. */
+TEST(a_client_that_is_only_alive_is_refused)
+{
+	static const enum wire_kind awaited[] = {WIRE_HELLO, WIRE_JOIN};
+
+	for (size_t i = 0; i < ARRAY_SIZE(awaited); i++) {
+		struct wire_conn peer;
+		struct wire_buf b;
+
+		open_pair();
+		wire_open(&peer, them, "us");
+		CHECK_EQ(wire_send(&peer, WIRE_ALIVE, NULL, 0, LONG_NS), 0);
+		CHECK_EQ(wire_expect(&us, awaited[i], SHORT_NS, &b, why), -EBADMSG);
+	}
 }
 
 static struct wire_buf body_of(uint8_t *bytes, size_t n)

@@ -24,23 +24,26 @@ int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len)
 }
 
 /*
- * Liveness is checked with a system call once per slot and tick of the coarse clock (a few ms). A
- * death may go unnoticed within a tick, but the pid cannot be reused that soon.
+ * The liveness of a live process is checked with a system call once per slot and tick of the coarse
+ * clock (a few ms). A death may go unnoticed within a tick, but the pid cannot be reused that soon.
+ * A dead process is checked each time, because its pid may have been reused already.
  */
-static bool checked_lately(uint32_t slot)
+static bool alive_lately(uint32_t slot)
 {
-	static _Atomic uint64_t checked[MAX_PROCS]; /* relaxed: independent hints */
+	static _Atomic uint64_t seen_alive[MAX_PROCS]; /* relaxed: independent hints */
 	uint64_t now = sys_clock_ns(CLOCK_MONOTONIC_COARSE);
 
-	if (atomic_load_explicit(&checked[slot], memory_order_relaxed) == now)
+	if (atomic_load_explicit(&seen_alive[slot], memory_order_relaxed) == now)
 		return true;
-	atomic_store_explicit(&checked[slot], now, memory_order_relaxed);
-	return false;
+	if (!fabric_alive(slot))
+		return false;
+	atomic_store_explicit(&seen_alive[slot], now, memory_order_relaxed);
+	return true;
 }
 
 bool fabric_reachable(uint32_t slot)
 {
-	return slot == fabric_self.slot || checked_lately(slot) || fabric_alive(slot);
+	return slot == fabric_self.slot || alive_lately(slot);
 }
 
 struct fabric_peer fabric_peer(uint32_t slot)

@@ -262,6 +262,15 @@ TEST(signal_is_late)
 	CHECK_EQ(arena()->whole.claim.word & CLAIM_OWNER_MASK, 0);
 }
 
+/* The process id of a dead process may be another's already, so its memory is never accessed. */
+TEST(the_dead_are_out_of_reach)
+{
+	uint32_t slot = fabric_self.slot + 1; /* no process has it */
+
+	for (int i = 0; i < LOOKS; i++)
+		CHECK(!fabric_reachable(slot));
+}
+
 int main(int argc, char **argv)
 {
 	test_fabric("claim");
