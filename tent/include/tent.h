@@ -381,7 +381,8 @@ struct tent_status {
  *	-E2BIG		@n is above max_tasks, submit several batches; or a field of a later version is
  *			not 0
  *	-EFAULT		memory that is not registered, here or at the peer
- *	-EOPNOTSUPP	gpu_rails: the driver does not let this process open the peer's memory
+ *	-EOPNOTSUPP	gpu_rails: the driver or the kernel does not let this process open the peer's
+ *			memory, or the peer's stage
  *	-EAGAIN		too many requests have not ended, wait for some
  *	-ENETUNREACH	during the last rail_wait_ms no rail that the request may use was up
  *	-ECONNRESET	the peer is gone
