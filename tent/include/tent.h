@@ -150,8 +150,8 @@ void tent_destroy(struct tent *t);
 
 /*
  * Registers [addr, addr + len) for use by this engine, and by the peers that import its
- * description. @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not
- * known or does not matter.
+ * description. @location: the NUMA node of the memory, of the host's first 63, as "cpu:N"; or "*"
+ * or NULL if the node is not one of them, is not known or does not matter.
  *
  * Memory of a GPU is recognized by its address if @location is NULL or "*"; "cuda:N" requires
  * memory of GPU number N of this process. The range must be memory of one device, and must not be
