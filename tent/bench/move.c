@@ -149,7 +149,7 @@ static void child(const struct move_options *o, int fd)
 	if (!status && o->peers & MOVE_PEER_UCX)
 		status = ucx_lend(o->alloc ? memory_needed(o) : 0, &u, &line);
 	if (!status && dprintf(fd, "%s\n%s\n", text, line ? line : "") < 0)
-		status = 1;
+		status = failed("server", -errno, NULL);
 	if (u)
 		ucx_serve(u, fd);
 	if (status || read(fd, &byte, 1) > 0)
@@ -161,7 +161,7 @@ static void child(const struct move_options *o, int fd)
 	exit(0);
 }
 
-/* On an error the child has printed the message. */
+/* If there is no description, the child has printed the message. */
 static int fork_server(const struct move_options *o, struct server *s)
 {
 	size_t size = 0, more = 0;
@@ -180,12 +180,13 @@ static int fork_server(const struct move_options *o, struct server *s)
 	close(fds[1]);
 	s->fd = fds[0];
 	in = fdopen(dup(fds[0]), "r");
-	if (in && getline(&s->text, &size, in) > 0 && getline(&s->ucx, &more, in) > 0) {
+	if (!in)
+		return failed("server", -errno, NULL);
+	if (getline(&s->text, &size, in) > 0 && getline(&s->ucx, &more, in) > 0) {
 		s->ucx[strcspn(s->ucx, "\n")] = 0;
 		status = 0;
 	}
-	if (in)
-		fclose(in);
+	fclose(in);
 	return status;
 }
 

@@ -95,16 +95,17 @@ static void verify(struct worker *w, enum tent_op op)
 static void one_batch(struct worker *w, enum tent_op op)
 {
 	uint64_t from = clock_ns();
-	int err;
+	int err = 0;
 
 	if (w->o->check) {
 		clear(w);
 		fill(w);
 		if (op == TENT_READ)
-			move(w, TENT_WRITE, w->source);
+			err = move(w, TENT_WRITE, w->source);
 		from = clock_ns();
 	}
-	err = move(w, op, op == TENT_WRITE ? w->source : w->back);
+	if (!err)
+		err = move(w, op, op == TENT_WRITE ? w->source : w->back);
 	if (err) {
 		failed(w, err);
 		return;

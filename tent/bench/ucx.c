@@ -203,6 +203,12 @@ static void put_hex(FILE *out, const void *bytes, size_t n)
 		fprintf(out, "%02x", ((const uint8_t *)bytes)[i]);
 }
 
+/* Ends a line that has been written to memory. */
+static int end_line(FILE *out)
+{
+	return failed("memory", fclose(out) ? UCS_ERR_NO_MEMORY : UCS_OK);
+}
+
 static int describe_cma(struct ucx *u, char **line_p)
 {
 	char device[256], iface[256];
@@ -210,9 +216,11 @@ static int describe_cma(struct ucx *u, char **line_p)
 	size_t size;
 	FILE *out;
 
-	if (failed(CMA, uct_iface_query(u->iface, &attr)) ||
-		attr.device_addr_len > sizeof(device) || attr.iface_addr_len > sizeof(iface) ||
-		failed(CMA, uct_iface_get_device_address(u->iface, (uct_device_addr_t *)device)) ||
+	if (failed(CMA, uct_iface_query(u->iface, &attr)))
+		return 1;
+	if (attr.device_addr_len > sizeof(device) || attr.iface_addr_len > sizeof(iface))
+		return failed(CMA, UCS_ERR_BUFFER_TOO_SMALL);
+	if (failed(CMA, uct_iface_get_device_address(u->iface, (uct_device_addr_t *)device)) ||
 		failed(CMA, uct_iface_get_address(u->iface, (uct_iface_addr_t *)iface)))
 		return 1;
 	out = open_memstream(line_p, &size);
@@ -221,7 +229,7 @@ static int describe_cma(struct ucx *u, char **line_p)
 	fprintf(out, "0");
 	put_hex(out, device, attr.device_addr_len);
 	put_hex(out, iface, attr.iface_addr_len);
-	return fclose(out) != 0;
+	return end_line(out);
 }
 
 static int describe(struct ucx *u, char **line_p)
@@ -230,9 +238,12 @@ static int describe(struct ucx *u, char **line_p)
 	void *key = NULL;
 	size_t n, key_len, size;
 	FILE *out = open_memstream(line_p, &size);
-	int err = !out || failed("address", ucp_worker_get_address(u->worker, &address, &n)) ||
-		  failed("key", ucp_rkey_pack(u->context, u->memory, &key, &key_len));
+	int err;
 
+	if (!out)
+		return failed("memory", UCS_ERR_NO_MEMORY);
+	err = failed("address", ucp_worker_get_address(u->worker, &address, &n)) ||
+	      failed("key", ucp_rkey_pack(u->context, u->memory, &key, &key_len));
 	if (!err) {
 		fprintf(out, "%" PRIx64, u->remote);
 		put_hex(out, address, n);
@@ -242,7 +253,7 @@ static int describe(struct ucx *u, char **line_p)
 		ucp_worker_release_address(u->worker, address);
 	if (key)
 		ucp_rkey_buffer_release(key);
-	return (out && fclose(out)) || err;
+	return end_line(out) || err;
 }
 
 int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p)

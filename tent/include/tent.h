@@ -150,8 +150,8 @@ void tent_destroy(struct tent *t);
 
 /*
  * Registers [addr, addr + len) for use by this engine, and by the peers that import its
- * description. @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not
- * known or does not matter.
+ * description. @location: the NUMA node of the memory, of the host's first 63, as "cpu:N"; or "*"
+ * or NULL if the node is not one of them, is not known or does not matter.
  *
  * Memory of a GPU is recognized by its address if @location is NULL or "*"; "cuda:N" requires
  * memory of GPU number N of this process. The range must be memory of one device, and must not be
@@ -381,7 +381,8 @@ struct tent_status {
  *	-E2BIG		@n is above max_tasks, submit several batches; or a field of a later version is
  *			not 0
  *	-EFAULT		memory that is not registered, here or at the peer
- *	-EOPNOTSUPP	gpu_rails: the driver does not let this process open the peer's memory
+ *	-EOPNOTSUPP	gpu_rails: the driver or the kernel does not let this process open the peer's
+ *			memory, or the peer's stage
  *	-EAGAIN		too many requests have not ended, wait for some
  *	-ENETUNREACH	during the last rail_wait_ms no rail that the request may use was up
  *	-ECONNRESET	the peer is gone

@@ -72,7 +72,7 @@ int decide_measure(const struct tent_config *config, double *ns_p)
 {
 	const struct sched_request req = {.length = REQUEST, .write = true};
 	struct idle d = {.head = 0};
-	struct sched *s;
+	struct sched *s = NULL;
 	uint64_t now = 0, from = clock_ns();
 	int err = create(config, &d, &s);
 
@@ -86,8 +86,8 @@ int decide_measure(const struct tent_config *config, double *ns_p)
 		if (d.head != d.tail)
 			sched_completed(s, now, d.tokens[d.head++ % QUEUE], 0);
 	}
-	*ns_p = (double)(clock_ns() - from) / SLICES;
 	if (!err)
-		sched_destroy(s);
+		*ns_p = (double)(clock_ns() - from) / SLICES;
+	sched_destroy(s);
 	return err;
 }

@@ -35,6 +35,15 @@ static int take_request(const struct tent_request *requests, uint32_t i, struct 
 	return SIZED_ATTR(r, from, priority);
 }
 
+/* True: rails of this engine need a mapping of the memory that they move, and there is none. */
+static bool not_mapped(const struct tent *t, const struct task *k)
+{
+	const struct desc *d = &k->request.segment->desc;
+	const struct desc_buffer *moved = k->remote->staged ? d->stage : k->remote;
+
+	return t->transport->mapped && !moved->lent.at;
+}
+
 /* Checks the request of a task, and finds its memory. */
 static int find_memory(struct tent *t, struct task *k)
 {
@@ -51,7 +60,7 @@ static int find_memory(struct tent *t, struct task *k)
 	k->remote = desc_find(&s->desc, r->remote, r->len);
 	if (!k->buffer || !k->remote)
 		return -EFAULT;
-	if (t->transport->mapped && !k->remote->staged && !k->remote->lent.at)
+	if (not_mapped(t, k))
 		return -EOPNOTSUPP;
 	k->place = place_of(s, k->buffer, k->remote);
 	return sched_all_up(s->sched) ? 0 : sched_check(s->sched, clock_ns(), k->place);

@@ -46,6 +46,17 @@ static bool is_cut(int fd)
 	return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
 }
 
+/* Waits until no other process writes to the file. 0 or -errno. */
+static int lock(int fd)
+{
+	int err;
+
+	do {
+		err = flock(fd, LOCK_EX) ? -errno : 0;
+	} while (err == -EINTR);
+	return err;
+}
+
 static int file_put(const char *path, const char *name, const char *text)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600), err, n;
@@ -53,7 +64,7 @@ static int file_put(const char *path, const char *name, const char *text)
 
 	if (fd < 0)
 		return -errno;
-	err = flock(fd, LOCK_EX) ? -errno : 0;
+	err = lock(fd);
 	n = err ? 0 : asprintf(&line, "%s%s %s\n", is_cut(fd) ? "\n" : "", name, text);
 	if (n < 0)
 		err = -ENOMEM;

@@ -51,8 +51,12 @@ static bool progress(struct tent *t, uint64_t now, bool all)
 
 	some |= order_progress(t);
 	some |= stage_progress(t);
-	for (struct tent_segment *s = t->segments; s; s = s->next)
+	for (struct tent_segment *s = t->segments; s; s = s->next) {
 		some |= move_progress(s, now, all);
+		/* lent_answer() may have released the lock, and other threads have gone on. */
+		if (s->next)
+			now = clock_ns();
+	}
 	return some;
 }
 

@@ -272,7 +272,8 @@ struct conn {
 
 struct tent {
 	pthread_mutex_t lock;
-	pthread_cond_t ended; /* a batch, or a peer's use of memory, has ended */
+	/* A batch, a use of memory, or a peer has ended; or a peer's registrations are known. */
+	pthread_cond_t ended;
 	pthread_t thread;
 	bool stopping;
 	/*
@@ -353,6 +354,8 @@ void loop_watch_link(struct tent *t, const struct link *l);
 void loop_sleep(struct tent *t, uint64_t until);
 
 /* peer.c */
+/* The segment's peer is gone, for this reason. Wakes the threads that wait for it. */
+void peer_lost(struct tent_segment *s, int err);
 /* Sends a message. If that fails, the segment's peer counts as lost. */
 void peer_send(struct tent_segment *s, struct ctl_msg *msg);
 /* Makes an end of a link on a port, and requests the other end from the peer. 0 or -errno. */

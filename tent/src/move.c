@@ -310,8 +310,8 @@ static bool read_messages(struct tent_segment *s, uint64_t now)
 			break;
 		some = true;
 	}
-	if (!s->lost && err != -EAGAIN)
-		s->lost = -ECONNRESET;
+	if (err != -EAGAIN)
+		peer_lost(s, -ECONNRESET);
 	return some;
 }
 

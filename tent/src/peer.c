@@ -4,12 +4,20 @@
 
 #include "engine.h"
 
+void peer_lost(struct tent_segment *s, int err)
+{
+	if (s->lost)
+		return;
+	s->lost = err;
+	pthread_cond_broadcast(&s->t->ended);
+}
+
 void peer_send(struct tent_segment *s, struct ctl_msg *msg)
 {
 	int err = ctl_send(&s->ctl, msg);
 
-	if (err && !s->lost)
-		s->lost = err;
+	if (err)
+		peer_lost(s, err);
 }
 
 int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p)

@@ -162,20 +162,10 @@ static uint32_t take_again(struct sched *s, const struct queue *q)
 	return id;
 }
 
-/* Drops slices of requests that have failed meanwhile. */
-static void drop_failed(struct sched *s, const struct queue *q)
-{
-	uint32_t id;
-
-	while ((id = q->again.head) != NO_SLICE && s->requests[s->slices[id].request].status)
-		slice_end(s, take_again(s, q));
-}
-
 static bool queue_head(struct sched *s, uint32_t location, uint32_t priority, struct head *h)
 {
 	const struct queue *q = sched_queue(s, location, priority);
 
-	drop_failed(s, q);
 	*h = (struct head){.again = q->again.head, .request = q->head, .priority = priority};
 	if (h->again != NO_SLICE)
 		h->block = s->slices[h->again].length;

@@ -228,7 +228,10 @@ void slice_unpost(struct sched *s, uint32_t id);
 void slice_error(struct sched *s, uint32_t id, int status);
 void mark_end(struct sched *s, uint32_t id, int status);
 
-/* Fails a request: drops its bytes that are not cut, and waits for the end of its posted slices. */
+/*
+ * Fails a request: drops its bytes that are not cut, and its slices that wait for a rail. It ends
+ * after its posted slices.
+ */
 void request_fail(struct sched *s, uint32_t request, int status);
 
 /* ---- bind.c: rails for slices, at submit ---- */

@@ -321,7 +321,7 @@ static bool read_ready(struct tent *t)
 			}
 		}
 		seen += EVENTS;
-	} while (n == EVENTS && seen < t->n_conns);
+	} while (n == EVENTS && seen <= t->n_conns); /* the listener is in the set, too */
 	return some;
 }
 
@@ -377,23 +377,25 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 
 /*
  * Accepts connections. If MAX_STRANGERS connections have not presented the key, or there is no free
- * descriptor, closes the oldest of these connections. After closing one because of MAX_STRANGERS
- * it returns, so that connections are read before the next one is closed.
+ * descriptor, closes the oldest of these connections. That is done at most once, before another one
+ * is accepted: the caller then reads each connection that has messages, so none that has sent the
+ * key is closed.
  */
 static bool accept_some(struct tent *t, uint64_t now)
 {
-	bool some = false, full = false;
+	bool some = false;
 
-	while (!full) {
+	while (!some || strangers(t) < MAX_STRANGERS) {
 		struct ctl ctl;
 		int err = ctl_accept(t->listener, &ctl);
 
-		if (err == -EAGAIN || (err && !send_stranger_away(t)))
+		if (err == -EAGAIN || (err && (some || !send_stranger_away(t))))
 			break;
 		some = true;
 		if (err)
 			continue;
-		full = strangers(t) >= MAX_STRANGERS && send_stranger_away(t);
+		if (strangers(t) >= MAX_STRANGERS)
+			send_stranger_away(t);
 		add_conn(t, &ctl, now);
 	}
 	return some;

@@ -100,19 +100,6 @@ static void queue_remove(struct sched *s, uint32_t id)
 	q->plan.at = q->plan.length;
 }
 
-void request_fail(struct sched *s, uint32_t request, int status)
-{
-	struct request *q = &s->requests[request];
-
-	if (!q->status)
-		q->status = status;
-	if (request_all_cut(q))
-		return;
-	queue_remove(s, request);
-	if (!q->open)
-		request_end(s, request);
-}
-
 bool sched_reachable(const struct sched *s, uint32_t location)
 {
 	for (uint32_t r = 0; r < s->n_rails; r++) {
@@ -145,6 +132,36 @@ void slice_unwait(struct sched *s, uint32_t id)
 	q->bytes -= s->slices[id].length;
 	class_shrink(s, slice_priority(s, id), s->slices[id].length);
 	list_remove(s, &q->again, id);
+}
+
+/* Ends the slices of a request that wait for a rail, because there may be none for long. */
+static void drop_waiting(struct sched *s, uint32_t request)
+{
+	const struct request *q = &s->requests[request];
+	uint32_t id = sched_queue(s, q->location, q->priority)->again.head, next;
+
+	for (; id != NO_SLICE; id = next) {
+		next = s->slices[id].next;
+		if (s->slices[id].request != request)
+			continue;
+		slice_unwait(s, id);
+		slice_end(s, id);
+	}
+}
+
+void request_fail(struct sched *s, uint32_t request, int status)
+{
+	struct request *q = &s->requests[request];
+	bool all_cut = request_all_cut(q);
+
+	if (!q->status)
+		q->status = status;
+	if (!all_cut)
+		queue_remove(s, request);
+	if (!all_cut && !q->open)
+		request_end(s, request);
+	else
+		drop_waiting(s, request);
 }
 
 int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)

@@ -45,8 +45,8 @@ int topo_add_rail(struct topo *t, const char *name, struct tent_why *why);
 int topo_add_location(struct topo *t, const char *name, struct tent_why *why);
 
 /*
- * Adds the host's locations, and the tiers of the rails in @t. 0; -ENOSYS, -ENOMEM: hwloc fails;
- * -EINVAL: there are too many NUMA nodes.
+ * Adds the host's locations, and the tiers of the rails in @t. If there are too many NUMA nodes, the
+ * last ones are no locations. 0; -ENOSYS, -ENOMEM: hwloc fails.
  */
 int topo_from_hwloc(struct topo *t, struct tent_why *why);
 

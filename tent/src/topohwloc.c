@@ -88,7 +88,8 @@ int topo_from_hwloc(struct topo *t, struct tent_why *why)
 	if (err)
 		return why_say(why, err, "hwloc cannot read the topology of this machine");
 	d = get_distances(hw);
-	while (!err && (node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node)))
+	while (!err && t->n_locations < TOPO_MAX_LOCATIONS &&
+		(node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node)))
 		err = add_node(t, hw, d, node, why);
 	if (d)
 		hwloc_distances_release(hw, d);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Directories: descriptions by name. */
+#include <errno.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "host.h"
 
@@ -102,6 +105,28 @@ TEST(many_write_at_once)
 		snprintf(name, sizeof(name), "n%d", i);
 		CHECK_EQ(find(&file, name), -ECONNREFUSED); /* valid, but its engine has ended */
 	}
+}
+
+static int signals; /* so many calls of flock() are interrupted */
+
+/* Replaces the function of libc. */
+int flock(int fd, int operation)
+{
+	if (!signals)
+		return (int)syscall(SYS_flock, fd, operation);
+	signals--;
+	errno = EINTR;
+	return -1;
+}
+
+/* Signals come while the thread waits for other writers. */
+TEST(a_signal_does_not_end_the_wait)
+{
+	begin();
+	signals = 2;
+	CHECK_EQ(publish(&file, "a"), 0);
+	CHECK_EQ(signals, 0);
+	CHECK_EQ(find(&file, "a"), 0);
 }
 
 /* ---- functions ---- */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests between memory of GPUs of two processes. */
+#include <errno.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/syscall.h>
 
 #include "gpuduo.h"
 
@@ -400,6 +403,33 @@ GPU_TEST(handles_are_checked)
 	not_opened(changed("\"offset\":", "257"));
 	not_opened(changed("\"offset\":", "9223372036854775807"));
 	not_opened(changed("\"handle\":", wrong));
+	d.s = duo_import(d.t, d.text);
+	both_ways(0, LEN);
+}
+
+static bool alone; /* the kernel does not let this process use descriptors of another one */
+
+/* Replaces the function of libc. */
+int pidfd_getfd(int process, int fd, unsigned flags)
+{
+	if (!alone)
+		return (int)syscall(SYS_pidfd_getfd, process, fd, flags);
+	errno = EPERM;
+	return -1;
+}
+
+/* The peer's memory has no handle, and this process cannot map the peer's stage. */
+GPU_TEST(a_stage_that_is_not_mapped)
+{
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not need the mapping */
+	duo_open(&(struct duo_attr){.len = LEN,
+		.mine = ON_HOST,
+		.theirs = ON_HOST,
+		.no_import = true});
+	alone = true;
+	not_opened(strdup(d.text));
+	alone = false;
 	d.s = duo_import(d.t, d.text);
 	both_ways(0, LEN);
 }

@@ -230,6 +230,28 @@ TEST(nobody_registers_more)
 	CHECK_EQ(duo_move(TENT_WRITE, LATER, PIECE, 0), -ECONNRESET);
 }
 
+static _Thread_local bool kills; /* the next sleep of this thread begins with the peer's death */
+
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
+{
+	if (kills)
+		duo_kill();
+	kills = false;
+	return __real_pthread_cond_timedwait(c, m, ts);
+}
+
+/* The engine's thread, which finds that the peer is dead, ends the wait. */
+TEST(the_peer_dies_during_the_wait)
+{
+	open_half(false);
+	kills = true;
+	CHECK_EQ(tent_segment_await(d.s, 2, 60000), -ECONNRESET);
+	CHECK(!kills);
+}
+
 /* ---- simulated importers ---- */
 
 static uint32_t count(const char *text)

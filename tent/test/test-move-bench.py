@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """tentbench server and client as a user runs them, on copying threads, rails over TCP or adapters."""
+import ctypes
+import errno
 import json
 import os
 import pathlib
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -45,6 +48,20 @@ def from_server(*args):
                 break
         assert s.wait(60) == 0
     return r
+
+
+def without_writes():
+    """From now on process_vm_writev() fails in this process (seccomp)."""
+    number = {"x86_64": 311, "aarch64": 271}[os.uname().machine]
+    prctl = ctypes.CDLL(None).prctl
+    prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_ulong]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *i) for i in (
+        (0x20, 0, 0, 0),  # load the number of the system call
+        (0x15, 0, 1, number),  # if it is another one, skip the next instruction
+        (0x06, 0, 0, 0x50000 | errno.EFAULT),  # return this error
+        (0x06, 0, 0, 0x7fff0000))))  # allow the call
+    assert not prctl(38, 1, None, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    assert not prctl(22, 2, struct.pack("HxxxxxxP", 4, ctypes.addressof(code)), 0, 0)  # PR_SET_SECCOMP
 
 
 with tempfile.TemporaryDirectory() as tmp:
@@ -132,6 +149,12 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "\n" in r.stdout, r
     r = run("client", "--fork", *rails, "--memory", "1M", "--size", "2M", "--count", "1", status=2)
     assert "has 1048576 bytes, 2097152 are needed" in r.stderr and not r.stdout, r
+
+    # A read whose bytes cannot be prepared at the server is an error, and moves no wrong bytes.
+    if sys.argv[2:] == ["shm"]:
+        r = subprocess.run([exe, "client", "--fork", *rails, "--op", "read", "--count", "1", "--check"],
+                           capture_output=True, text=True, timeout=240, preexec_fn=without_writes)
+        assert r.returncode == 1 and "Bad address" in r.stderr, r
 
     # A server in another process, found by its port.
     r = from_server("--size", "1M", "--count", "2", "--check")

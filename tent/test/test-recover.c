@@ -126,3 +126,22 @@ TEST(waiting_ends_by_cancel_or_when_the_peer_is_gone)
 		CHECK(sched_idle(f.s));
 	}
 }
+
+/* All slices of the cancelled request wait behind those of another one. */
+TEST(a_request_in_the_middle_is_cancelled)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		start_patient(modes[i]);
+		CHECK_EQ(fake_submit(4 * SLICE), 0);
+		CHECK_EQ(fake_submit(2 * SLICE), 0);
+		CHECK_EQ(fake_submit(3 * SLICE), 0);
+		all_rails_go();
+		sched_cancel(f.s, 2 * SLICE, -ECANCELED);
+		fake_run();
+		CHECK_EQ(f.done, 1);
+		CHECK_EQ(f.last_user, 2 * SLICE);
+		CHECK_EQ(f.last_status, -ECANCELED);
+		fake_return(0);
+		fake_finish(3, 1);
+	}
+}

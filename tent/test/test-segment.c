@@ -281,6 +281,21 @@ TEST(topologies_have_limits)
 	CHECK_EQ(topology(text, &t), -EINVAL);
 }
 
+/* A machine with more NUMA nodes than there may be locations. */
+TEST(nodes_have_limits)
+{
+	struct topo t;
+
+	CHECK_EQ(setenv("HWLOC_SYNTHETIC", "numa:70 core:1 pu:1", 1), 0);
+	topo_init(&t);
+	CHECK_EQ(topo_add_rail(&t, "m0", NULL), 0);
+	CHECK_EQ(topo_from_hwloc(&t, NULL), 0);
+	CHECK_EQ(unsetenv("HWLOC_SYNTHETIC"), 0);
+	CHECK_EQ(t.n_locations, TOPO_MAX_LOCATIONS);
+	CHECK_EQ(topo_location(&t, "cpu:62"), TOPO_MAX_LOCATIONS - 1);
+	CHECK_EQ(topo_location(&t, "cpu:63"), -1);
+}
+
 /* ---- notices ---- */
 
 static bool count(struct notice_counter *c, uint8_t slot, uint64_t lap, uint8_t position,

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Valid and invalid messages on a control connection. The engine must survive all of them. */
-#include "support/stranger.h"
-#include "blame.h"
-#include "host.h"
-#include "notice.h"
+#include <sys/resource.h>
 
-#define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
-#define MAX_STRANGERS 256 /* as in engine.h */
+#include "support/stranger.h"
+#include "engine.h"
+#include "host.h"
 
 static void is_not_welcome(struct ctl_msg m)
 {
@@ -125,6 +123,60 @@ TEST(who_says_nothing)
 		if (kind == STRANGER_MANY)
 			CHECK(sent_away(&s) >= STRANGERS_MANY - MAX_STRANGERS);
 	}
+}
+
+/* ---- many peers at the same time ---- */
+
+static struct ctl guests[3 * MAX_STRANGERS];
+
+/* So many peers connect and present the key while the engine cannot accept connections. */
+static void come_together(uint32_t n)
+{
+	strangers_need_descriptors();
+	pthread_mutex_lock(&host->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		guests[i] = host_call();
+		host_send(&guests[i], host_hello(1));
+	}
+}
+
+static void are_welcome(uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++) {
+		CHECK_EQ(host_await(&guests[i], CTL_WELCOME).status, 0);
+		ctl_close(&guests[i]);
+	}
+}
+
+/* Each connection is read before it may be closed. */
+TEST(many_come_together)
+{
+	come_together(ARRAY_SIZE(guests));
+	pthread_mutex_unlock(&host->lock);
+	are_welcome(0, ARRAY_SIZE(guests));
+}
+
+/* If the engine has no descriptor for a peer, the peer waits. */
+TEST(many_wait_for_a_descriptor)
+{
+	const uint32_t n = 20;
+	struct rlimit r, less;
+	int fd;
+
+	if (!duo_shm_rails())
+		return; /* it does not depend on the rails */
+	come_together(n);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &r), 0);
+	fd = dup(0); /* the lowest one that is free */
+	CHECK(fd >= 0);
+	close(fd);
+	less = (struct rlimit){(rlim_t)fd + 2, r.rlim_max};
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &less), 0);
+	pthread_mutex_unlock(&host->lock);
+	CHECK_EQ(host_await(&guests[0], CTL_WELCOME).status, 0);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
+	ctl_close(&guests[0]);
+	are_welcome(1, n);
 }
 
 int main(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "ending.h"
+#include "engine.h"
 #include "gate.h"
 #include "writev.h"
 
@@ -193,10 +194,40 @@ TEST(an_engine_ends_after_the_copy)
 int __real_munmap(void *at, size_t len);
 int __wrap_munmap(void *at, size_t len);
 
+#define OTHER (384 * KIB) /* if `starts` is set, munmap() of so many bytes first starts a write */
+
+static bool starts; /* accessed by __atomic builtins: the engine's thread clears it */
+static struct tent_batch *meanwhile; /* the write */
+static const struct link_ops *ops; /* of the rails that carry it */
+static struct link_ops patient;
+
+static int poll_patiently(struct link *l, link_done_fn *fn, void *arg)
+{
+	int n = 0;
+
+	while (l->posted && !n) {
+		sched_yield();
+		n = ops->poll(l, fn, arg);
+	}
+	return n;
+}
+
+static void set_ops(const struct link_ops *to)
+{
+	pthread_mutex_lock(&d.t->lock);
+	for (uint32_t i = 0; i < d.s->n_pairs; i++)
+		d.s->pairs[i].link->ops = to;
+	pthread_mutex_unlock(&d.t->lock);
+}
+
 int __wrap_munmap(void *at, size_t len)
 {
 	if (len == MAPPED && d.child)
 		gate_pass();
+	if (len == OTHER && __atomic_exchange_n(&starts, false, __ATOMIC_ACQ_REL)) {
+		meanwhile = duo_start(TENT_WRITE, 0, d.len);
+		set_ops(&patient); /* the next poll of these rails ends the write */
+	}
 	return __real_munmap(at, len);
 }
 
@@ -224,6 +255,36 @@ TEST(a_mapping_ends_without_the_lock)
 	gate_set(true);
 	duo_read(d.fd, &value, sizeof(value));
 	test_now(duo_close);
+}
+
+/*
+ * Another thread starts a write while memory is unmapped without the lock. The time at which that
+ * began is before the write, so it is not the time of the write's end.
+ */
+TEST(time_passes_while_memory_is_unmapped)
+{
+	struct tent *other;
+	struct tent_segment *s;
+	char *text;
+	void *at;
+
+	duo_open(&(struct duo_attr){.len = MIB});
+	other = duo_create(NULL, 0, 0);
+	CHECK_EQ(tent_alloc(other, OTHER, NULL, NULL, &at), 0);
+	CHECK_EQ(tent_export(other, &text), 0);
+	s = duo_import(d.t, text); /* the engine serves it before d.s */
+	free(text);
+	ops = d.s->pairs[0].link->ops;
+	patient = *ops;
+	patient.poll = poll_patiently;
+	__atomic_store_n(&starts, true, __ATOMIC_RELEASE); /* pairs with the exchange */
+	CHECK_EQ(tent_unregister(other, at), 0);
+	CHECK_EQ(duo_end(meanwhile), 0);
+	set_ops(ops);
+	for (uint32_t i = 0; i < d.s->n_pairs; i++)
+		CHECK(latrec_hist_max(d.s->pairs[i].slice_ns) < 3600 * NSEC_PER_SEC);
+	CHECK_EQ(tent_release(s), 0);
+	tent_destroy(other);
 }
 
 /* ---- many threads ---- */
