@@ -83,8 +83,8 @@ int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p)
 
 /*
  * Waits for a message of this kind. An ALIVE renews the time limit, but is an error if @kind is
- * WIRE_HELLO or WIRE_JOIN. Returns 0, or an error of wire_poll(). -EBADMSG: a message of another kind.
- * -ECONNREFUSED: a REFUSE; its text is in @why, as changed by wire_one_line().
+ * WIRE_HELLO or WIRE_JOIN. Returns 0, or an error of wire_poll(). -EBADMSG: a message of another
+ * kind. -ECONNREFUSED: a REFUSE; its text is in @why, as changed by wire_one_line().
  */
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 	struct wire_buf *body_p, char why[WIRE_TEXT_MAX]);

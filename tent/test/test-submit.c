@@ -7,8 +7,9 @@
 #include <sched.h>
 #include <sys/uio.h>
 
-#include "ending.h"
 #include "engine.h"
+
+#include "ending.h"
 #include "gate.h"
 #include "writev.h"
 
