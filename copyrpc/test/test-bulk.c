@@ -198,7 +198,7 @@ TEST(registrations_are_shared)
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine + 1, 1, 0, &more), 0);
 	CHECK(more->reg == within->reg);
 	copyrpc_bulk_free(more);
-	/* Of the bulks that are left, none has both of these bytes. */
+	/* None of the other bulks has both of these bytes. */
 	CHECK_EQ(copyrpc_bulk_create(r.p.ctx[0], mine, 2, 0, &more), 0);
 	CHECK(more->reg != within->reg);
 	copyrpc_bulk_free(more);
