@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "rig.h"
+#include "softhca.h"
 
 #define OK 42
 #define SKIPPED 77
@@ -72,6 +73,7 @@ static void little_room(void)
 	struct ibv_qp_init_attr qa = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
 		.qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = NULL;
+	struct softhca_fabric_info info;
 	unsigned n = 0;
 
 	own_mounts("/dev/shm", "size=2m");
@@ -84,6 +86,9 @@ static void little_room(void)
 	CHECK(!qp);
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(n > 64);
+	/* The entries that no QP can have got no memory. */
+	CHECK_EQ(softhca_fabric_info(&info), 0);
+	CHECK_EQ(info.qps, n + 1);
 	rig_write(&r, &r, 64);
 	rig_wait_ok(r.scq);
 	exit(OK);
