@@ -148,9 +148,9 @@ static void chain(int sig, siginfo_t *si, ucontext_t *uc)
 			a.sa_handler(sig);
 		return;
 	}
-	/* The faulting instruction is executed again and ends the process. */
+	/* A faulting instruction is executed again and ends the process; a breakpoint is not. */
 	libc_sigaction(sig, &dfl, NULL);
-	if (sent)
+	if (sent || sig == SIGTRAP)
 		raise(sig);
 }
 
