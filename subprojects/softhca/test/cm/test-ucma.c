@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../tmpdir.h"
 #include "raw.h"
 
 #define COMMANDS 23u /* RDMA_USER_CM_CMD_JOIN_MCAST is the last one */
@@ -186,6 +187,18 @@ TEST(room_for_answers)
 	in.option = 3;
 	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), 1000), -ENOSYS);
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
+}
+
+/* The second adapter has no netdev, as 127.0.0.1 has none here. */
+TEST(loopback_address_is_of_the_first_adapter)
+{
+	struct rdma_ucm_query_addr_resp ends = {.ibdev_index = UINT32_MAX};
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
+
+	CHECK_EQ(raw_bind(ch, id, LOOP, 0), 0);
+	CHECK_EQ(raw_query_addr(ch, id, &ends), 0);
+	CHECK_EQ(ends.ibdev_index, 0);
+	CHECK_EQ(raw_destroy(ch, id), 0);
 }
 
 TEST(socket_addresses)
@@ -448,6 +461,7 @@ TEST(port_spaces)
 int main(int argc, char **argv)
 {
 	test_fabric("ucma");
+	tmpdir_topology("link=roce\nlink=ib\n");
 	wrong = test_map(4096, PROT_NONE, MAP_PRIVATE);
 	ch = raw_open(0);
 	CHECK(!test_main(argc, argv));
