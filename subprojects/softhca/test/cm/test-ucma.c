@@ -265,6 +265,20 @@ TEST(options)
 	CHECK_EQ(raw_destroy(ch, id), 0);
 }
 
+/* A refused command leaves the option as it was. */
+TEST(refused_option)
+{
+	uint32_t first = raw_id(ch, 1, RDMA_PS_TCP), second = raw_id(ch, 2, RDMA_PS_TCP);
+
+	CHECK_EQ(set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4), 0);
+	CHECK_EQ(set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 1), -EINVAL);
+	CHECK_EQ(set_option(second, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4), 0);
+	CHECK_EQ(raw_bind(ch, first, LOOP, 7001), 0);
+	CHECK_EQ(raw_bind(ch, second, LOOP, 7001), 0);
+	CHECK_EQ(raw_destroy(ch, first), 0);
+	CHECK_EQ(raw_destroy(ch, second), 0);
+}
+
 /* A request that was sent before the listening id migrated arrives at the new channel. */
 static void migrate_asked(void)
 {
