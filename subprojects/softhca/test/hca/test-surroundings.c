@@ -67,6 +67,27 @@ static void no_proc(void)
 	no_devices();
 }
 
+/* The file of an attribute cannot be replaced, so its readers see the old text. */
+static void no_room_for_attributes(void)
+{
+	static const char page[4096];
+	char text[16] = "";
+	int fd = open("/dev/shm/rest", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	while (write(fd, page, sizeof(page)) > 0)
+		;
+	CHECK_EQ(errno, ENOSPC);
+	close(fd);
+	CHECK_EQ(softhca_link_set("mlx5_0", false), 0);
+	fd = open("/sys/class/infiniband/mlx5_0/ports/1/state", O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_EQ(read(fd, text, sizeof(text) - 1), strlen("4: ACTIVE\n"));
+	CHECK_STR(text, "4: ACTIVE\n");
+	close(fd);
+	CHECK_EQ(softhca_link_set("mlx5_0", true), 0);
+}
+
 /* Without room objects cannot be made, and existing ones continue to work. */
 static void little_room(void)
 {
@@ -89,6 +110,7 @@ static void little_room(void)
 	/* The entries that no QP can have got no memory. */
 	CHECK_EQ(softhca_fabric_info(&info), 0);
 	CHECK_EQ(info.qps, n + 1);
+	no_room_for_attributes();
 	rig_write(&r, &r, 64);
 	rig_wait_ok(r.scq);
 	exit(OK);
