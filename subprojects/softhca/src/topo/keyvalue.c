@@ -29,13 +29,14 @@ int kv_fail(const struct kv_source *src, const char *fmt, ...)
 bool kv_number(const char *value, unsigned long long min, unsigned long long max,
 	unsigned long long *out_p)
 {
+	bool hex = value[0] == '0' && (value[1] == 'x' || value[1] == 'X');
 	unsigned long long n;
 	char *end;
 
 	if (!isdigit((unsigned char)*value))
 		return false; /* strtoull() would accept a sign or spaces */
 	errno = 0;
-	n = strtoull(value, &end, 0);
+	n = strtoull(value, &end, hex ? 16 : 10);
 	if (*end || errno || n < min || n > max)
 		return false;
 	*out_p = n;
