@@ -132,14 +132,16 @@ static int open_regular(const char *path, bool *regular_p)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
+	int rc;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (fd < 0)
 		return -errno;
-	if (S_ISREG(st.st_mode))
+	rc = fstat(fd, &st) ? -errno : 0;
+	if (!rc && S_ISREG(st.st_mode))
 		return fd;
 	close(fd);
-	*regular_p = false;
-	return -EINVAL;
+	*regular_p = rc;
+	return rc ? rc : -EINVAL;
 }
 
 char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p)
