@@ -20,6 +20,7 @@
 #define OK 42
 #define SKIPPED 77
 #define VERSION_AT 8 /* offset in the arena, after the magic */
+#define MEMBERS_MAX 512 /* each has locked a byte of the lock file, from byte 1 on */
 
 static struct rig r;
 
@@ -39,6 +40,12 @@ static void no_devices(void)
 	CHECK_EQ(n, 0);
 	if (list)
 		ibv_free_device_list(list);
+	exit(OK);
+}
+
+static void one_device(void)
+{
+	rig_open(&r, NULL);
 	exit(OK);
 }
 
@@ -173,20 +180,43 @@ static void receiver(int fd)
 	exit(OK);
 }
 
+/* Makes the fabric, and opens a file of it. */
+static int open_file(const char *name)
+{
+	char path[256];
+	int fd;
+
+	rig_open(&r, NULL);
+	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/%s", (int)geteuid(),
+		getenv("SOFTHCA_FABRIC"), name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* This process, the first member, and the lock stand for the members of a full fabric. */
+TEST(full_fabric)
+{
+	struct flock others = {.l_type = F_WRLCK, .l_start = 2, .l_len = MEMBERS_MAX - 1};
+	int fd = open_file("lock");
+
+	CHECK(!fcntl(fd, F_OFD_SETLK, &others));
+	CHECK_EQ(rig_child(no_devices, "it has 512 processes already"), OK);
+	others = (struct flock){.l_type = F_UNLCK, .l_start = MEMBERS_MAX, .l_len = 1};
+	CHECK(!fcntl(fd, F_OFD_SETLK, &others));
+	CHECK_EQ(rig_child(one_device, NULL), OK);
+	close(fd);
+}
+
 /* The fabric has the next version number, or the previous one. */
 TEST(other_version)
 {
-	char path[256], text[96];
+	char text[96];
 	struct stat st;
 	uint64_t magic;
 	uint32_t word;
-	int fd;
+	int fd = open_file("arena");
 
-	rig_open(&r, NULL); /* makes the fabric */
-	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/arena", (int)geteuid(),
-		getenv("SOFTHCA_FABRIC"));
-	fd = open(path, O_RDWR);
-	CHECK(fd >= 0);
 	CHECK_EQ(pread(fd, &word, sizeof(word), VERSION_AT), sizeof(word));
 	CHECK_EQ(pread(fd, &magic, sizeof(magic), 0), sizeof(magic));
 	CHECK(!fstat(fd, &st));
