@@ -179,12 +179,13 @@ static bool find_interface(const struct cm_addr *addr, char name[SOFTHCA_NAME_MA
 	return i != NULL;
 }
 
+/* @name: empty if no interface has the address. Returns the first adapter if none has the name. */
 static uint32_t rail_of_interface(const char *name)
 {
 	const struct softhca_topology *t = &arena()->topo;
 
 	for (uint32_t r = 0; r < t->nrails; r++)
-		if (!strcmp(t->rails[r].netdev, name))
+		if (*name && !strcmp(t->rails[r].netdev, name))
 			return r;
 	return 0;
 }

@@ -188,12 +188,12 @@ static void on_request(const struct flow *f, const struct cm_place *at, const st
 	struct cm_id *id = of_request(f, m->local), *listener;
 	bool ud = m->type == MAD_SIDR_REQ;
 
+	if (was_refused(f, at, m)) /* even if the program has not destroyed the id yet */
+		return;
 	if (id) {
 		repeated(id);
 		return;
 	}
-	if (was_refused(f, at, m))
-		return;
 	listener = cm_live_listener((uint32_t)(m->service >> 16), &m->dst);
 	if (!listener || cm_is_ud(listener) != ud) {
 		refuse_request(f, at, m, CM_REJ_NO_SERVICE, CM_SIDR_UNSUPPORTED);

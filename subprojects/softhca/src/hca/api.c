@@ -32,7 +32,7 @@ API int softhca_fabric_info(struct softhca_fabric_info *out)
 		return -EIO;
 	for (uint32_t i = 0; i < arena()->procs_high; i++)
 		info.processes += arena()->procs[i].used && fabric_alive(i);
-	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++)
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++)
 		info.qps += arena()->qps[i].obj.used;
 	info.recoveries = arena()->recoveries;
 	info.virtual_ns = arena()->virtual_ns;

@@ -72,10 +72,8 @@ void cq_flush_runs(uint32_t *list)
 
 static void fire(struct cq *cq)
 {
-	if (cq->fifo) {
-		cq->comp_events++;
-		fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
-	}
+	if (cq->fifo)
+		cq->comp_events += fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
 	/*
 	 * The last step: if this process dies before it, the journal is replayed and sends the
 	 * event.

@@ -44,9 +44,10 @@ void fifo_remove(uint64_t id)
 	SYS(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
-void fifo_post(uint64_t id, const void *event, uint32_t len)
+bool fifo_post(uint64_t id, const void *event, uint32_t len)
 {
 	char path[FIFO_PATH_MAX];
+	bool written;
 	int fd;
 
 	fabric_fifo_path(id, path, sizeof(path));
@@ -56,9 +57,10 @@ void fifo_post(uint64_t id, const void *event, uint32_t len)
 	 */
 	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
-		return;
-	sys_write(fd, event, len);
+		return false;
+	written = sys_write(fd, event, len) == (long)len;
 	sys_close(fd);
+	return written;
 }
 
 bool fifo_unread(uint64_t id)
@@ -110,29 +112,27 @@ uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 	return fifo_drop_if(id, len, has_handle, &handle);
 }
 
-static void async_post(uint32_t ctx, uint64_t handle, enum async_event type)
+/* Returns the number of events that were written. */
+static uint32_t async_post(uint32_t ctx, uint64_t handle, enum async_event type)
 {
 	struct ib_uverbs_async_event_desc d = {.element = handle, .event_type = type};
 
-	fifo_post(ctx_at(ctx)->fifo, &d, sizeof(d));
+	return fifo_post(ctx_at(ctx)->fifo, &d, sizeof(d));
 }
 
 void async_qp(struct qp *qp, enum async_event type)
 {
-	qp->async_events++;
-	async_post(qp->obj.ctx, qp->user_handle, type);
+	qp->async_events += async_post(qp->obj.ctx, qp->user_handle, type);
 }
 
 void async_cq(struct cq *cq, enum async_event type)
 {
-	cq->async_events++;
-	async_post(cq->obj.ctx, cq->user_handle, type);
+	cq->async_events += async_post(cq->obj.ctx, cq->user_handle, type);
 }
 
 void async_srq(struct srq *srq, enum async_event type)
 {
-	srq->async_events++;
-	async_post(srq->obj.ctx, srq->user_handle, type);
+	srq->async_events += async_post(srq->obj.ctx, srq->user_handle, type);
 }
 
 uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent)

@@ -18,8 +18,11 @@
 int fifo_create(uint64_t *id);
 void fifo_remove(uint64_t id);
 
-/* Writes one event of @len bytes. If the reader is gone or the FIFO is full, the event is lost. */
-void fifo_post(uint64_t id, const void *event, uint32_t len);
+/*
+ * Writes one event of @len bytes. Returns false if the event is lost, because the reader is gone or
+ * the FIFO is full.
+ */
+bool fifo_post(uint64_t id, const void *event, uint32_t len);
 
 /* Returns true if the FIFO has unread events. */
 bool fifo_unread(uint64_t id);
@@ -60,7 +63,7 @@ void async_srq(struct srq *srq, enum async_event type);
 
 /*
  * Must be called when an object is destroyed: removes its unread events. @sent: number of events
- * that were sent for it. Returns how many of them the program has read.
+ * that were written for it. Returns how many of them the program has read.
  */
 uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent);
 

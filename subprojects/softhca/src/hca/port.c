@@ -11,12 +11,13 @@
 
 /*
  * Replaces the attribute's file, so that readers see either the old or the new text. Errors are
- * ignored: if the file cannot be opened, readers see the old text. Commands of verbs read the
- * arena, not the file.
+ * ignored: if the new file cannot be made or written, readers see the old text. Commands of verbs
+ * read the arena, not the file.
  */
 static void put_attribute(const char *device, const char *name, const char *text)
 {
 	char path[256], aside[264];
+	bool written;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/ports/1/%s", fabric_self.dir,
@@ -25,9 +26,12 @@ static void put_attribute(const char *device, const char *name, const char *text
 	fd = sys_open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return;
-	sys_write(fd, text, strlen(text));
+	written = sys_write(fd, text, strlen(text)) == (long)strlen(text);
 	sys_close(fd);
-	SYS(SYS_renameat, AT_FDCWD, aside, AT_FDCWD, path);
+	if (written)
+		SYS(SYS_renameat, AT_FDCWD, aside, AT_FDCWD, path);
+	else
+		SYS(SYS_unlinkat, AT_FDCWD, aside, 0);
 }
 
 void port_set_link(uint32_t rail, bool up)

@@ -269,7 +269,7 @@ static int take_slot(void)
 		p->used = 1;
 		return 0;
 	}
-	return -EMFILE;
+	return because(-EMFILE, "cannot join the fabric: it has %d processes already", MAX_PROCS);
 }
 
 static int enter_arena(void)

@@ -309,6 +309,19 @@ static void *work(void *arg)
 	return NULL;
 }
 
+static void release_lock(void)
+{
+	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, PUMP_BYTE, 1);
+}
+
+/* Undoes take_over(), because there is no thread that receives packets. */
+static void hand_back(void)
+{
+	close_sockets();
+	__atomic_store_n(&pump.holds, false, __ATOMIC_RELEASE); /* see pump_stop() */
+	release_lock();
+}
+
 int pump_start(void)
 {
 	int r;
@@ -319,6 +332,8 @@ int pump_start(void)
 		open_sockets();
 	r = thread_start(work, NULL);
 	running = !r;
+	if (r && pump.holds)
+		hand_back();
 	return r;
 }
 
@@ -337,7 +352,7 @@ void pump_stop(void)
 	 */
 	for (uint32_t n = 0; __atomic_load_n(&pump.holds, __ATOMIC_ACQUIRE); n++)
 		rest(n, REST_SPINS);
-	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, PUMP_BYTE, 1);
+	release_lock();
 }
 
 void pump_forget(void)

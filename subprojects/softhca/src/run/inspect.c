@@ -17,7 +17,10 @@
 #define SCRIPTS_MAX 5 /* the kernel executes this many scripts in a row, the program included */
 #define LINE_MAX_READ 256 /* bytes of a script's first line that are read */
 
-/* Opens the file that execvp() would execute. Returns -1 if there is none. */
+/*
+ * Opens the file that execvp() would execute. Returns -1 if there is none. An empty directory in
+ * PATH is the current one.
+ */
 static int find(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH"), *end;
@@ -27,14 +30,14 @@ static int find(const char *name, char path[PATH_MAX])
 		snprintf(path, PATH_MAX, "%s", name);
 		return open(path, O_RDONLY | O_CLOEXEC);
 	}
-	for (dirs = dirs ? dirs : "/bin:/usr/bin"; *dirs; dirs = *end ? end + 1 : end) {
+	for (dirs = dirs ? dirs : "/bin:/usr/bin";; dirs = end + 1) {
 		end = strchrnul(dirs, ':');
-		snprintf(path, PATH_MAX, "%.*s/%s", (int)(end - dirs), dirs, name);
+		snprintf(path, PATH_MAX, "%.*s%s%s", (int)(end - dirs), dirs,
+			end == dirs ? "" : "/", name);
 		fd = access(path, X_OK) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-		if (fd >= 0)
+		if (fd >= 0 || !*end)
 			return fd;
 	}
-	return -1;
 }
 
 /* Returns true if @fd is a script, and then sets @path to its interpreter. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,6 +19,7 @@
 
 #define LOOK_MS 50 /* time between two checks of the capture */
 #define CHUNK (1 << 20)
+#define STALL_MS 1000 /* after a signal, the reader of a pipe must read within this time */
 
 /*
  * All members of the fabric write the capture, which must be a regular file. So a capture for a
@@ -27,6 +29,7 @@ struct recording {
 	const char *name; /* name of the output in messages */
 	char path[256]; /* of the file in the fabric's directory; "": none */
 	int out, in; /* descriptors of the output and of this file; -1: none */
+	int signals; /* signalfd */
 	uint64_t copied;
 };
 
@@ -34,6 +37,8 @@ static int report(int r, const char *name, char *err, size_t errlen)
 {
 	if (r == -EBUSY)
 		snprintf(err, errlen, "the fabric is being captured already");
+	else if (r == -ETIMEDOUT)
+		snprintf(err, errlen, "%s: the reader does not read", name);
 	else
 		snprintf(err, errlen, "%s: %s", name, strerror(-r));
 	return r;
@@ -93,6 +98,42 @@ static bool alone(void)
 	return true;
 }
 
+/* Waits until a write of PIPE_BUF bytes does not block. Returns 0 or -errno. */
+static int wait_for_reader(const struct recording *rec)
+{
+	struct pollfd p[2] = {{.fd = rec->out, .events = POLLOUT},
+		{.fd = rec->signals, .events = POLLIN}};
+	int n = poll(p, 2, -1);
+
+	if (n > 0 && !p[0].revents)
+		n = poll(p, 1, STALL_MS); /* the signal stays pending */
+	if (n < 0)
+		return -errno;
+	return n ? 0 : -ETIMEDOUT;
+}
+
+/* Writes all bytes. Signals are blocked, so a write that waits for the reader would not end. */
+static int put(const struct recording *rec, const char *bytes, size_t n)
+{
+	while (n) {
+		int r = wait_for_reader(rec);
+		ssize_t w;
+
+		if (r == -EINTR)
+			continue;
+		if (r)
+			return r;
+		w = write(rec->out, bytes, n < PIPE_BUF ? n : PIPE_BUF);
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0)
+			return w ? -errno : -EIO;
+		bytes += w;
+		n -= (size_t)w;
+	}
+	return 0;
+}
+
 /* Copies the file up to offset @end to the output, and frees the memory of the copied part. */
 static int copy_to(struct recording *rec, uint64_t end)
 {
@@ -102,22 +143,25 @@ static int copy_to(struct recording *rec, uint64_t end)
 		uint64_t left = end - rec->copied;
 		ssize_t n = pread(rec->in, buf, left < CHUNK ? left : CHUNK, (off_t)rec->copied);
 
-		if (n > 0)
-			n = write(rec->out, buf, (size_t)n);
+		int r;
+
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n ? -errno : -EIO;
+		r = put(rec, buf, (size_t)n);
+		if (r)
+			return r;
 		fallocate(rec->in, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 			(off_t)(rec->copied += (uint64_t)n));
 	}
 	return 0;
 }
 
-static int run(struct recording *rec, int signals)
+static int run(struct recording *rec)
 {
 	/* poll(2) reports an error for a pipe whose reader has closed it. */
-	struct pollfd p[2] = {{.fd = signals, .events = POLLIN}, {.fd = rec->out}};
+	struct pollfd p[2] = {{.fd = rec->signals, .events = POLLIN}, {.fd = rec->out}};
 	struct capture c;
 	sigset_t saved;
 	bool last, ended;
@@ -169,7 +213,7 @@ int record(const char *file, uint32_t qpn, char *err, size_t errlen)
 		.out = -1,
 		.in = -1};
 	sigset_t ends;
-	int fd, r;
+	int r;
 
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGINT);
@@ -177,15 +221,15 @@ int record(const char *file, uint32_t qpn, char *err, size_t errlen)
 	sigaddset(&ends, SIGHUP);
 	sigprocmask(SIG_BLOCK, &ends, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	fd = signalfd(-1, &ends, SFD_CLOEXEC);
-	if (fd < 0)
+	rec.signals = signalfd(-1, &ends, SFD_CLOEXEC);
+	if (rec.signals < 0)
 		return report(-errno, "signalfd", err, errlen);
 	r = start(&rec, file, qpn);
 	if (!r) {
 		fputs("softhcactl: capturing\n", stderr);
-		r = run(&rec, fd);
+		r = run(&rec);
 		finish(&rec);
 	}
-	close(fd);
+	close(rec.signals);
 	return r ? report(r, rec.name, err, errlen) : 0;
 }

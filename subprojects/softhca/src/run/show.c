@@ -9,8 +9,9 @@
 #include "fabric/tally.h"
 #include "fault/fault.h"
 #include "hca/config.h"
+#include "hca/objects.h"
 
-/* The objects of one process. */
+/* The objects of one process. Entries of a table before its first index may have no memory. */
 struct census {
 	unsigned int ctxs, pds, ahs, mrs, cqs, srqs, qps;
 };
@@ -18,7 +19,7 @@ struct census {
 #define COUNT(table, kind, slot)                                                                   \
 	({                                                                                         \
 		unsigned int n_ = 0;                                                               \
-		for (uint32_t i_ = 0; i_ < arena()->high[kind]; i_++)                              \
+		for (uint32_t i_ = obj_tables[kind].first; i_ < arena()->high[kind]; i_++)         \
 			n_ += arena()->table[i_].obj.used &&                                       \
 			      arena()->table[i_].obj.owner == (slot);                              \
 		n_;                                                                                \
@@ -55,7 +56,7 @@ static unsigned int qps(void)
 {
 	unsigned int n = 0;
 
-	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++)
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++)
 		n += arena()->qps[i].obj.used;
 	return n;
 }
@@ -197,7 +198,7 @@ static void put_qps(FILE *f)
 		return;
 	fprintf(f, "%-8s %-7s %-16s %-4s %-5s %-8s %s\n", "qp", "process", "adapter", "type",
 		"state", "peer", "blocks done");
-	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++) {
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
 		const struct qp *qp = &arena()->qps[i];
 
 		if (!qp->obj.used)

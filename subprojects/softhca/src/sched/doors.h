@@ -44,8 +44,11 @@ void doors_remove(uint32_t i);
  */
 void doors_knock(uint32_t i);
 
-/* Opens the door at once, for a store that the handler cannot execute. Signal safe. */
-void doors_open_now(uint32_t i);
+/*
+ * Opens the door at once, for a store that the handler cannot execute. Returns false if that fails
+ * because the program has closed the door's descriptor. Signal safe.
+ */
+bool doors_open_now(uint32_t i);
 
 /* Returns true if there were knocks that the thread has not taken. */
 bool doors_knocked(void);

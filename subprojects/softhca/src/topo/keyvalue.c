@@ -29,13 +29,14 @@ int kv_fail(const struct kv_source *src, const char *fmt, ...)
 bool kv_number(const char *value, unsigned long long min, unsigned long long max,
 	unsigned long long *out_p)
 {
+	bool hex = value[0] == '0' && (value[1] == 'x' || value[1] == 'X');
 	unsigned long long n;
 	char *end;
 
 	if (!isdigit((unsigned char)*value))
 		return false; /* strtoull() would accept a sign or spaces */
 	errno = 0;
-	n = strtoull(value, &end, 0);
+	n = strtoull(value, &end, hex ? 16 : 10);
 	if (*end || errno || n < min || n > max)
 		return false;
 	*out_p = n;
@@ -131,14 +132,16 @@ static int open_regular(const char *path, bool *regular_p)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
+	int rc;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (fd < 0)
 		return -errno;
-	if (S_ISREG(st.st_mode))
+	rc = fstat(fd, &st) ? -errno : 0;
+	if (!rc && S_ISREG(st.st_mode))
 		return fd;
 	close(fd);
-	*regular_p = false;
-	return -EINVAL;
+	*regular_p = rc;
+	return rc ? rc : -EINVAL;
 }
 
 char *kv_read_file(const char *path, const char *what, char *err, size_t errlen, int *rc_p)

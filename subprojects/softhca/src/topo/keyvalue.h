@@ -49,8 +49,8 @@ int kv_line(const struct kv_source *src, char *line, const struct kv_key *keys, 
 	void *object);
 
 /*
- * Parses an unsigned number in min .. max: decimal, 0x, or octal after a leading 0. Returns false
- * if the value is not such a number.
+ * Parses an unsigned number in min .. max: decimal, or hexadecimal after 0x. Returns false if the
+ * value is not such a number.
  */
 bool kv_number(const char *value, unsigned long long min, unsigned long long max,
 	unsigned long long *out_p);

@@ -148,9 +148,9 @@ static void chain(int sig, siginfo_t *si, ucontext_t *uc)
 			a.sa_handler(sig);
 		return;
 	}
-	/* The faulting instruction is executed again and ends the process. */
+	/* A faulting instruction is executed again and ends the process; a breakpoint is not. */
 	libc_sigaction(sig, &dfl, NULL);
-	if (sent)
+	if (sent || sig == SIGTRAP)
 		raise(sig);
 }
 
@@ -194,10 +194,9 @@ static bool on_doorbell(ucontext_t *uc, uint64_t addr)
 	if (!u || !fabric_self.arena)
 		return false;
 	if (softhca_store_decode(uc, addr, &s.st)) {
-		if (u->door == DOOR_NONE)
-			step_begin(uc, page, u);
-		else
-			doors_open_now(u->door); /* the instruction is executed again */
+		if (u->door != DOOR_NONE)
+			return doors_open_now(u->door); /* the instruction is executed again */
+		step_begin(uc, page, u);
 		return true;
 	}
 	uc->uc_mcontext.gregs[REG_RIP] += s.st.length;

@@ -330,16 +330,20 @@ static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, 
 		memcpy(&flag, value, sizeof(flag));
 	switch (name) {
 	case RDMA_OPTION_ID_TOS:
+		if (len != 1)
+			return -EINVAL;
 		id->tos = value[0];
-		return len == 1 ? 0 : -EINVAL;
+		return 0;
 	case RDMA_OPTION_ID_ACK_TIMEOUT:
 		if (len != 1 || value[0] > 31)
 			return -EINVAL;
 		id->ack_timeout = value[0];
 		return 0;
 	case RDMA_OPTION_ID_REUSEADDR:
+		if (len != sizeof(flag))
+			return -EINVAL;
 		id->reuse_addr = flag != 0;
-		return len == sizeof(flag) ? 0 : -EINVAL;
+		return 0;
 	case RDMA_OPTION_ID_AFONLY:
 		if (len != sizeof(flag) || id->state != CM_IDLE)
 			return -EINVAL;

@@ -229,11 +229,17 @@ static void respond_read(struct asked *a, const struct message *m)
 	}
 }
 
+/* Also keeps psn_distance() to the end of a READ from wrapping. */
+static bool too_long(const struct message *m)
+{
+	return message_packets(m) > PSN_MASK / 4;
+}
+
 static bool may_read(struct asked *a, const struct message *m)
 {
 	int rc = 0;
 
-	if (!a->q->attr.max_dest_reads || a->q->rs.operation || message_packets(m) > PSN_MASK / 4)
+	if (!a->q->attr.max_dest_reads || a->q->rs.operation || too_long(m))
 		rc = -EMSGSIZE;
 	else if (m->length)
 		rc = a->ops->access(a->arg, PO_READ_REQUEST, a->p->raddr, a->p->rkey, m->length);
@@ -309,7 +315,8 @@ static void repeated(struct asked *a)
 	switch (PACKET_OPERATION(a->p->opcode)) {
 	case PO_READ_REQUEST:
 		/* The repeated READ must not extend beyond `expected`. */
-		if (psn_distance(a->p->psn + message_packets(&m), r->expected) >= 0 &&
+		if (!too_long(&m) &&
+			psn_distance(a->p->psn + message_packets(&m), r->expected) >= 0 &&
 			(!m.length || !a->ops->access(a->arg, PO_READ_REQUEST, a->p->raddr,
 					      a->p->rkey, m.length)))
 			respond_read(a, &m);

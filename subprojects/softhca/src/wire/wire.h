@@ -111,6 +111,7 @@ struct wire_ops {
 	/*
 	 * Executes @request, a compare and swap or a fetch and add: in one step with @s, stores the
 	 * new value into memory and the original value into *original, a field of struct wire_qp.
+	 * After an error, @s may have been stored.
 	 */
 	int (*atomic)(void *arg, const struct packet *request, uint64_t *original,
 		const struct wire_step *s);

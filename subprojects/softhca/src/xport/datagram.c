@@ -2,16 +2,17 @@
 /*
  * Unreliable datagrams: each work request has its own address vector (AV).
  *
- * An error of the sender ends the work request with an error. If the next receive of the
- * destination is not valid or is too short, the receive completes with an error, and the QP of the
- * destination moves to ERR. In all other cases a datagram that cannot be delivered is dropped
- * silently.
+ * An error of the sender ends the work request with an error; its memory is read only if there is a
+ * receive. If the next receive of the destination is not valid, is too short or has no memory, the
+ * receive completes with an error, and the QP of the destination moves to ERR. In all other cases a
+ * datagram that cannot be delivered is dropped silently.
  */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 
 #include "hca/objects.h"
+#include "hca/strict.h"
 #include "xport/complete.h"
 #include "xport/counts.h"
 #include "xport/qp.h"
@@ -104,6 +105,12 @@ static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr
 	return CQE_GRH | CQE_SL(path->sl);
 }
 
+void datagram_receive_failed(struct qp *dest, const struct recv *rx, enum syndrome s)
+{
+	complete_recv_error(dest, rx, s);
+	qp_to_error(dest);
+}
+
 bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length)
 {
 	enum syndrome s = SYN_NONE;
@@ -114,8 +121,7 @@ bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length)
 		s = SYN_LOCAL_LENGTH;
 	if (!s)
 		return true;
-	complete_recv_error(dest, rx, s);
-	qp_to_error(dest);
+	datagram_receive_failed(dest, rx, s);
 	return false;
 }
 
@@ -127,11 +133,36 @@ static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struc
 	return dest->attr.qkey == (qkey & 0x80000000u ? qp->attr.qkey : qkey);
 }
 
+static struct answer sent(void)
+{
+	return (struct answer){.verdict = V_DONE};
+}
+
+static struct answer unreadable(const struct qp *qp)
+{
+	strict_unmapped(qp);
+	return (struct answer){.verdict = V_ERROR, .syndrome = SYN_LOCAL_PROT};
+}
+
+/* Returns the answer after the copy of a datagram has failed with the error @r. */
+static struct answer copy_failed(int r, bool at_dest, struct qp *dest, const struct recv *rx,
+	const struct qp *qp)
+{
+	if (r != -EFAULT)
+		return sent(); /* the receiver has ended, or the system forbids access to it */
+	if (!at_dest)
+		return unreadable(qp);
+	strict_unmapped(dest);
+	datagram_receive_failed(dest, rx, SYN_LOCAL_PROT);
+	return sent();
+}
+
 /*
- * Returns true if the datagram was delivered or dropped. Returns false while the receive queue is
- * in use, for example by a copy into the next receive; the caller must try again later.
+ * The receive queue may be in use, for example by a copy into the next receive. Then the caller
+ * must try again later.
  */
-static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct qp_attr *path)
+static struct answer deliver(struct qp *dest, struct qp *qp, struct wqe *w,
+	const struct qp_attr *path)
 {
 	uint8_t grh[GRH_BYTES];
 	struct dma_seg src[WQE_MAX_UNITS + 1];
@@ -143,15 +174,17 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 	if (r == -EAGAIN)
 		counts_no_receive(dest);
 	if (r)
-		return r != -EBUSY;
+		return r == -EBUSY ? (struct answer){.verdict = V_BUSY} : sent();
 	if (!datagram_fits(dest, &rx, w->length + GRH_BYTES))
-		return true;
+		return sent();
 	flags = make_grh(grh, qp, path, w);
 	src[0] = (struct dma_seg){fabric_self.slot, 0, (uintptr_t)grh, sizeof(grh)};
 	memcpy(src + 1, w->segs, w->nsegs * sizeof(w->segs[0]));
-	if (!dma_copy(NULL, rx.segs, rx.nsegs, src, w->nsegs + 1, &at_dest))
-		complete_datagram(dest, &rx, qp, w, flags);
-	return true;
+	r = dma_copy(NULL, rx.segs, rx.nsegs, src, w->nsegs + 1, &at_dest);
+	if (r)
+		return copy_failed(r, at_dest, dest, &rx, qp);
+	complete_datagram(dest, &rx, qp, w, flags);
+	return sent();
 }
 
 struct answer respond_datagram(struct qp *qp, struct wqe *w)
@@ -164,8 +197,8 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w)
 	if (dest && dest->type == QPT_UD && qp_receives(dest) &&
 		path_leads_to(&path, qp_rail(qp), dest) && fabric_reachable(dest->obj.owner) &&
 		in_partition(qp, dest, w) && qkey_matches(qp, dest, w->av))
-		return (struct answer){.verdict = deliver(dest, qp, w, &path) ? V_DONE : V_BUSY};
-	if (wired_leads_out(qp, &path))
-		wired_send_datagram(qp, w, &path);
-	return (struct answer){.verdict = V_DONE};
+		return deliver(dest, qp, w, &path);
+	if (wired_leads_out(qp, &path) && wired_send_datagram(qp, w, &path))
+		return unreadable(qp);
+	return sent();
 }

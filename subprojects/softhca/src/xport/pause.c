@@ -30,7 +30,7 @@ static uint32_t busy_qps(uint32_t rail)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < arena()->high[OBJ_QP]; i++) {
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
 		const struct qp *qp = &arena()->qps[i];
 
 		n += qp->obj.used && qp->link_first != qp->link_last && qp_rail(qp) == rail;

@@ -49,6 +49,9 @@ uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode
  */
 bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length);
 
+/* Completes the receive of a datagram with the error @s, and moves the QP to ERR. */
+void datagram_receive_failed(struct qp *dest, const struct recv *rx, enum syndrome s);
+
 /* Returns true if @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 

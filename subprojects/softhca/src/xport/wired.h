@@ -33,9 +33,9 @@ bool wired_needs_receiver(const struct qp *qp);
 
 /*
  * Sends the datagram @w along @path, which must lead to another fabric (wired_leads_out()). A
- * packet that cannot be sent is lost.
+ * packet that cannot be sent is lost. Returns -EFAULT if the payload cannot be read, else 0.
  */
-void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
+int wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
 
 /* Sends the posted requests. */
 void wired_send(struct qp *qp);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Datagrams to and from other hosts. Each datagram has its own path, and is dropped after any
- * error.
+ * Datagrams to and from other hosts. Each datagram has its own path. As within a fabric, memory that
+ * cannot be accessed is an error of its owner; after any other error the datagram is dropped.
  */
 #include <endian.h>
+#include <errno.h>
 #include <string.h>
 
 #include "xport/complete.h"
@@ -15,7 +16,7 @@
 
 #define QKEY_OF_QP 0x80000000u /* in an address vector's qkey: the sender's QP's Q_Key is used */
 
-void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path)
+int wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path)
 {
 	const struct softhca_rail *rail = &arena()->topo.rails[qp_rail(qp)];
 	const uint8_t *sgid = rail->gids[path->sgid_index < rail->ngids ? path->sgid_index : 0];
@@ -32,12 +33,14 @@ void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct 
 		.imm = imm ? w->imm : 0,
 		.payload = (uint32_t)w->length};
 
-	if (!wired_same_family(qp, sgid, path->dgid) ||
-		dma_gather(w->segs, w->nsegs, 0, payload, w->length))
-		return;
+	if (!wired_same_family(qp, sgid, path->dgid))
+		return 0;
+	if (dma_gather(w->segs, w->nsegs, 0, payload, w->length))
+		return -EFAULT;
 	memcpy(f.src, sgid, sizeof(f.src));
 	memcpy(f.dst, path->dgid, sizeof(f.dst));
 	wired_emit(qp, &f, &p, payload);
+	return 0;
 }
 
 void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
@@ -50,13 +53,18 @@ void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 	uint8_t header[GRH_BYTES];
 	uint32_t flags;
 	struct recv rx;
+	int r;
 
 	if (PACKET_TRANSPORT(p->opcode) != PT_UD || p->qkey != qp->attr.qkey || recv_peek(qp, &rx))
 		return;
 	if (!datagram_fits(qp, &rx, a.length))
 		return;
 	flags = datagram_roce_header(header, f, p->opcode, p->payload);
-	if (!dma_scatter(rx.segs, rx.nsegs, 0, header, GRH_BYTES) &&
-		!dma_scatter(rx.segs, rx.nsegs, GRH_BYTES, payload, p->payload))
+	r = dma_scatter(rx.segs, rx.nsegs, 0, header, GRH_BYTES);
+	if (!r)
+		r = dma_scatter(rx.segs, rx.nsegs, GRH_BYTES, payload, p->payload);
+	if (!r)
 		complete_arrival(qp, &rx, &a, p->src_qpn | flags, NULL);
+	else if (r == -EFAULT)
+		datagram_receive_failed(qp, &rx, SYN_LOCAL_PROT);
 }

@@ -102,12 +102,15 @@ void wired_recv_complete(void *arg, const struct wire_arrival *a, const struct w
 		complete_arrival(c->qp, &rx, a, c->qp->attr.dest_qpn, s);
 }
 
-void wired_finish_atomic(struct wired *wd)
+int wired_finish_atomic(struct wired *wd)
 {
-	if (!wd->storing)
-		return;
-	dma_write(wd->store_slot, wd->store_at, &wd->store_value, sizeof(wd->store_value));
+	int r = 0;
+
+	if (wd->storing)
+		r = dma_write(wd->store_slot, wd->store_at, &wd->store_value,
+			sizeof(wd->store_value));
 	wd->storing = 0;
+	return r;
 }
 
 int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const struct wire_step *s)
@@ -131,8 +134,7 @@ int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const st
 	*original = old;
 	wire_add(&all, &c->wd->storing, 1);
 	wired_commit(arg, &all);
-	wired_finish_atomic(c->wd);
-	return 0;
+	return wired_finish_atomic(c->wd);
 }
 
 void wired_refused(void *arg, enum aeth_syndrome nak)

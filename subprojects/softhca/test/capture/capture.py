@@ -187,6 +187,7 @@ def check_ctl(tmp, env):
     assert not os.path.exists(f"/dev/shm/softhca-{os.geteuid()}-{fabric}/capture")
     one_qp(tmp, env)
     end_of_reader(env)
+    stalled_reader(env)
     end_of_program(tmp, env, holder)
 
 
@@ -211,6 +212,16 @@ def end_of_reader(env):
     ctl = start_capture("-", env=env, stdout=subprocess.PIPE)
     ctl.stdout.close()
     ended_well(ctl)
+
+
+def stalled_reader(env):
+    """A signal ends the capture although the pipe's reader does not read what is there."""
+    ctl = start_capture("-", env=env, stdout=subprocess.PIPE)
+    subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)
+    ctl.send_signal(signal.SIGTERM)
+    assert ctl.wait(60) == 1
+    assert "does not read" in ctl.stderr.read()
+    ctl.stdout.close()
 
 
 def end_of_program(tmp, env, holder):

@@ -377,7 +377,7 @@ TEST(other_host_refuses)
 	destroy(client);
 }
 
-/* A repeated request is refused with the same message. */
+/* A repeated request is refused with the same message, also after the program has destroyed the id. */
 TEST(refuses)
 {
 	uint32_t listener;
@@ -385,12 +385,13 @@ TEST(refuses)
 	uint32_t child = ask(&req, &listener);
 
 	CHECK_EQ(raw_reject(channel, child, "never", 6, 0), 0);
-	destroy(child);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		m = hear(MAD_REJ);
 		CHECK_EQ(m.remote, req.local);
 		CHECK_EQ(m.status, 28);
 		CHECK_STR((char *)m.param.data, "never");
+		if (i == 1)
+			destroy(child);
 		say(&req);
 	}
 	hear(MAD_REJ);

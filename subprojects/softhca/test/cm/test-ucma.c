@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../tmpdir.h"
 #include "raw.h"
 
 #define COMMANDS 23u /* RDMA_USER_CM_CMD_JOIN_MCAST is the last one */
@@ -188,6 +189,18 @@ TEST(room_for_answers)
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
 }
 
+/* The second adapter has no netdev, as 127.0.0.1 has none here. */
+TEST(loopback_address_is_of_the_first_adapter)
+{
+	struct rdma_ucm_query_addr_resp ends = {.ibdev_index = UINT32_MAX};
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
+
+	CHECK_EQ(raw_bind(ch, id, LOOP, 0), 0);
+	CHECK_EQ(raw_query_addr(ch, id, &ends), 0);
+	CHECK_EQ(ends.ibdev_index, 0);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+}
+
 TEST(socket_addresses)
 {
 	static const uint16_t sizes[] = {sizeof(struct sockaddr_in) - 1, 1, UINT16_MAX};
@@ -250,6 +263,20 @@ TEST(options)
 	CHECK_EQ(set_option(id, RDMA_OPTION_ID, 17, 4), -ENOSYS);
 	CHECK_EQ(set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, 4), -ENOSYS);
 	CHECK_EQ(raw_destroy(ch, id), 0);
+}
+
+/* A refused command leaves the option as it was. */
+TEST(refused_option)
+{
+	uint32_t first = raw_id(ch, 1, RDMA_PS_TCP), second = raw_id(ch, 2, RDMA_PS_TCP);
+
+	CHECK_EQ(set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4), 0);
+	CHECK_EQ(set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 1), -EINVAL);
+	CHECK_EQ(set_option(second, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, 4), 0);
+	CHECK_EQ(raw_bind(ch, first, LOOP, 7001), 0);
+	CHECK_EQ(raw_bind(ch, second, LOOP, 7001), 0);
+	CHECK_EQ(raw_destroy(ch, first), 0);
+	CHECK_EQ(raw_destroy(ch, second), 0);
 }
 
 /* A request that was sent before the listening id migrated arrives at the new channel. */
@@ -448,6 +475,7 @@ TEST(port_spaces)
 int main(int argc, char **argv)
 {
 	test_fabric("ucma");
+	tmpdir_topology("link=roce\nlink=ib\n");
 	wrong = test_map(4096, PROT_NONE, MAP_PRIVATE);
 	ch = raw_open(0);
 	CHECK(!test_main(argc, argv));

@@ -49,6 +49,17 @@ TEST(defaults)
 	CHECK_EQ(rules[0].action, FAULT_NONE);
 }
 
+/* A leading 0 does not make a number octal. */
+TEST(leading_zeros)
+{
+	CHECK_EQ(parse("action=error pid=0123 nth=09 qpn=0X1f"), 0);
+	CHECK_EQ(rules[0].pid, 123);
+	CHECK_EQ(rules[0].nth, 9);
+	CHECK_EQ(rules[0].qpn, 0x1f);
+	CHECK_EQ(parse("action=error qpn=0x"), -EINVAL);
+	CHECK_EQ(parse("action=error qpn=1f"), -EINVAL);
+}
+
 TEST(wrong_texts)
 {
 	static const struct {

@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 
-#define QKEY 0x1234
-
 int rig_child(void (*fn)(void), const char *says)
 {
 	char text[512] = "";
@@ -89,7 +87,7 @@ static struct ibv_qp *make_qp(const struct rig *r, const struct rig_attr *a)
 		.pkey_index = a->pkey_index,
 		.qp_access_flags =
 			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-		.qkey = QKEY,
+		.qkey = RIG_QKEY,
 	};
 	struct ibv_qp *qp = ibv_create_qp(r->pd, &qa);
 
@@ -526,7 +524,7 @@ enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t 
 			.num_sge = 1,
 			.opcode = op,
 			.send_flags = IBV_SEND_SIGNALED,
-			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY}};
+			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = RIG_QKEY}};
 
 	CHECK(ah && !ibv_post_send(r->qp, &wr, &bad));
 	return rig_wait(r->scq).status;

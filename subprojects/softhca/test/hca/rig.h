@@ -16,6 +16,7 @@
 
 #define RIG_BUF (64 * 1024)
 #define RIG_DEPTH 64
+#define RIG_QKEY 0x1234
 #define RIG_LIST_MAX 64
 #define RIG_PLACES_MAX 4
 

@@ -577,7 +577,7 @@ TEST(program_closes_descriptors)
 }
 
 /* A store that the trap handler cannot execute also rings the doorbell while the thread sleeps. */
-static void string_store(void)
+static void store_string(bool closes)
 {
 	struct rig r;
 	void *to, *from;
@@ -589,6 +589,8 @@ static void string_store(void)
 	tid = rig_thread(getpid());
 	while (of_thread(tid, "syscall", "") != SYS_futex)
 		sched_yield();
+	if (closes)
+		CHECK(!close(hidden_descriptor(&r)));
 	from = rig_nop(r.qp, 0, 0, true);
 	rig_record(r.qp, 1);
 	to = rig_dv_qp(r.qp).bf.reg;
@@ -598,9 +600,27 @@ static void string_store(void)
 	exit(0);
 }
 
+static void string_store(void)
+{
+	store_string(false);
+}
+
 TEST(string_wakes)
 {
 	CHECK_EQ(rig_child(string_store, NULL), 0);
+}
+
+/* Without its descriptor the library cannot execute such a store. It faults, but not for ever. */
+static void string_store_without_descriptor(void)
+{
+	store_string(true);
+}
+
+TEST(string_faults)
+{
+	CHECK_EQ(rig_child(string_store_without_descriptor, NULL), 128 + SIGBUS);
+	CHECK_EQ(rig_child(string_store, NULL),
+		0); /* also removes the fabric of the killed process */
 }
 
 static bool stop;

@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <rdma/ib_user_verbs.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@
 #include "stopped.h"
 
 #define ROUNDS 300 /* of messages between two processes */
+#define FIFO_BYTES 65536 /* capacity of a FIFO in Linux */
 
 static struct rig a, b;
 
@@ -162,6 +164,31 @@ TEST(qp_errors)
 	CHECK_EQ(e.event_type, IBV_EVENT_QP_ACCESS_ERR);
 	CHECK(e.element.qp == b.qp);
 	CHECK_EQ(rig_take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
+	CHECK(!readable(b.ctx->async_fd));
+}
+
+/* Each way through ERR sends an event. */
+static void pass_error(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR}, reset = {.qp_state = IBV_QPS_RESET};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+
+	CHECK(!ibv_modify_qp(qp, &err, IBV_QP_STATE));
+	CHECK(!ibv_modify_qp(qp, &reset, IBV_QP_STATE));
+	CHECK(!ibv_modify_qp(qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+}
+
+/* The destruction of a QP does not wait for events that were lost. */
+TEST(more_async_events_than_fit)
+{
+	struct ibv_qp *qp;
+
+	rig_open(&b, &(struct rig_attr){.srq = true});
+	qp = rig_qp(&b);
+	for (size_t i = 0; i < FIFO_BYTES / sizeof(struct ib_uverbs_async_event_desc) + 1; i++)
+		pass_error(qp);
+	CHECK(!ibv_destroy_qp(qp));
 	CHECK(!readable(b.ctx->async_fd));
 }
 

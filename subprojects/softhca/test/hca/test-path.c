@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one. */
+/*
+ * Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one. A QP
+ * that is refused because nothing can receive its packets.
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 
 #include "../tmpdir.h"
 #include "command.h"
 #include "said.h"
 #include "softhca.h"
 
-enum { ROCE, IB, IB_WITH_GRH, LEFT, RIGHT }; /* LEFT and RIGHT: RoCE */
+enum { ROCE, IB, IB_WITH_GRH, LEFT, RIGHT, WIRED }; /* LEFT, RIGHT and WIRED: RoCE */
+
+#define HERE "127.77.0.9" /* the address of WIRED */
+#define ROCE_PORT 4791
 
 #define NO_GID 8 /* no adapter has such a high index */
 
@@ -15,6 +24,16 @@ static const char no_grh[] = "the port needs a path with a GRH";
 static const char no_gid[] = "the port has no GID of the path's sgid_index";
 
 static struct rig r;
+static bool no_threads;
+
+/* The HCA calls this function, too. */
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+	return no_threads ? EAGAIN : real(t, attr, fn, arg);
+}
 
 /* A path to the port itself. */
 static struct ibv_ah_attr path(bool global, uint8_t sgid_index)
@@ -160,6 +179,42 @@ TEST(changed_before_the_first_message)
 	said_verdict(NULL);
 }
 
+static bool port_is_free(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(ROCE_PORT)};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool is_free;
+
+	CHECK(fd >= 0 && inet_pton(AF_INET, HERE, &a.sin_addr) == 1);
+	is_free = !bind(fd, (struct sockaddr *)&a, sizeof(a));
+	close(fd);
+	return is_free;
+}
+
+static int ud_to_rtr(void)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR};
+
+	rig_open(&r, &(struct rig_attr){.rail = WIRED, .type = IBV_QPT_UD});
+	return ibv_modify_qp(r.qp, &a, IBV_QP_STATE);
+}
+
+/*
+ * The thread that receives packets cannot be started, and the next attempt succeeds. The end of the
+ * process waits for that thread only.
+ */
+TEST(no_thread_for_packets)
+{
+	rig_open(&r, &(struct rig_attr){.rail = WIRED}); /* starts the other threads */
+	no_threads = true;
+	CHECK_EQ(ud_to_rtr(), EAGAIN);
+	no_threads = false;
+	CHECK(port_is_free());
+	CHECK_EQ(ud_to_rtr(), 0);
+	CHECK(!port_is_free());
+	said_verdict(NULL);
+}
+
 TEST_WITH(roce, refusals, ROCE);
 TEST_WITH(ib, refusals, IB);
 TEST_WITH(ib_with_grh, refusals, IB_WITH_GRH);
@@ -167,7 +222,8 @@ TEST_WITH(ib_with_grh, refusals, IB_WITH_GRH);
 int main(int argc, char **argv)
 {
 	test_fabric("path");
-	tmpdir_topology("link=roce\nlink=ib\nlink=ib grh=required\nlink=roce\nlink=roce\n");
+	tmpdir_topology("link=roce\nlink=ib\nlink=ib grh=required\nlink=roce\nlink=roce\n"
+			"link=roce gid=" HERE " udp=on\n");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	said_listen();
 	return test_main(argc, argv);

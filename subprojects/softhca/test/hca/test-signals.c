@@ -230,6 +230,24 @@ static void ignored(void)
 	raise(SIGSEGV);
 }
 
+/* Execution would continue after the breakpoint. */
+static void breakpoint(void)
+{
+	open_pair();
+	message(1);
+	__asm__ volatile("int3");
+	exit(OK);
+}
+
+static void ignored_breakpoint(void)
+{
+	open_pair();
+	signal(SIGTRAP, SIG_IGN);
+	CHECK(!raise(SIGTRAP));
+	__asm__ volatile("int3");
+	exit(OK);
+}
+
 /* A child that uses what its parent has opened prints a line, and ends by SIGABRT. */
 static void inherited(void)
 {
@@ -288,6 +306,8 @@ TEST_WITH(masks_in_handler, ends, masks, OK);
 TEST_WITH(blocked_in_thread, ends, blocked_thread, OK);
 TEST_WITH(blocked_at_start, ends, blocked_from_the_start, OK);
 TEST_WITH(ignored_signal, ends, ignored, 128 + SIGSEGV);
+TEST_WITH(breakpoint_without_handler, ends, breakpoint, 128 + SIGTRAP);
+TEST_WITH(breakpoint_with_ignored_signal, ends, ignored_breakpoint, 128 + SIGTRAP);
 
 TEST(inherited_device)
 {

@@ -15,10 +15,12 @@
 #include <unistd.h>
 
 #include "rig.h"
+#include "softhca.h"
 
 #define OK 42
 #define SKIPPED 77
 #define VERSION_AT 8 /* offset in the arena, after the magic */
+#define MEMBERS_MAX 512 /* each has locked a byte of the lock file, from byte 1 on */
 
 static struct rig r;
 
@@ -38,6 +40,12 @@ static void no_devices(void)
 	CHECK_EQ(n, 0);
 	if (list)
 		ibv_free_device_list(list);
+	exit(OK);
+}
+
+static void one_device(void)
+{
+	rig_open(&r, NULL);
 	exit(OK);
 }
 
@@ -66,12 +74,34 @@ static void no_proc(void)
 	no_devices();
 }
 
+/* The file of an attribute cannot be replaced, so its readers see the old text. */
+static void no_room_for_attributes(void)
+{
+	static const char page[4096];
+	char text[16] = "";
+	int fd = open("/dev/shm/rest", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	while (write(fd, page, sizeof(page)) > 0)
+		;
+	CHECK_EQ(errno, ENOSPC);
+	close(fd);
+	CHECK_EQ(softhca_link_set("mlx5_0", false), 0);
+	fd = open("/sys/class/infiniband/mlx5_0/ports/1/state", O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_EQ(read(fd, text, sizeof(text) - 1), strlen("4: ACTIVE\n"));
+	CHECK_STR(text, "4: ACTIVE\n");
+	close(fd);
+	CHECK_EQ(softhca_link_set("mlx5_0", true), 0);
+}
+
 /* Without room objects cannot be made, and existing ones continue to work. */
 static void little_room(void)
 {
 	struct ibv_qp_init_attr qa = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
 		.qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = NULL;
+	struct softhca_fabric_info info;
 	unsigned n = 0;
 
 	own_mounts("/dev/shm", "size=2m");
@@ -84,6 +114,10 @@ static void little_room(void)
 	CHECK(!qp);
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(n > 64);
+	/* The entries that no QP can have got no memory. */
+	CHECK_EQ(softhca_fabric_info(&info), 0);
+	CHECK_EQ(info.qps, n + 1);
+	no_room_for_attributes();
 	rig_write(&r, &r, 64);
 	rig_wait_ok(r.scq);
 	exit(OK);
@@ -146,20 +180,43 @@ static void receiver(int fd)
 	exit(OK);
 }
 
+/* Makes the fabric, and opens a file of it. */
+static int open_file(const char *name)
+{
+	char path[256];
+	int fd;
+
+	rig_open(&r, NULL);
+	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/%s", (int)geteuid(),
+		getenv("SOFTHCA_FABRIC"), name);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* This process, the first member, and the lock stand for the members of a full fabric. */
+TEST(full_fabric)
+{
+	struct flock others = {.l_type = F_WRLCK, .l_start = 2, .l_len = MEMBERS_MAX - 1};
+	int fd = open_file("lock");
+
+	CHECK(!fcntl(fd, F_OFD_SETLK, &others));
+	CHECK_EQ(rig_child(no_devices, "it has 512 processes already"), OK);
+	others = (struct flock){.l_type = F_UNLCK, .l_start = MEMBERS_MAX, .l_len = 1};
+	CHECK(!fcntl(fd, F_OFD_SETLK, &others));
+	CHECK_EQ(rig_child(one_device, NULL), OK);
+	close(fd);
+}
+
 /* The fabric has the next version number, or the previous one. */
 TEST(other_version)
 {
-	char path[256], text[96];
+	char text[96];
 	struct stat st;
 	uint64_t magic;
 	uint32_t word;
-	int fd;
+	int fd = open_file("arena");
 
-	rig_open(&r, NULL); /* makes the fabric */
-	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/arena", (int)geteuid(),
-		getenv("SOFTHCA_FABRIC"));
-	fd = open(path, O_RDWR);
-	CHECK(fd >= 0);
 	CHECK_EQ(pread(fd, &word, sizeof(word), VERSION_AT), sizeof(word));
 	CHECK_EQ(pread(fd, &magic, sizeof(magic), 0), sizeof(magic));
 	CHECK(!fstat(fd, &st));

@@ -515,6 +515,10 @@ unseen() {
 	if [ -n "$fixed" ]; then
 		says 'it is linked statically' 0 "$run" "$fixed"
 		says 'it is linked statically' 0 env PATH="${fixed%/*}:$PATH" "$run" fixed
+		# An empty directory in PATH is the current one.
+		for path in ":$PATH" "/nowhere::$PATH" "/nowhere:"; do
+			says 'it is linked statically' 0 env -C "${fixed%/*}" PATH="$path" "$run" fixed
+		done
 		script=$tmp/script
 		printf '#!%s -x\n' "$fixed" >"$script"
 		chmod +x "$script"

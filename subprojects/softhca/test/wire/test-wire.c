@@ -629,6 +629,37 @@ TEST(hostile)
 	CHECK(!answer_to((struct packet){.opcode = PO_SEND_ONLY, .psn = 0xffffe3}));
 }
 
+static int grant(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey, uint32_t len)
+{
+	return 0;
+}
+
+static int fetch_nothing(void *arg, uint64_t raddr, uint32_t rkey, void *out, uint32_t len)
+{
+	return 0;
+}
+
+/*
+ * READs with more packets than a peer may request, even if all memory may be read. The distance
+ * from the end of the repeated one to the expected PSN wraps.
+ */
+TEST(hostile_long_reads)
+{
+	struct wire_attr attr = attributes(256);
+	struct wire_ops all = ops;
+	struct packet read = read_of(0xffffdf, RKEY, 0, 0x80000200);
+
+	all.access = grant;
+	all.fetch = fetch_nothing;
+	reset(&attr);
+	wire_receive(&nodes[1].q, &all, &nodes[1], now, &read, NULL);
+	CHECK_EQ(nodes[1].packets, 0);
+	read.psn = 0xffffe0;
+	wire_receive(&nodes[1].q, &all, &nodes[1], now, &read, NULL);
+	CHECK_EQ(nodes[1].packets, 1);
+	CHECK_EQ(nodes[1].refused, AETH_NAK_INVALID);
+}
+
 /*
  * A repeated WRITE is acknowledged, but the READ after it is not. The READ has a response, and rxe
  * would take an ACK with the READ's PSN for the end of the READ, without its data.
