@@ -20,8 +20,8 @@
  *	63      48 47  38 37                0
  *	writer    | run  | operation of the writer in this run
  *
- * It is stored as a bijection of this name and the key's hash (kv_value()), so that a value
- * of another key, or one with a bit changed, almost always decodes to a name that no put has.
+ * For each key, kv_value() maps the names one to one to the stored values. So a value of another
+ * key, or one with a bit changed, almost always decodes to a name that no put has.
  *
  * In a job of read-modify-writes the low 48 bits of a name are the version of the key. The
  * preloaded value has version 0, and each change adds 1. KV_SWAP is the compare-and-swap of the
@@ -55,8 +55,8 @@ struct kv_req {
 	uint16_t origin;
 	uint32_t seq;
 	uint32_t rank; /* the rank that owns the key; its server checks this */
-	uint32_t
-		word; /* counters of the sender's daemon with the control little, see little.h; else 0 */
+	uint32_t word; /* with the control `little`: a counter of the sender's daemon (little.h),
+			  or 0; with other controls 0 */
 	uint64_t key;
 	uint64_t value;
 };

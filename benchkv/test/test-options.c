@@ -16,7 +16,7 @@ static char why[400];
 /* Splits a line at blanks; "" stands for an empty argument. */
 static int parse(const char *line)
 {
-	static char copy[400], *argv[MAX_ARGS + 2]; /* o->command refers to them */
+	static char copy[400], *argv[MAX_ARGS + 2]; /* o.command refers to them */
 	char *save = NULL;
 	int argc = 1;
 
@@ -225,13 +225,13 @@ TEST(ring_holds_what_is_in_flight)
 		uint32_t size;
 	} cases[] = {
 		{"delegation --clients 1 --queue-depth 1", 4096},
-		{"delegation --clients 46 --queue-depth 256", 1u << 23}, /* 46 x 256 x 8 x 64 */
+		{"delegation --clients 46 --queue-depth 256", 1u << 23}, /* slack 8, 64 bytes */
 		{"delegation --clients 1024 --queue-depth 4096", 1u << 30},
 		{"delegation --ring-size 16384", 16384},
 		{"delegation --clients 4 --queue-depth 8 --value-size 9-100",
-			1u << 16}, /* 256 x 228 */
+			1u << 16}, /* 4 x 8 requests, slack 8, 128 + 100 bytes */
 		{"delegation --clients 4 --queue-depth 8 --value-size 65536",
-			1u << 19}, /* 256 x 1088 */
+			1u << 19}, /* 4 x 8 requests, slack 8, 128 + 960 bytes */
 		{"direct --clients 46 --queue-depth 256", 1u << 17}, /* an endpoint of one client */
 	};
 

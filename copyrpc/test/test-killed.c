@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A peer is killed in the middle of a pull, a push or a large call. Each transfer and call of this
- * side ends once, its memory and descriptors are freed, and the next process in the peer's place is
- * served.
+ * side ends once, its memory and file descriptors are freed, and transfers and calls with the next
+ * process in the peer's place succeed.
  */
 #include <errno.h>
 #include <sched.h>
@@ -31,7 +31,7 @@ struct end { /* one side, in its own process */
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	struct copyrpc_bulk *bulk;
-	struct copyrpc_req *req; /* whose bytes are moved */
+	struct copyrpc_req *req; /* asked for the transfer in progress; NULL: none */
 	uint32_t ok, failed, ups, downs;
 	int status;
 };
@@ -228,8 +228,8 @@ static bool is_over(pid_t pid)
 	return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
 }
 
-/* The HCA kills the process in the middle of its second READ or WRITE: a part of the transfer, or a
- * probe before that. */
+/* The HCA kills the process in the middle of its second READ or WRITE. That is a part of the
+ * transfer, or a READ by which copyrpc probes the peer. */
 static int kill_in_message(pid_t pid, enum kind kind)
 {
 	char rule[128];

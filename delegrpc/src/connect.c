@@ -189,7 +189,8 @@ static void take_over(struct client *c)
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
-	/* Acquire: the predecessor made its reservations before the kernel freed its lock byte. */
+	/* Acquire: pairs with the addition in delegrpc_priv_publish(). The predecessor's
+	 * reservations were made before the kernel freed its lock byte. */
 	c->start = __atomic_load_n(&c->control->head, __ATOMIC_ACQUIRE);
 	c->last = c->start;
 	__atomic_fetch_add(&hot->header->connects, 1, __ATOMIC_RELAXED);
@@ -235,7 +236,8 @@ static void init_place(struct client *c)
 	c->w.looked_ns = clock_ns();
 }
 
-/* Must be called before the lock is dropped: only the holder of the lock may write `taken`. */
+/* Must be called before the lock is dropped: of the clients, only the holder of the lock may write
+ * `taken`. */
 static void place_leave(struct client *c)
 {
 	/* Release: pairs with the acquire load in take_over(): we read no response any more. */

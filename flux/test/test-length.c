@@ -55,7 +55,8 @@ TEST(lengths_travel)
 	}
 }
 
-/* A buffer whose size the compiler knows is longer than any call. */
+/* The buffer may be longer than the longest call, also if the compiler knows its size and inlines
+ * the copy (flux.h). */
 TEST(longer_buffers_are_allowed)
 {
 	FLUX *f = network(12, 12);

@@ -80,9 +80,9 @@ COLD void mlx5dvl_sq_update(struct mlx5dvl_qp *qp)
 }
 
 /*
- * Called for a request that is not known to fit at qp->pi. If the rest of the ring is too short,
- * fills the rest with NOPs. Returns 0 if the request then fits at qp->pi, else -EAGAIN or
- * -ENOTCONN. Each NOP has one block, the smallest size, and completes or is flushed like any
+ * Called for a request that is not known to fit at qp->pi. If it does not fit into the queue,
+ * returns -EAGAIN or -ENOTCONN, and posts nothing. Otherwise returns 0; if the rest of the ring is
+ * too short, fills the rest with NOPs before. Each NOP has one block, the smallest size, and completes or is flushed like any
  * request.
  */
 COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)

@@ -235,7 +235,7 @@ static double us(const struct row *row, double q)
 
 void row_header(FILE *out)
 {
-	fprintf(out, "%-6s %5s %12s %6s %7s %10s %10s %10s %10s %10s %10s\n", "op", "class",
+	fprintf(out, "%-6s %8s %12s %6s %7s %10s %10s %10s %10s %10s %10s\n", "op", "priority",
 		"size, B", "batch", "threads", "requests", "GB/s", "mean, us", "P50, us", "P99, us",
 		"wrong");
 }
@@ -243,7 +243,7 @@ void row_header(FILE *out)
 void row_print(const struct row *row, const struct move_options *o, FILE *out)
 {
 	fprintf(out,
-		"%-6s %5u %12" PRIu64 " %6" PRIu64 " %7u %10" PRIu64
+		"%-6s %8u %12" PRIu64 " %6" PRIu64 " %7u %10" PRIu64
 		" %10.3f %10.1f %10.1f %10.1f %10" PRIu64 "\n",
 		move_op_name(o->op), row->priority, row->size, row->batch, row->threads,
 		row->requests, (double)row->bytes / row->seconds / 1e9,

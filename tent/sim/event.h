@@ -25,7 +25,7 @@ struct event {
 	double at;
 	enum event_kind kind;
 	uint32_t rail;
-	uint32_t number; /* an epoch, or the index of a step or an outage */
+	uint32_t number; /* the rail's epoch, or the index of a step of its rate or of an outage */
 };
 
 struct events {

@@ -35,10 +35,10 @@ for count in COUNTS:
     alone |= run([count])
 together = run(COUNTS)
 depths = sorted({key[0] for key in together})
-print(f"round trip of a cache line {together[depths[0], COUNTS[0], 'shmipc']['line_rtt_ns']:.0f} ns; "
+print(f"round trip of two cache lines {together[depths[0], COUNTS[0], 'shmipc']['line_rtt_ns']:.0f} ns; "
       "delegrpc ns, shmipc ns, throughput of delegrpc over that of shmipc")
 print(f"{'connected':12} {'depth':>5}" + "".join(f"{n:>18}" for n in COUNTS))
-for name, rows in (("as many", alone), (str(COUNTS[-1]), together)):
+for name, rows in (("the callers", alone), (str(COUNTS[-1]), together)):
     for depth in depths:
         cells = []
         for count in COUNTS:

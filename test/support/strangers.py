@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Strangers at a port, for tests of programs: see support/stranger.h. They stay until leave().
 
-    strangers.py PORT MESSAGE COMMAND...      runs the command while one stranger of each kind is there
+    strangers.py PORT MESSAGE COMMAND...      runs the command while strangers of all kinds are there
 """
 import resource
 import socket

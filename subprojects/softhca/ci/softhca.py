@@ -7,10 +7,10 @@
     def test_something(hca):
         with pyverbs.device.Context(name=hca.devices[0]) as context: ...
 
-The arguments of the mark are options of softhca-run. Each of its keyword arguments, topology and faults, is a text:
-the fixture writes it to a file and passes the file by the option of that name. Without a mark there is one InfiniBand
-adapter. The test runs in a forked process, which is a member of the fabric, so a crash fails this test only. Programs
-that the test starts are members, too.
+The arguments of the mark are options of softhca-run. Each of its keyword arguments, topology and faults, is a text: the
+fixture writes it to a file and passes the file by the option of that name. Without a mark the adapters are those of the
+softhca-run that started pytest, by default one of InfiniBand. The test runs in a forked process, which is a member of
+the fabric, so a crash fails this test only. Programs that the test starts are members, too.
 """
 import inspect
 import json
@@ -56,7 +56,7 @@ def hca(request, tmp_path, monkeypatch):
     with keeper:  # closes its input and waits for it
         line = keeper.stdout.readline()
         if not line:
-            pytest.fail(f"softhca-run {' '.join(options)}: no adapters", pytrace=False)
+            pytest.fail(f"softhca-run {' '.join(options)}: failed", pytrace=False)
         settings, devices = json.loads(line)
         for name, value in settings.items():
             monkeypatch.setenv(name, value)

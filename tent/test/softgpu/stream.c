@@ -313,7 +313,8 @@ static bool is_pageable(uint64_t at, size_t len)
 	return !memory_at(at) && !pinned_at(at, len);
 }
 
-/* As with the driver, a copy of memory that is not registered ends before the function returns. */
+/* As with the driver, a copy from or to memory of the host that is not registered ends before the
+ * function returns. */
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 {
 	int result = begin_current("cuMemcpyAsync");
@@ -335,7 +336,8 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 	return finish(0);
 }
 
-/* Does not wait for streams, because the driver's cuMemcpy waits for no non-blocking stream. */
+/* Does not wait for streams: tent has only non-blocking ones, for which the driver's cuMemcpy does
+ * not wait. */
 int cuMemcpy(uint64_t to, uint64_t from, size_t len)
 {
 	int result = begin_current("cuMemcpy");

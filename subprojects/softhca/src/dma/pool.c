@@ -39,8 +39,8 @@ static struct region *record_pages; /* list, by `next` */
 static uint32_t record_moves;
 
 /*
- * The pages that are being moved. `moves` is incremented when a move begins and when it ends, so it
- * is odd during a move.
+ * The pages that move_in() or move_record_out() is moving; nobody stores to those of move_out().
+ * `moves` is incremented when a move begins and when it ends, so it is odd during a move.
  */
 static _Atomic uint32_t moves;
 static _Atomic uint64_t moving_from, moving_to;
@@ -238,7 +238,8 @@ static bool move_out(const struct region *r)
 	return done;
 }
 
-/* Relaxed: other threads stored to the page until mprotect() made it read-only. */
+/* The loads are atomic, because other threads may have stored to the page until mprotect() made it
+ * read-only; relaxed, because no store follows. */
 static void copy_page(uint64_t to, uint64_t from)
 {
 	const uint64_t *words = ptr(from);
@@ -292,7 +293,7 @@ static uint64_t enter(uint64_t at, uint32_t pages, const void *of)
 		lowest += pages;
 	if (high < first + pages) {
 		high = first + pages;
-		/* Relaxed: other processes learn of the pages later, under the mutex. */
+		/* Relaxed: other processes read this later, under the fabric's mutex. */
 		__atomic_store_n(&arena()->procs[fabric_self.slot].pool_pages, high,
 			__ATOMIC_RELAXED);
 	}
@@ -313,10 +314,10 @@ static void leave(uint32_t first)
 {
 	struct region *r = &regions[first];
 
-	if (r->records)
-		unlist(r);
 	if (!(r->records ? move_record_out(r) : move_out(r)))
 		return;
+	if (r->records)
+		unlist(r);
 	if (pool_is_open())
 		SYS(SYS_fallocate, pool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			(uint64_t)first * POOL_PAGE, (uint64_t)r->pages * POOL_PAGE);

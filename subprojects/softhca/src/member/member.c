@@ -24,7 +24,7 @@
 #include "xport/copy.h"
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
-static char why[256]; /* under attach_lock; "": no reason yet */
+static char why[256]; /* written under attach_lock; "": no reason yet */
 
 static bool anyone_else_alive(int fd)
 {
@@ -242,7 +242,7 @@ static int join_fabric(const char *dir, struct arena **out)
 }
 
 /*
- * A slot is free if its byte can be locked. Dead processes have been reaped since the mutex was
+ * A slot is free if it is not in use and its byte can be locked. Dead processes have been reaped since the mutex was
  * taken, so no object in the arena belongs to a former owner of the slot.
  */
 static int take_slot(void)
@@ -280,7 +280,7 @@ static int enter_arena(void)
 	/* Byte 0 is locked, so this process is the only one that joins. */
 	arena()->procs[NO_SLOT].pid = fabric_self.pid;
 	while (fabric_enter(&saved)) {
-		/* Releases the slot, if one was taken. */
+		/* A thread that has lost the mutex in take_slot() comes back here. */
 		fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, 1, MAX_PROCS);
 		fabric_self.slot = NO_SLOT;
 	}

@@ -13,7 +13,7 @@
 #define ROCE_PORT 4791
 #define GID_IPV4 12 /* offset of the address in an IPv4-mapped GID */
 #define FRAME_HEAD_MAX 48u /* IPv6 and UDP */
-#define FRAME_HOP_LIMIT 64 /* hop limit of the packets that are sent */
+#define FRAME_HOP_LIMIT 64 /* of packets that a UDP socket sends; captured ones have their path's */
 
 struct flow {
 	uint8_t src[16], dst[16];

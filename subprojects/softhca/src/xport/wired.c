@@ -43,7 +43,7 @@ bool wired_leads_out(const struct qp *qp, const struct qp_attr *path)
 	return rail_of(qp)->udp && path->is_global && !is_rail_gid(path->dgid);
 }
 
-/* Returns the addresses of a packet to the peer. */
+/* Returns the addresses and the hop limit for packets that go to the QP's peer. */
 static struct flow flow_of(const struct qp *qp)
 {
 	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};

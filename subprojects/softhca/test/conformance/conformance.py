@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the vendor's own tools, as Debian ships them, on the software HCA.
+"""Runs unmodified tools of Debian (rdma-core, perftest, UCX and others) on the software HCA.
 
 usage: conformance.py SOFTHCA-RUN GROUP LEVEL [SOFTHCA-RUN'S OPTION...]
 
 LEVEL quick: one case of each kind; full: all but the sweeps over all sizes; long: also these sweeps.
 GROUP all: every group; doorbells: the groups that post work requests.
 
-Each case of the group is a server and a client in processes of their own, each under
-a softhca-run of its own. A case passes when both end with 0 in time, when their output contains the requested results,
-when the HCA reports nothing, and when no file of the fabric is left. Ends with 77, a skip, if all cases that run pass
-but a tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools, and PERFTEST_PRELOAD into that of
-perftest.
+Each case of the group is a server and a client, or one tool alone; each process runs under a softhca-run of its own. A
+case passes when both end with 0 in time, when their output contains the requested results, when the HCA reports
+nothing, and when no file of the fabric is left. Ends with 77, a skip, if all cases that run pass but a tool is not
+installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools, and PERFTEST_PRELOAD into that of perftest.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ class Failure(Exception):
 
 
 class Case:
-    """One server/client pair; the client has the server's arguments, and a host."""
+    """A server and a client that has the server's arguments, and a host; or one tool alone."""
 
     def __init__(self, command, check, topology=""):
         self.command = shlex.split(command)
@@ -175,7 +174,7 @@ def run_connection(start, case, deadline):
             if case.BETWEEN.search(client.output()):
                 server.stop()
                 server = start(case.server)
-            elif not case.EARLY.search(client.output()) or server.process.poll():
+            elif not case.EARLY.search(client.output()) or server.process.poll() is not None:
                 raise
     case.check(case, output, passive=False)
     case.check(case, server.finish(deadline), passive=True)
@@ -363,7 +362,7 @@ def ucx():
 
 
 def connections():
-    """Programs of librdmacm; the addresses are a loopback address and those of GIDs."""
+    """Programs of librdmacm; the addresses are 127.0.0.1, the IPv4 addresses in the GIDs, and 0.0.0.0."""
     ping = sides(r"^server ping data: rdma-ping-9: ", r"^ping data: rdma-ping-9: ")
     yield QUICK, Connection("rping -s -v -C 10 -a 127.0.0.1", "rping -c -v -C 10 -a 127.0.0.1", ping)
     yield QUICK, Connection("udaddy", "udaddy -s 127.0.0.1", sides("^return status 0$"))

@@ -39,7 +39,6 @@ struct node {
 	uint32_t unstored; /* completions for an owner that has ended */
 	uint32_t receives, taken; /* posted, consumed */
 	uint32_t arriving; /* number of the peer's message at which next_arrival() begins */
-	uint32_t have; /* bytes of that message, in order */
 	uint64_t counter; /* of atomics */
 	enum wire_status status;
 	enum aeth_syndrome refused;
@@ -423,7 +422,7 @@ static void traffic(uint32_t mtu, uint32_t lose, uint32_t twice, uint32_t late, 
 	struct wire_attr attr = attributes(mtu);
 	uint64_t steps = 0;
 
-	attr.retry_cnt = lose || kill ? 7 : 0; /* without losses nothing is repeated */
+	attr.retry_cnt = lose || kill ? 7 : 0; /* without losses only RNR NAKs cause repetitions */
 	if (lose || kill)
 		attr.timeout_ns = 0; /* repeats for ever */
 	reset(&attr);
@@ -640,8 +639,9 @@ static int fetch_nothing(void *arg, uint64_t raddr, uint32_t rkey, void *out, ui
 }
 
 /*
- * READs with more packets than a peer may request, even if all memory may be read. The distance
- * from the end of the repeated one to the expected PSN wraps.
+ * READs with more packets than a peer may request, even if all memory may be read. The PSN of the
+ * first one is before the expected PSN, so it counts as repeated. The distance from its end to the
+ * expected PSN wraps.
  */
 TEST(hostile_long_reads)
 {
@@ -661,8 +661,8 @@ TEST(hostile_long_reads)
 }
 
 /*
- * A repeated WRITE is acknowledged, but the READ after it is not. The READ has a response, and rxe
- * would take an ACK with the READ's PSN for the end of the READ, without its data.
+ * The ACK of a repeated WRITE has the PSN of the WRITE, not of the READ that was executed after it:
+ * rxe would take an ACK with the READ's PSN for the end of the READ, without its data.
  */
 TEST(repeated_write)
 {
@@ -678,7 +678,7 @@ TEST(repeated_write)
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && a->psn == 0xffffe1);
 	a = answer_to(write);
 	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe0);
-	/* One ACK for a batch; it has the PSN of the newest packet. */
+	/* One ACK for a batch; it has the batch's highest PSN, which need not have come last. */
 	write.psn = 0xffffe2;
 	wire_receive(&nodes[1].q, &ops, &nodes[1], now, &write, NULL);
 	write.psn = 0xffffe0;
@@ -687,8 +687,7 @@ TEST(repeated_write)
 }
 
 /*
- * Requests to a dead process get no answer, not even a NAK: the next attempt may reach another
- * process.
+ * Requests to a dead process get no answer, not even a NAK.
  */
 TEST(dead_owner)
 {
