@@ -56,7 +56,7 @@ TEST(deadline)
 {
 	struct process p;
 
-	start(&p, "printf x; exec sleep 1000");
+	start(&p, "printf x; exec tail -f /dev/null");
 	await_text_or_end(&p);
 	process_wait(&p, 1, MOST, PAST);
 	CHECK_EQ(p.err, -ETIMEDOUT);
@@ -70,7 +70,7 @@ TEST(closed_output)
 {
 	struct process p;
 
-	start(&p, "exec >&-; exec sleep 1000");
+	start(&p, "exec >&-; exec tail -f /dev/null");
 	await_text_or_end(&p);
 	process_wait(&p, 1, MOST, PAST);
 	CHECK_EQ(p.err, -ETIMEDOUT);
@@ -82,7 +82,7 @@ TEST(too_much)
 {
 	struct process p;
 
-	start(&p, "printf 123456789; exec sleep 1000");
+	start(&p, "printf 123456789; exec tail -f /dev/null");
 	process_wait(&p, 1, 8, TCP_FOREVER);
 	CHECK_EQ(p.err, -EMSGSIZE);
 	is_gone(&p);
@@ -96,7 +96,7 @@ TEST(no_poll)
 	struct process p[2];
 
 	for (int i = 0; i < 2; i++)
-		start(&p[i], "exec sleep 1000");
+		start(&p[i], "exec tail -f /dev/null");
 	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none.rlim_max = limit.rlim_max;
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);

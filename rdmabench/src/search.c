@@ -552,7 +552,7 @@ int search_main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	s.o = &o;
 	if (prepare(&s)) {
-		fprintf(stderr, "rdmabench search: give a shorter --log\n");
+		fprintf(stderr, "rdmabench search: %.120s: give a shorter --log\n", o.log);
 		return 2;
 	}
 	return o.dry_run ? dry_run(&s) : with_log(&s);

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import tempfile
 
-HANG = "exec sleep 1000"
+HANG = "exec tail -f /dev/null"
 PROGRAMS = {"hwcheck": "echo mlx5_0", "softhca-run": 'shift 2; exec "$@"', "softhcactl": "exit 1", "copyrpc-bench": "exit 0",
             "copyrpc-large": "exit 0", "copyrpc-echo-server": HANG, "copyrpc-echo-client": HANG, "copyrpc-files": HANG,
             "copyrpc-steady": HANG}
@@ -46,7 +46,7 @@ assert len(hung) == 3, hung
 assert "copyrpc-echo-client" in hung[0] and "timed out" in hung[0], hung
 assert all(line.endswith(": the server has no port") for line in hung[1:]), hung
 # A port that cannot be taken down.
-steady = 'case $1 in serve) echo 1;; *) echo connected;; esac; exec sleep 1000'
+steady = 'case $1 in serve) echo 1;; *) echo connected;; esac; exec tail -f /dev/null'
 failed = report({**PROGRAMS, "copyrpc-steady": steady}, "cable")
 assert len(failed) == 1 and "softhcactl" in failed[0] and "exit status 1" in failed[0], failed
 print("passed")
