@@ -241,7 +241,7 @@ def too_long(tmp):
     log = log.with_name(log.name + "q")
     for more in [], ["--dry-run"]:
         r = run("--log", log, *args, *more, status=2)
-        assert r.stderr == "rdmabench search: give a shorter --log\n" and not r.stdout and not log.exists(), r
+        assert r.stderr == f"rdmabench search: {str(log)[:120]}: give a shorter --log\n" and not r.stdout and not log.exists(), r
         r = run("--log", tmp / "log", *args, "--ib-dev", "d" * 320, *more, status=1)
         assert r.stderr.count("\n") == 1 and "the commands of a point are too long: give shorter" in r.stderr and not r.stdout, r
     far = ["--host", "a", "--peer", "b", "--dry-run"]  # engines on other machines write no files
