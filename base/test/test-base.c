@@ -86,7 +86,8 @@ static void *never_waits(void *arg)
 }
 
 /*
- * Each yield costs a time slice, so wait_step() returns true after fewer than WAIT_YIELDS yields.
+ * At each yield the other thread runs for a time slice, so wait_step() returns true after fewer
+ * than WAIT_YIELDS yields.
  */
 TEST(wait_beside_one_that_never_waits)
 {

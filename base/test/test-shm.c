@@ -111,7 +111,7 @@ TEST(bad_names)
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
 }
 
-/* A second descriptor is needed while a region is made. Without one, nothing is left behind. */
+/* shm_create() and shm_attach() need two descriptors. Without them no file is left behind. */
 static void with_few_descriptors(void *arg)
 {
 	struct shm_region s, c;
@@ -467,7 +467,7 @@ static void lock_later(void)
 
 /*
  * shm_holds() is true only for the open file description that has locked the byte, even if the lock
- * changes between its two tests.
+ * changes while shm_holds() runs.
  */
 TEST(only_the_holder_holds)
 {

@@ -178,11 +178,11 @@ TEST(bytes)
 	close(listener);
 }
 
-/* Signals that arrive continuously do not end a wait, and cause no error. */
 static void on_signal(int number)
 {
 }
 
+/* Signals that arrive continuously do not end a wait, and cause no error. */
 TEST(signals)
 {
 	struct sigaction act = {.sa_handler = on_signal};

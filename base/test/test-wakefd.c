@@ -126,7 +126,7 @@ TEST(strangers_neither_wake_nor_fill_the_queue)
 			CHECK(sendto(sock, wrong, n, MSG_DONTWAIT, (struct sockaddr *)&sa, len) >=
 				0);
 	}
-	/* Datagrams through a connected socket are dropped as well. */
+	/* Datagrams with only a part of the cookie are dropped as well. */
 	CHECK_EQ(connect(sock, (struct sockaddr *)&sa, len), 0);
 	for (size_t n = 0; n < sizeof(s.addr.cookie); n++)
 		CHECK(send(sock, &s.addr.cookie, n, MSG_DONTWAIT) >= 0);

@@ -41,7 +41,7 @@ def check_all(clients, depths, *args):
     return {key[0] for key in cells}
 
 
-# Depths with and without bursts; then more threads than cores, without peers, because peers spin.
+# Depths with and without bursts. Then up to four threads, without peers: peers spin, and there may be fewer cores.
 impls = check_all("1", "1,8,33,256")
 check_all("1,3", "1,16", "--peer", "none")
 

@@ -263,7 +263,7 @@ TEST(lost_responses)
 {
 	answers = UINT64_MAX;
 	CHECK_EQ(in_child(step, NULL), 0);
-	for (answers = 0; answers < 6; answers++) /* at 5, one of the last calls gets none */
+	for (answers = 0; answers < 6; answers++) /* at 5, only the last calls get none */
 		CHECK_EQ(in_child(step, NULL), 1 << 8);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jobs in one thread: a store and many clients with their checks, in a schedule that a seed draws.
- * The store may have a fault.
+ * Jobs in one thread: a store and several clients with their checks, in a random schedule. The
+ * store may have a fault.
  */
 #ifndef BENCHKV_CROWD_H
 #define BENCHKV_CROWD_H

@@ -181,7 +181,7 @@ def case_measured():
 
 def case_events():
     """Daemons that sleep on descriptors: no wake-up is lost (with one request at a time each loss would
-    cost 100 ms), and an idle daemon polls rarely."""
+    delay the job by 100 ms), and an idle daemon polls rarely."""
     one = ["--clients", 1, "--queue-depth", 1, "--ops", min(5000, harness.MANY // 50), "--wait", "event"]
     shared = [] if harness.backend == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
     for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
@@ -211,7 +211,7 @@ def case_events():
 
 def case_machine():
     """K and B of auto are derived from figures that a command writes into a file, which the simulator also reads,
-    or that are measured at the start. All ranks use the K and B of rank 0."""
+    or that are measured at the start."""
     path = of_test("machine")
     r = run([BENCHKV, "measure", "--machine", path])
     # A file that cannot be written is an error before the measurement.

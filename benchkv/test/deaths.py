@@ -14,8 +14,8 @@ from harness import (BENCHKV, GUARD, KILLED, MPIRUN, SOAK, Skipped, UCX, check, 
                      left_in_shm, nothing_left, processes_left, run, start, verified, wait_running)
 from procs import listening_ports, rank_of, threads
 
-# The seconds between mpirun's SIGTERM and SIGKILL to the ranks, which mpirun always waits. On a busy machine rank 0
-# may need more of them to write the report.
+# Seconds between mpirun's SIGTERM and SIGKILL to the ranks. mpirun always waits that long. The second number is for a
+# busy machine, on which rank 0 needs more time to write the report.
 PATIENCES = 4, 60
 
 
@@ -154,9 +154,9 @@ def killed(np, launcher, victim, env=None, find=None, before=None):
 
 
 def dead_is_named(launcher, np, victim, env=None, find=None, before=None, sooner=None):
-    """Kills a rank under a launcher that does not kill the others. The others end; rank 0 (or 1) prints which rank has
-    died, and the report has their measurements. sooner: patterns of the launcher's messages, for a launcher that can
-    kill rank 0 before it reports."""
+    """Kills a rank under a launcher that does not kill the others. The others end. Rank 0 prints which rank has died,
+    and the report has their measurements; if rank 0 was killed, rank 1 prints that, and there is no report. sooner:
+    patterns of the launcher's messages, for a launcher that can kill rank 0 before it reports."""
     r = killed(np, launcher, victim, env, find, before)
     if sooner and not r.out and all(re.search(words, r.err) for words in sooner):
         return
@@ -200,7 +200,7 @@ def case_killed():
 
 
 def killed_in_slurm(slurm):
-    """A rank is killed in the middle of a run: the other rank detects it, unless Slurm has ended that rank before."""
+    """A rank is killed in the middle of a run: the other rank detects it, unless Slurm ends the other rank first."""
     dead_is_named(slurm.srun(2, 2), 2, 1, slurm.env(),
                   lambda: [p for p in processes_left() if is_program(p, BENCHKV)],
                   sooner=["task 1: (Exited with exit code 137|Killed)", "task 0: Killed"])

@@ -2,9 +2,9 @@
 /*
  * benchkv with faults. These functions replace, by ld --wrap, store_serve() and daemon_answer(),
  * and in a client the functions that receive a reply and send a request. BENCHKV_FAULT names the
- * faults, separated by commas. "This" put, get, swap or request below is every PERIOD-th one of a
- * thread; so are the replies to which a fault happens. The tests check that benchkv detects the
- * fault. Faults of the store:
+ * faults, separated by commas. A fault of "this" put, get, swap or request, or of a reply, happens
+ * at every PERIOD-th opportunity of a thread. The tests check that benchkv detects the fault.
+ * Faults of the store:
  *
  *	lose-all	every put is acknowledged but not stored
  *	lose		this put is acknowledged but not stored

@@ -115,13 +115,13 @@ def case_store_1():
 
 
 def case_store_2():
-    """With the default options. The short form has one job with several faults, and one with a fault that only the
+    """With the default key range. Without SOAK there is one job with several faults, and one with a fault that only the
     audit finds; case_store_1 tests each fault alone."""
     store_faults(2, [[fault] for fault in STORE_FAULTS] if SOAK else [["age"], *BY_TURNS], default_keys=True)
 
 
 def case_store_4():
-    """Four ranks find the same faults as two. The short form has one job with several faults."""
+    """Four ranks find the same faults as two. Without SOAK there is one job with several faults."""
     store_faults(4, [[fault] for fault in STORE_FAULTS] if SOAK else BY_TURNS)
 
 

@@ -22,7 +22,7 @@ FAULTY, KILLED, ORDERED, FIFTH = (f"{sys.argv[4]}/benchkv-{name}" for name in ("
 DELEGATED = ("delegation", "meta", "owner")  # backends whose daemons make the calls
 UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
 NO_CONTROL = ["--control", "none"] if backend in DELEGATED else []
-MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
+MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # operations of long jobs; meson.build sets the variable
 SOAK = os.environ.get("SOAK") == "1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 400  # seconds until a job counts as hung
@@ -106,7 +106,7 @@ def verified(result, np):
     check(j["remote_ops"] < j["ops"], lines[0])
     check((j["device"] == "none") == (np < 2), lines[0])
     lat = j["latency_ns"]
-    check((lat["p50"] > 0) == (j["ops"] > j["excluded"]), lines[0])  # a busy machine may stop a short run after its warm-up
+    check((lat["p50"] > 0) == (j["ops"] > j["excluded"]), lines[0])  # on a busy machine all operations may be excluded
     check(lat["p50"] <= lat["p99"] <= lat["p999"] <= lat["max"], lines[0])
     check((lat["mean"] > 0) == (lat["p50"] > 0) and lat["mean"] <= lat["max"], lines[0])
     for rows in "runs", "ranks":

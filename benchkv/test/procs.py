@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads from /proc about a job's processes and threads."""
+"""Reads the state of a job's processes and threads from /proc."""
 import os
 import re
 
@@ -65,7 +65,7 @@ def rank_of(pid):
 
 
 def clients_in_run(pid):
-    """By client thread: its CPU time in ns, if its name shows that it is in a run."""
+    """The CPU time in ns of each client thread whose name shows that it is in a run."""
     used = {}
     try:
         for t in os.listdir(f"/proc/{pid}/task"):

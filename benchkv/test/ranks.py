@@ -13,7 +13,7 @@ from procs import asleep, clients_in_run, rank_of, resident, state, threads
 
 def all_named(proc, np):
     """Waits until each rank of a job has stopped itself, just before it removes the name of its first region. Returns
-    the ranks."""
+    their pids."""
     pids, end = [], time.monotonic() + GUARD
     while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
         check(time.monotonic() < end and proc.poll() is None, "no rank stops")

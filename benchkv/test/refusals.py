@@ -80,7 +80,7 @@ def case_closed():
 
 
 def case_absent():
-    """A rank that never comes, and one that is another program and ends."""
+    """The second rank is another program: one that sleeps, and one that ends."""
     r = run(job(1, "--timeout", 1) + [":", "-np", "1", "sleep", "60"])
     check(r.status == 1 and "rank 1 did not come within 1 s" in r.err, r)
     r = run(job(1, "--timeout", 1) + [":", "-np", "1", "true"])

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs whole jobs of benchkv, with mpirun and without it, on the software HCA.
+"""Runs whole jobs of benchkv, with mpirun and without it, on the software HCA if there is no adapter.
 
     run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN DIRECTORY-OF-TEST-PROGRAMS
 
-Every case runs with its own /dev/shm and temporary directory, which must be empty at the
-end, and must leave no process.
+Every case has its own temporary directory and, if possible, its own /dev/shm. At the end these must be empty, except
+that mpirun may leave directories, and no process may be left.
 """
 import sys
 

@@ -102,8 +102,8 @@ with tempfile.TemporaryDirectory() as scratch:
     machine.write_text('{"send_ns": 5000, "recv_ns": 5000}')
     slow = json.loads(sim(*SHORT, "--machine", str(machine), "--json", "-").stdout)
     assert slow["mops"] < one["mops"] / 2
-    # K and B of auto: 1.15 round trips, or half a round trip, divided by the time of a WRITE, and the time of a WRITE
-    # divided by that of a message, if 46 or more calls are under way.
+    # K of auto is 1.15 round trips, or half a round trip, divided by the time of a WRITE. B is the time of a WRITE
+    # divided by that of a message. So many calls are under way that their number does not limit K.
     for text, control in ((('{"send_ns": 5000, "recv_ns": 5000}'), "auto:5,74"),
                           ('{"send_ns": 1200, "recv_ns": 100}', "auto:5,18"),
                           ('{"wire_ns": 3000}', "auto:12,8"),

@@ -33,7 +33,7 @@ CONDITIONS = ("HDR100, Xeon Gold 6530; depth 32, 46 clients, 1 daemon, ring 4 Mi
               "several daemons, not published; depth 1, 46 clients (8 ranks: direct 15.42, UCX 14.41)")
 NEAR = 1.25  # largest accepted ratio of a simulated and a published figure
 APART = 2.5  # the same for jobs whose machine was not published
-FAR = {"responses", "loops"}  # columns that the model does not reproduce, as README.md says
+FAR = {"responses", "loops"}  # columns that the model does not reproduce, as sim/README.md says
 
 machine, *blocks = subprocess.run([sys.argv[1], "table", "--duration", "5"], capture_output=True, text=True, check=True,
                                   timeout=280).stdout.split("\n\n")
@@ -81,7 +81,7 @@ for rows, published in (deep, DEPTH_32), (shallow, DEPTH_1), (backends, BACKENDS
             factor = APART if rows is backends else NEAR
             assert name in FAR or 1 / factor < cell[1] / cell[0] < factor, (key, name, cell)
 
-# The collapsed job has more requests under way than the good job with twice as many ranks, and a thirteenth of
+# The collapsed job has more requests under way than the good job with twice as many ranks, and less than a tenth of
 # the throughput.
 low, good = (deep[ranks, "1", "delegation", "none", state][0] for ranks, state in (("8", "low"), ("16", "high")))
 assert low["outstanding"][1] > 1.5 * good["outstanding"][1], (low, good)

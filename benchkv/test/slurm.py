@@ -8,8 +8,8 @@
 command line there. The controller is on the first node, and srun must run there.
 
 The processes of this Slurm have the directory in TMPDIR, unlike the processes of the jobs. All
-keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is read or
-written. The class ends the processes that it has started by their pids.
+keys, sockets, pid files and logs are in the directory; no file outside of it is written. The class
+ends the processes that it has started by their pids.
 """
 import getpass
 import os

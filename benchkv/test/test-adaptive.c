@@ -127,7 +127,7 @@ TEST(identifies_again)
 	CHECK_EQ(a.u, 15); /* the budget before, limited to the new u_max */
 }
 
-/* Sets the filters to these values; a loop with the same values does not change them. */
+/* Sets the filters to these values. */
 static void settle(struct adaptive *a, double b, double e, double loop, double rtt)
 {
 	a->b_ema = b;
@@ -136,7 +136,7 @@ static void settle(struct adaptive *a, double b, double e, double loop, double r
 	a->rtt_ema_us = rtt;
 }
 
-/* The number of steps until u changes, while the filters keep these values. */
+/* The number of steps until u changes, if each step begins with these values of the filters. */
 static uint32_t until_change(struct adaptive *a, double b, double e, double loop, double rtt)
 {
 	uint32_t u = a->u, n = 0;

@@ -307,7 +307,7 @@ TEST(sees_lost_puts)
 	CHECK(puts > 10000);
 }
 
-/* After two runs every key that was put is read; the store has lost one put. */
+/* After two runs the audit reads every key that was put. The store has lost the last puts. */
 TEST(audits)
 {
 	const struct history_made made[4] = {[1] = {.most = 1000, .last = 1000}};
@@ -405,7 +405,7 @@ TEST(audit_counts_what_it_cannot_read)
 	CHECK_EQ(counts->ops, w.check.n_due);
 }
 
-/* A put that could not be sent was not made: its value must not be found. */
+/* A put that could not be sent was not made, so the audit does not read its key. */
 TEST(cancelled_puts_are_none)
 {
 	struct kv_req req = {.type = 0};

@@ -41,7 +41,7 @@ TEST(bytes)
 	free(data);
 }
 
-/* Not a lack of memory. */
+/* The error is not that of a lack of memory. */
 TEST(no_bytes)
 {
 	pmix_value_t value = {.type = PMIX_UINT64, .data.uint64 = 5};

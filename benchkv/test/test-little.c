@@ -142,7 +142,7 @@ TEST(hears_differences)
 	hear(1, 0x3fffffff, 0x3ffffffe); /* another rank, whose counters are near their limit */
 	hear(1, 4, 8);
 	CHECK(l.peers_ended == 12 && l.peers_area == 40 << 12);
-	little_heard(&l, 0, 0); /* a request without a counter, then half a report */
+	little_heard(&l, 0, 0); /* no counter, then the two halves in the wrong order */
 	little_heard(&l, 0, LITTLE_VALID | LITTLE_AREA | 500);
 	little_heard(&l, 0, LITTLE_VALID | 1000);
 	CHECK(l.peers_ended == 12 && l.peers_area == 40 << 12);

@@ -445,7 +445,8 @@ TEST(meta_passes_calls_between_daemons)
 }
 
 /*
- * Collapsed: each operation needs two WRITEs of the daemon's context, which limits the throughput.
+ * Collapsed: nearly every message has a WRITE of its own, and the rate of WRITEs of the daemon's
+ * context is the limit.
  */
 TEST(collapse_is_bound_by_writes)
 {

@@ -129,7 +129,7 @@ TEST(swaps_versions)
 {
 	static const struct {
 		bool preloaded;
-		uint64_t stored, version; /* stored: 0: no value */
+		uint64_t stored, version; /* stored: 0: no put */
 		enum kv_type type;
 	} cases[] = {{false, 0, 1, KV_SWAP_OK}, {false, 0, 0, KV_NOT_FOUND},
 		{false, 0, 2, KV_NOT_FOUND}, {true, 0, 1, KV_SWAP_OK}, {true, 0, 0, KV_SWAP_NO},

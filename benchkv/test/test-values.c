@@ -87,7 +87,7 @@ TEST(different_sizes_differ)
 		}
 }
 
-/* Each byte is checked, and bytes of another value or position are wrong. */
+/* Each byte is checked. The bytes of another value, or at another position, differ. */
 TEST(every_byte_is_checked)
 {
 	uint8_t at[67], other[67];

@@ -124,7 +124,7 @@ def case_shared():
 
 
 def case_variants():
-    """Every control, distribution and size at least once, backlogs included."""
+    """Every control and distribution at least once, in jobs of various sizes. One job must have a backlog."""
     base = ["--json", "-", "--ops", 6000]
     for args in (
         ["--control", "none", "--distribution", "sequential"],
@@ -252,14 +252,14 @@ def case_held():
 
 
 def case_deep():
-    """46 clients with 256 requests each; requests for which the rings had no room are counted."""
+    """46 clients with 256 requests each. put_off, which counts delays of requests, is the sum over the ranks."""
     j = good(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4, "--timeout", 90)
     check(j["put_off"] == sum(row["put_off"] for row in j["ranks"]), j)
 
 
 def case_stream():
-    """Operations do not repeat: with many keys, nearly all puts have keys of their own. The reported probabilities to
-    find a loss agree with each other, also for a small key range."""
+    """Operations do not repeat: with many keys, nearly all puts have keys of their own. With few keys, the reported
+    probabilities to find a loss agree with each other."""
     j = good(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY)
     check(j["audit"]["put"] >= 0.999 * j["ops"], j["audit"])
     check(j["detection"]["one_lost_put"] > 0.99, j["detection"])

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Endpoints that are connected again. Two nodes in one thread call each other while queue pairs
- * fail, the link goes down and TCP connections are lost. Each call has a number, and both sides
- * count: it must be executed once, and answered once with the right bytes.
+ * fail, the link goes down and TCP connections are lost. Each call has a number: it must be
+ * executed once, and answered once with the right bytes.
  */
 #ifndef COPYRPC_TEST_BACK_H
 #define COPYRPC_TEST_BACK_H
@@ -291,8 +291,9 @@ static inline void cut_tcp(const struct copyrpc_ctx *ctx, int listener)
 }
 
 /*
- * Side 0 makes a call, and side 1 does not handle it. Returns true when the completion of the call's
- * batch is in the receive CQ of side 1, false if the connection was lost before. Needs slow_path.
+ * Side 0 makes a call, and side 1 does not handle it. Returns true when the completion of the
+ * call's batch is in the receive CQ of side 1, false if the connection was lost before. Needs
+ * slow_path.
  */
 static inline bool call_unhandled(struct node n[2])
 {

@@ -14,7 +14,7 @@
 static const struct copyrpc_path impatient = {.timeout = 14};
 /* With this path the HCA gives up soon: for a test whose clock runs much faster than the HCA's
  * timers, or which often waits for the timers. */
-static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
+static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 3 ms */
 
 struct pair {
 	struct copyrpc_ctx *ctx[2];

@@ -7,8 +7,8 @@
 
 #include "support/test.h"
 
-/* Calls @run in a child, which ends with status 0 when it returns, and with SIGALRM after
- * @guard_s. */
+/* Calls @run in a child. The child ends with status 0 when @run returns, or by SIGALRM after
+ * @guard_s seconds. */
 static inline pid_t start_process(void (*run)(uint32_t arg), uint32_t arg, unsigned guard_s)
 {
 	pid_t pid = test_fork();

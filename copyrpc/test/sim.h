@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two endpoints in memory, with all of copyrpc except the device. A posted batch stays in the
- * sender's ring until it is delivered, as with a real device. A READ returns a position that the
- * peer had at some time between the start and the end of the READ. A payload of 8 bytes or more
- * contains the token of its call, and every byte is compared. Rings that are not used any more are
- * overwritten, so that a message that is read from them is wrong.
+ * Two channels (chan.h) in memory, without a device. A posted batch stays in the sender's ring
+ * until it is delivered, as with a real device. A READ returns the position that the peer had when
+ * the READ began. A payload of 8 bytes or more contains the token of its call, and every byte is
+ * compared. Rings that are not used any more are overwritten, so that a message that is read from
+ * them is wrong.
  */
 #ifndef COPYRPC_TEST_SIM_H
 #define COPYRPC_TEST_SIM_H
@@ -45,7 +45,7 @@ struct side {
 	uint64_t credit_only, reads;
 };
 
-/* Byte i of the request or the response of a call; the token determines both, and their lengths. */
+/* Byte i of the request, or of the response, of the call with this token. */
 static inline uint8_t sim_byte(uint64_t token, uint32_t i, bool response)
 {
 	return (uint8_t)(token * 131 + i * 7 + (response ? 91 : 0) + (i >> 8));
@@ -168,7 +168,6 @@ static inline void sim_grow(struct side *s)
 	chan_set_growing(ch);
 }
 
-/* Seals the next batch and posts it. */
 static inline void sim_post(struct side *s)
 {
 	struct chan *ch = &s->ch;
@@ -194,7 +193,7 @@ static inline void sim_post(struct side *s)
 	CHECK(credit_holds(&ch->cr));
 }
 
-/* Posts as many batches as possible, like flush.c, but at most @slots requests. */
+/* Posts as many batches as possible, at most @slots. */
 static inline void sim_flush(struct side *s, int slots)
 {
 	struct chan *ch = &s->ch;
@@ -264,7 +263,6 @@ static inline uint32_t sim_pick(uint64_t *seed, uint32_t max)
 	return (uint32_t)(test_rand(seed) % (max + 1));
 }
 
-/* Makes a call. */
 static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_t resp)
 {
 	static uint8_t buf[1 << 16];

@@ -24,7 +24,7 @@ struct churn {
 	struct hca h;
 	struct churn_pair pair[CHURN_PAIRS];
 	uint64_t seed;
-	uint32_t reads; /* events are read once per this many rounds; 0: never */
+	uint32_t reads; /* events are read once per this many rounds, on average; 0: never */
 	bool fatal; /* the device has failed */
 };
 
@@ -46,8 +46,8 @@ static inline void churn_open(struct churn *c, uint64_t seed)
 		c->h.ctx->clock = churn_stopped_clock;
 }
 
-/* Checks that messages of a pair arrive in order, each at most once. The immediate contains the
- * pair and the message's number. */
+/* Checks that the messages of a pair arrive in order and that none is missing. The immediate is the
+ * number of the message. */
 static inline void churn_received(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
 {
 	struct churn_pair *p = mlx5dvl_qp_user(qp);

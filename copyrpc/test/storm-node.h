@@ -377,8 +377,8 @@ static void make(struct node *n, uint32_t peer, uint32_t link, uint32_t round)
 	publish(n, peer, link, c);
 }
 
-/* True if this end must destroy its endpoint, because the connection has failed or the peer has
- * created a newer one. */
+/* If the connection has failed or the peer has created a newer one, returns true once in four calls
+ * on average: this end then destroys its endpoint. */
 static bool is_over(struct node *n, const struct conn *c, bool newer)
 {
 	int status = copyrpc_ep_status(c->ep);

@@ -50,7 +50,7 @@ struct storm {
 	struct copyrpc_path path;
 };
 
-/* True if all requests of the queue pair were announced, and the HCA has not completed the oldest. */
+/* True if all requests of the queue pair were announced, and the oldest is not completed. */
 bool is_held(const struct copyrpc_ep *ep);
 
 /* A connection of a node, which begins with the creation of the endpoint. It is never freed, so
@@ -81,7 +81,7 @@ struct held {
 
 struct raw {
 	struct conn *conn;
-	uint32_t at, len; /* position and length of a READ */
+	uint32_t at, len; /* position and length */
 	bool is_read, ended;
 };
 

@@ -13,7 +13,7 @@ static uint64_t word[2] = {4711};
 
 /*
  * The functions below replace those of libibverbs. The next reader of events gets, once, the event
- * `made_up`, which the software HCA does not produce.
+ * `made_up`.
  */
 static int made_up = -1; /* enum ibv_event_type; -1: none */
 static bool is_made_up;
@@ -45,7 +45,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 		real(event);
 }
 
-/* The port's LID as the device reports it from now on, if it is not 0. */
+/* If not 0, the port's LID that the device reports. */
 static uint16_t moved_to;
 static int (*query_port)(struct ibv_context *, uint8_t, struct ibv_port_attr *, size_t);
 
@@ -190,7 +190,7 @@ TEST(failed_queues)
 	after_event(IBV_EVENT_SRQ_ERR, -EIO);
 }
 
-/* Existing endpoints keep working, and new ones can be created. */
+/* No endpoint fails, and new ones can be created. */
 TEST(changed_addresses)
 {
 	after_event(IBV_EVENT_LID_CHANGE, 0);
@@ -219,7 +219,7 @@ TEST(a_new_lid)
 	lid = lid_of(p.ep[0]);
 	CHECK(lid != 0);
 	now += 100 * NSEC_PER_MSEC;
-	copyrpc_poll(p.ctx[0], hear, &h); /* reads the events of its context */
+	copyrpc_poll(p.ctx[0], hear, &h); /* reads the events, which sets `asked` */
 	replace_query_port(asked);
 	moved_to = lid + 100;
 	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &before), 0);

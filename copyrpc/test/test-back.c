@@ -78,7 +78,7 @@ static void open_up(struct node n[2])
 	calls(n, 10);
 }
 
-/* The peer's process was restarted, and did not say goodbye. */
+/* The peer does not have the endpoint any more, and did not say goodbye, as after a restart. */
 TEST(peer_is_gone)
 {
 	NODES n[2];
@@ -117,7 +117,7 @@ TEST(too_late)
 	n[1].listener = dup(0);
 }
 
-/* The peer listens at another address, which the program knows. */
+/* The peer listens at another port, which the program sets by copyrpc_redial(). */
 TEST(another_port)
 {
 	NODES n[2];
@@ -202,7 +202,7 @@ TEST(time_limit)
 	CHECK_EQ(n[0].failed, 0);
 }
 
-/* If one side does not want to return, the other side does not return either. */
+/* If the context of `side` has no reconnect_ms, neither side returns. */
 static void one_side(int side)
 {
 	NODES n[2];
@@ -243,7 +243,7 @@ TEST(lost_before_up)
 	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
 }
 
-/* The program destroys an endpoint, or its context, at any moment of its return. */
+/* The program destroys an endpoint, or its context, at several moments of its return. */
 TEST(destroyed_while_away)
 {
 	for (int i = 0; i < 16; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The connection blob, decoded according to copyrpc.h without the library: a queue pair that has
- * only the blob writes a request into the ring. Other tests check the default attributes
- * and the objects of a context.
+ * only the blob writes a request into the ring. The last tests check the default attributes and the
+ * objects of a context.
  */
 #include <endian.h>
 
@@ -115,7 +115,7 @@ static void put(uint8_t *at, uint64_t v, int n)
 		at[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* Writes the blob of the queue pair, according to the same description. */
+/* Writes the blob of the queue pair, according to copyrpc.h. */
 static void bare_blob(const struct bare *b, uint8_t *out)
 {
 	struct mlx5dvl_qp_info me;
@@ -317,7 +317,7 @@ TEST(objects)
 		CHECK_EQ(n[0], 1);
 		CHECK_EQ(n[1], 1);
 		CHECK_EQ(n[2], 0);
-		CHECK_EQ(n[3], 2 * (i + 1) + 1); /* two rings each, and the words of all */
+		CHECK_EQ(n[3], 2 * (i + 1) + 1); /* two rings each, and all consumer words */
 		CHECK_EQ(n[4], 2);
 		CHECK_EQ(n[5], 1);
 		CHECK_EQ(n[6], i + 1);

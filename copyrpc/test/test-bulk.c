@@ -133,7 +133,6 @@ TEST(refused_access)
 	CHECK_EQ(pull(&r, 0, 0, 1), -EACCES);
 }
 
-/* The peer may send any bytes. */
 TEST(hostile_descriptors)
 {
 	static const struct {
@@ -166,7 +165,7 @@ TEST(hostile_descriptors)
 	CHECK_EQ(copyrpc_bulk_export(r.theirs, r.p.ep[1], 0, 1, r.desc), 0);
 	join(r.p.ctx[0], r.p.ctx[1], other);
 	CHECK_EQ(copyrpc_bulk_import(other[0], r.desc, sizeof(r.desc), &remote), -EXDEV);
-	/* The endpoint of the next connection may be at the same address. */
+	/* The next endpoint may have the memory of the one that was destroyed. */
 	CHECK_EQ(copyrpc_bulk_export(r.theirs, other[1], 0, 1, r.desc), 0);
 	for (int i = 0; i < 2; i++) {
 		copyrpc_ep_destroy(other[i]);
@@ -253,7 +252,7 @@ TEST(many_at_a_time)
 	CHECK(!heard.failed && !r.ends.status && !memcmp(mine, theirs, SIZE));
 }
 
-/* The first bytes of a transfer share a doorbell with the messages before it. */
+/* The first parts of a transfer and the messages share a doorbell. */
 TEST(one_doorbell_with_the_messages)
 {
 	struct copyrpc_stats before, after;

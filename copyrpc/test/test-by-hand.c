@@ -18,15 +18,15 @@ struct end {
 	struct mail box[MAIL];
 	uint32_t n; /* messages in the box */
 	bool owes; /* the message of the present attempt must be sent */
-	bool keeps; /* `kept` must be given to copyrpc_ep_again() again, after the present message
-		       was sent */
+	bool keeps; /* `kept` must be passed to copyrpc_ep_again() again, after the message of the
+		       present attempt was sent */
 	struct mail kept;
 	uint32_t downs; /* number of events DOWN that carry() has seen */
 	uint32_t patience; /* turns until a side without a connection sends its message again */
 };
 
 static struct end ends[2];
-static uint32_t loss; /* percent of the messages */
+static uint32_t loss; /* percent of the messages that are lost; of the others, that come twice */
 
 static const struct copyrpc_ep_attr by_hand = {.size = sizeof(by_hand),
 	.by_hand = true,
@@ -243,8 +243,8 @@ TEST(positions_are_checked)
 	}
 }
 
-/* A side that has already begun an attempt continues with the larger number of its peer, and
- * connects no other queue pair. */
+/* A side that has already begun an attempt continues with the larger number of its peer, and does
+ * not connect the queue pair of its own attempt. */
 TEST(later_attempts)
 {
 	struct mail m, mine;
@@ -283,7 +283,7 @@ TEST(completions_come_first)
 	CHECK_EQ(n[0].failed, 0);
 }
 
-/* A message of an older attempt arrives after a newer one has connected. */
+/* A message that was written before the connection arrives again after it, and is stale. */
 TEST(old_messages)
 {
 	struct mail old, now_sent;

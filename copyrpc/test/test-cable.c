@@ -15,7 +15,7 @@ static void open_two(struct node n[2])
 	open_contexts(n, &returning, false);
 }
 
-/* The endpoint is lost once and comes back once, however long the cable is out. */
+/* However long the cable is out, each side loses the endpoint at most once. Then it returns. */
 static void pulled(int side, uint32_t count)
 {
 	NODES n[2];
@@ -46,7 +46,7 @@ TEST_WITH(of_the_idle_dialing_side, pulled, 0, 0);
 TEST_WITH(of_the_idle_listening_side, pulled, 1, 0);
 
 /*
- * A side that has lost its connection and whose cable is unplugged only reads the clock every 0.1 s
+ * A side that has lost its connection and whose cable is unplugged needs a poll only every 0.1 s
  * until the device's event. It may have asked the peer over TCP before: the end of that question
  * and the end of the pause after it make two of these intervals shorter.
  */
@@ -73,7 +73,7 @@ TEST(no_busy_loop)
 	UNTIL(n[0].backs && n[1].backs);
 }
 
-/* A dial waits until the ports of both sides are active, too. */
+/* A dial waits until the ports of both sides are active. */
 static void first(int side)
 {
 	NODES n[2];

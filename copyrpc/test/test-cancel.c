@@ -36,7 +36,6 @@ static int call(struct pair *p, uint64_t token, bool timed)
 		timed ? 60000 : 0);
 }
 
-/* The stages of a call. */
 enum stage { COLLECTED, SENT, ARRIVED, HELD, REPLIED, STAGES };
 
 static void serve(struct pair *p, struct copyrpc_req *req)
@@ -131,7 +130,7 @@ TEST(the_entry_waits_for_the_response)
 	CHECK(l.ok == 1 && l.last == 3);
 }
 
-/* Responses of both calls are in the batch: the callback of the first cancels the second. */
+/* The responses of both calls are in one batch. The callback of the first cancels the second. */
 TEST(inside_a_callback)
 {
 	struct log l = {.cancel = 2};

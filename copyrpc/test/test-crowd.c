@@ -109,9 +109,9 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return __real_getsockopt(fd, level, name, value, len);
 }
 
-/* Between any two polls another stranger, a connection that never completes a greeting, comes, and
- * each stranger sends a byte. Each call of a client is answered by the server's next poll, and no
- * poll makes more than a fixed number of system calls. */
+/* A stranger is a connection that never completes a greeting. Between two polls another stranger
+ * comes, and each stranger sends a byte. Each call of a client is answered by the server's next
+ * poll, and no poll makes more than a fixed number of system calls. */
 TEST(calls_go_on)
 {
 	static const uint8_t greeting[128] = "CPRPCTCP\2\0\200"; /* is never complete */

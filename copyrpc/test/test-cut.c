@@ -159,7 +159,6 @@ static void call_once(struct node n[2])
 	SOON(idle(&n[0]) && idle(&n[1]));
 }
 
-/* Both programs destroy their endpoints. */
 static void part(struct node n[2])
 {
 	for (int i = 0; i < 2; i++) {

@@ -32,7 +32,7 @@ TEST(up_and_down)
 	CHECK_EQ(n[0].downs, 0);
 }
 
-/* In a context that also listens, functions that wait also accept connections. */
+/* A context that listens may use copyrpc_connect(), but not copyrpc_accept() with its listener. */
 TEST(waiting_and_listening)
 {
 	struct copyrpc_ep *ep;
@@ -139,8 +139,8 @@ TEST(several_connections)
 	CHECK_EQ(alive(&n[0]), 7);
 }
 
-/* A second dial gets the same endpoint. When one side has destroyed its endpoint, a dial of either
- * side makes a new connection, and the other side's old endpoint fails. */
+/* A second dial gets the same endpoint. When one side has destroyed its endpoint, its next dial
+ * makes a new connection, and the other side's old endpoint fails. */
 TEST(single_again)
 {
 	for (int i = 0; i < 8; i++) {
@@ -331,7 +331,7 @@ TEST(nobody_is_there)
 	open_nodes(n);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "no host.invalid", 1, 0, 1), -EADDRNOTAVAIL);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
-	/* The other process does not accept. */
+	/* A process listens, but does not accept. */
 	dial(&n[0], (uint16_t)copyrpc_tcp_port(listener), false, 4);
 	for (int i = 0; i < 10; i++)
 		turn(&n[0]);
@@ -363,7 +363,7 @@ TEST(nobody_is_there)
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
 }
 
-/* The library refuses descriptors and ring sizes with which no endpoint can be connected. */
+/* The library refuses descriptors, ring sizes and paths with which no endpoint can be connected. */
 TEST(no_listener)
 {
 	const struct copyrpc_ep_attr odd = {.ring_size = 5000};
@@ -414,8 +414,9 @@ TEST(full_server)
 
 /* ------------------------------------------------------------------ strangers */
 
-/* Silent strangers, then an honest client; at most four connections are in progress. The strangers
- * get no endpoint, since there is room for one only, and are closed when their time is over. */
+/* Strangers that send nothing or a part of a greeting, then an honest client; at most four
+ * connections are in progress. The only endpoint is left for the client. The strangers are closed
+ * when their time is over. */
 TEST(strangers_hold_sockets)
 {
 	const struct copyrpc_listen_attr attr = {.max_guests = 4, .patience_ms = 100};

@@ -43,7 +43,7 @@ TEST(an_idle_context_sleeps)
 	}
 }
 
-/* A batch that arrives between the arm and the sleep, or later, causes exactly one wake-up. */
+/* Batches that arrive between the arm and the sleep cause exactly one wake-up. */
 TEST(a_batch_wakes)
 {
 	struct heard h = {0};
@@ -230,8 +230,8 @@ TEST(sleep_is_bounded_by_what_is_due)
 
 /*
  * Two threads, each with its own context, call and serve each other in bursts of random length, and
- * sleep whenever copyrpc_ctx_arm() returns 0. If a wake-up is lost, both sleep for ever, because
- * each waits for the other.
+ * sleep whenever copyrpc_ctx_arm() returns 0. If a wake-up is lost, both sleep until the time limit
+ * of a sleep, because each waits for the other.
  */
 struct side {
 	struct copyrpc_ctx *ctx;

@@ -89,7 +89,6 @@ static void check_usable(struct copyrpc_ctx *a, struct copyrpc_ctx *b)
 	CHECK_EQ(copyrpc_poll(b, no_end, NULL), 0);
 }
 
-/* Polls until n calls have failed. */
 static void wait_failed(struct copyrpc_ctx *ctx, struct ends *e, uint32_t n)
 {
 	struct wait w = WAIT_INIT;
@@ -101,8 +100,8 @@ static void wait_failed(struct copyrpc_ctx *ctx, struct ends *e, uint32_t n)
 	}
 }
 
-/* A process that has taken half of the requests is killed. This case is the first, because it must
- * fork before this process opens the HCA. */
+/* A process that has answered half of the requests is killed. This case is the first, because it
+ * must fork before this process opens the HCA. */
 TEST(peer_killed)
 {
 	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];

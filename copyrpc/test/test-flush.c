@@ -225,8 +225,8 @@ static void use_up_credit(struct full *f)
 	CHECK_EQ(rc, -ENOBUFS);
 }
 
-/* The client releases the bytes of the three requests. Before the server learns the new position,
- * it fills its send queue. */
+/* The client releases the bytes of the three requests. The server fills its send queue as soon as
+ * it has read the new position, before it grants credit. */
 static void fill_send_queue(struct full *f)
 {
 	struct copyrpc_ep_load before, load;

@@ -63,7 +63,6 @@ TEST(a_peer_that_has_failed)
 	CHECK_EQ(ep_stats_of(p.ep[1]).doorbells, 1);
 }
 
-/* The side that receives a goodbye sends none. */
 TEST(a_goodbye_is_not_answered)
 {
 	struct heard h = {0};
@@ -167,7 +166,7 @@ TEST(a_goodbye_to_the_former_connection)
 	call_both(n);
 }
 
-/* A process that was restarted dials. The peer's former endpoint has failed, and needs no room. */
+/* A process that was restarted dials. The peer's former endpoint has failed. */
 TEST(a_peer_that_is_restarted)
 {
 	for (int side = 0; side < 2; side++) {
@@ -190,7 +189,7 @@ TEST(a_peer_that_is_restarted)
 
 /* ------------------------------------------------------------------ without a goodbye */
 
-/* Replaces the node by another process, which listens at the port. */
+/* Replaces the node by another one, which listens at the port. */
 static void open_at(struct node *n, uint16_t port)
 {
 	close_node(n);

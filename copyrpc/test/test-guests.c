@@ -82,8 +82,7 @@ static void accept_one_of_two(struct server *s)
 	accept_one_of(s, 0, 0);
 }
 
-/* The program destroys the slow client's endpoint at its first request, before copyrpc_accept() has
- * returned it. */
+/* The program destroys the slow client's endpoint at its first request. */
 static void destroy_with_request(struct server *s)
 {
 	struct copyrpc_req *req;
@@ -144,8 +143,8 @@ static struct copyrpc_ep *slow_one(const struct server *s)
 }
 
 /* The slow client returns before copyrpc_accept() has returned its endpoint. Then the endpoint is
- * returned all the same. The client's first socket is closed, and its number belongs to another
- * socket of the program, with which nothing must happen. */
+ * returned all the same. The server's first socket for the client is closed. Its number belongs to
+ * another socket of the program, which the library must not touch. */
 TEST(returned_before_accept)
 {
 	struct place place = {.magic = "CPRPCPOS", .attempt = htole64(1)};

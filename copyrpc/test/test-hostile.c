@@ -133,7 +133,7 @@ static void check_neighbours(struct neighbours *n, uint64_t *seed)
 
 /* ------------------------------------------------------------------- attacks */
 
-/* Writes a batch that an honest peer could send. */
+/* Stores in a->buf a batch that an honest peer could send. Returns the number of its blocks. */
 static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t *seed)
 {
 	uint32_t off = (uint32_t)ep->ch.live.pos & ep->ch.mask,
@@ -149,7 +149,6 @@ static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t
 	return n;
 }
 
-/* An attacker, and other endpoints in the attacked context, which must not be affected. */
 static struct {
 	struct attacker a;
 	struct neighbours n;
@@ -229,7 +228,7 @@ static void until_it_fails(struct copyrpc_ep *ep)
 	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
 }
 
-/* The peer has no right to these accesses. */
+/* WRITEs to memory outside the endpoint's receive ring fail. */
 TEST_WITH(other_memory_is_out_of_reach, attacks, 5, write_elsewhere);
 
 static void lie(struct copyrpc_ep *ep, int i)
@@ -241,8 +240,8 @@ static void lie(struct copyrpc_ep *ep, int i)
 	while (!(rc = copyrpc_call(ep, s.a.buf, 400, 0, 1)))
 		;
 	CHECK_EQ(rc, -EAGAIN);
-	/* The false position is written to the memory from which the calls are sent: send the
-	 * calls first. */
+	/* The calls are sent to the memory that holds the false position, so they are sent
+	 * first. */
 	while (copyrpc_flush(s.n.ctx))
 		;
 	memcpy(s.a.buf, &lies[i], 8);

@@ -39,7 +39,7 @@ static struct pair rig_open(uint32_t message_max, uint64_t memory_max)
 	return p;
 }
 
-/* Returns the bytes of a payload from the page of byte @at on. They are copied and compared by the
+/* Returns the page of a payload that begins at byte @at. Payloads are copied and compared by the
  * page, because loops over single bytes take long under a sanitizer. */
 static const uint8_t *page_of(uint32_t at, uint32_t salt)
 {
@@ -256,7 +256,7 @@ static struct pair call_many(uint32_t len)
 	return p;
 }
 
-/* Two requests keep the link busy. The others take no memory yet, later get the memory of answered
+/* Two requests keep the link busy. The others have no memory yet, later get the memory of answered
  * requests, and are served in their order. */
 TEST(memory_in_turn)
 {
@@ -287,7 +287,7 @@ TEST(many_short_ones_at_a_time)
 	CHECK(!p.ep[1]->due.head);
 }
 
-/* A short request does not wait for the end of long ones before it: while two long ones are moved,
+/* A short request does not wait for the end of the @n long ones before it: while these are moved,
  * the short one gets a turn, but the next long one does not. */
 static void after_long_ones(uint32_t n, uint32_t len)
 {

@@ -270,7 +270,8 @@ struct slot {
 	enum kind kind;
 	uint32_t number, len;
 	struct copyrpc_bulk *bulk;
-	uint8_t request[LONG], bytes[LONG]; /* of large calls; moved bytes, or a large response */
+	uint8_t request[LONG], bytes[LONG]; /* request: of a large call; bytes: of a large
+					       response, or moved */
 };
 
 struct client {
@@ -376,8 +377,7 @@ static void call(uint32_t me)
 
 /* ------------------------------------------------------------------ the director */
 
-/* Makes one fault. @turn chooses the message that it hits, so that each message is hit in some
- * turn. */
+/* Makes one fault. A rule hits the 1st to 48th message from now on, depending on @turn. */
 static void trouble(uint64_t *seed, uint32_t turn)
 {
 	static int rules[2];

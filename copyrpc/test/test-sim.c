@@ -25,7 +25,7 @@ enum action {
 
 struct plan {
 	uint32_t message_max, response_max; /* payload */
-	uint32_t calls; /* per side, 0: it only serves */
+	uint32_t calls; /* random steps end when a side has made so many */
 	unsigned weight[ACTIONS]; /* relative frequency of each action */
 };
 

@@ -49,7 +49,7 @@ struct member {
 	struct holder held[HELD];
 };
 
-struct told { /* begins each payload; the number determines the bytes after it */
+struct told { /* begins messages and moved bytes; the number determines the bytes after it */
 	uint32_t number;
 };
 

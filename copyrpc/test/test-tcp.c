@@ -157,7 +157,7 @@ TEST(nobody_is_waited_for_too_long)
 	fd = raw_line(&r); /* sends nothing */
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
 	close(fd);
-	fd = raw_line(&r); /* sends half of its greeting */
+	fd = raw_line(&r); /* sends a part of its greeting */
 	CHECK_EQ(send(fd, "CPRPCTCP\2\0\200\0", 12, 0), 12);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
 	close(fd);
@@ -268,7 +268,7 @@ TEST(a_wrong_blob_takes_no_endpoint)
 	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EINVAL);
 }
 
-/* Random bytes end with an error, and the next connection is served. */
+/* After random bytes copyrpc_accept() returns an error. */
 TEST(noise)
 {
 	uint64_t seed = test_seed();
@@ -497,8 +497,8 @@ static uint64_t test_clock(void)
 	return now_ns;
 }
 
-/* Calls until the server's send queue is full: the client posts no receives, so that its HCA takes
- * no more replies. Returns the number of calls. */
+/* Calls until the server's send queue is full: the client is not polled and posts no receives, so
+ * replies without a receive stay in the queue. Returns the number of calls. */
 static uint32_t fill_send_queue(struct rig *r)
 {
 	struct copyrpc_req *req;

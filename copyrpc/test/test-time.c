@@ -146,9 +146,9 @@ TEST(an_endless_wait_ends)
 }
 
 /*
- * The HCA of the server delays a reply for ever, and executes the caller's probes. The server makes
- * no calls, but it probes its peer, too, because the reply is not consumed. So its endpoint fails
- * after probe_ms, which ends the call.
+ * A part of the reply never arrives, but the server's HCA executes the caller's probes. The server
+ * makes no calls, but it probes its peer, too, because the reply is not consumed. So the server's
+ * endpoint fails after probe_ms, which ends the call.
  */
 TEST(a_reply_that_never_arrives_ends_the_call)
 {

@@ -8,7 +8,7 @@
 
 #include "traffic.h"
 
-#define SHARE (SCALE == 1 && TIMES == 1 ? 2 : SCALE) /* numbers of calls are divided by it */
+#define SHARE (SCALE == 1 && TIMES == 1 ? 2 : SCALE) /* divides numbers of calls and schedules */
 
 static struct node nodes[2];
 

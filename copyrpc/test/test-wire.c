@@ -135,7 +135,7 @@ TEST(grant_formula)
 	}
 }
 
-/* A reply fits in every state: the test places one at every distance from the ring's end. */
+/* A reply fits in every state, at any distance from the ring's end. */
 TEST(reply_always_fits)
 {
 	uint64_t seed = test_seed();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random traffic over real endpoints. A node is a context with some endpoints, each of which makes
- * a number of calls and serves as many. A payload's first 8 bytes are the call's token: its number,
- * its endpoint, and the largest length of the response. The token determines the other bytes, a
- * part of a random table; all are compared. With the table, memcpy() and memcmp() suffice, and a
- * sanitizer checks one access for each payload, not one for each byte.
+ * a number of calls and serves as many. A request's first 8 bytes are the call's token: its number,
+ * its endpoint, and the largest length of the response. A response begins with REPLY_TO(token).
+ * These 8 bytes determine the other ones, a part of a random table; all are compared. With the
+ * table, memcpy() and memcmp() suffice, and a sanitizer checks one access for each payload, not one
+ * for each byte.
  */
 #ifndef COPYRPC_TEST_TRAFFIC_H
 #define COPYRPC_TEST_TRAFFIC_H

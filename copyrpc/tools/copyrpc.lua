@@ -7,8 +7,8 @@
 -- A batch is a WRITE with immediate data. A batch that is longer than the path MTU is reassembled
 -- from its packets, in the order of their PSNs, and is shown at the last packet; if a packet is
 -- missing or doubled, only this batch is not shown. A goodbye has no bytes: Wireshark shows a WRITE with
--- the immediate 0xffffffff. Wireshark's own dissector for RPC over RDMA takes payloads that begin with
--- zeros for its own, hence --disable-protocol.
+-- the immediate 0xffffffff. Wireshark's own dissector for RPC over RDMA also accepts payloads that begin
+-- with zeros, hence --disable-protocol.
 
 local copyrpc = Proto("copyrpc", "copyrpc")
 

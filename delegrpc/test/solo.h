@@ -106,8 +106,8 @@ static inline uint32_t serve(struct delegrpc_server *s)
 }
 
 /*
- * Polls until the server has searched for slots that will never be filled. Its next slot must not
- * be filled. Returns the first result that is not 0, or 0.
+ * Polls until the server has searched for slots that will never be filled, or a poll does not
+ * return 0. Returns the last result.
  */
 static inline int poll_stuck(struct delegrpc_server *s)
 {

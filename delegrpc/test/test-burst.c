@@ -244,7 +244,7 @@ TEST(bursts_end_with_the_ring)
 	struct seen seen = {0};
 	uint32_t made = 0, got = 0;
 
-	while (made < 5) /* so that no round below ends at the end of the ring */
+	while (made < 5) /* the first round does not begin at the ring's start */
 		call(c, made++);
 	delegrpc_client_flush(c);
 	serve(s);
@@ -337,7 +337,7 @@ TEST(replies_to_the_replaced_are_dropped)
 	for (uint32_t i = 0; i < 3; i++)
 		answer(s, &old[i],
 			i); /* collected, because the server considers the client alive */
-	r = take(s, 77); /* the successor's: now the server knows that its predecessor is gone */
+	r = take(s, 77); /* the successor's first request: its predecessor has gone */
 	CHECK_EQ(ring_has(raw, 1), false);
 	delegrpc_server_flush(s);
 	CHECK_EQ(ring_has(raw, 1), false);
@@ -352,8 +352,8 @@ TEST(replies_to_the_replaced_are_dropped)
 }
 
 /*
- * If the replies are published before the server knows of the successor, they have the
- * predecessor's stamp, and no client takes them.
+ * If the replies are published before the server has received a request of the successor, they
+ * have the predecessor's stamp, and no client accepts them.
  */
 TEST(replies_to_the_replaced_are_not_taken)
 {
@@ -375,7 +375,7 @@ TEST(replies_to_the_replaced_are_not_taken)
 	CHECK_EQ(ring_has(raw, 1), true);
 	CHECK_EQ(poll_all(c, &seen), 0);
 	delegrpc_server_advance_tail(s);
-	CHECK_EQ(poll_all(c, &seen), 0); /* takes nothing, but publishes the calls */
+	CHECK_EQ(poll_all(c, &seen), 0); /* finds nothing, but publishes the calls */
 	CHECK_EQ(serve(s), 3);
 	CHECK_EQ(poll_all(c, &seen), 3);
 	for (uint32_t i = 0; i < 3; i++)
@@ -389,8 +389,8 @@ TEST(all_sizes)
 		size_arrives(n, 1 + (n * 73 + 28) % 200);
 		size_arrives(1 + (n * 91 + 5) % 200, n);
 	}
-	size_arrives(500, 247); /* the largest slot that is collected */
-	size_arrives(500, 248);
+	size_arrives(500, 247);
+	size_arrives(500, 248); /* the largest response that is collected */
 	size_arrives(500, 249);
 	size_arrives(500, 500);
 }

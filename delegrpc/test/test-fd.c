@@ -74,7 +74,7 @@ TEST(connecting_clients_are_no_obstacle)
 		pthread_t thread;
 
 		CHECK_EQ(pthread_create(&thread, NULL, come_and_go, NULL), 0);
-		for (int k = 0; k < i; k++) /* the client is at another step in each round */
+		for (int k = 0; k < i; k++) /* rounds meet the client at different steps */
 			delegrpc_server_poll(s);
 		CHECK(delegrpc_server_fd(s) >= 0);
 		CHECK_EQ(pthread_join(thread, NULL), 0);

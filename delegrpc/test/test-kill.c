@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sends SIGKILL between any two instructions of connect, call, publish, poll, wait and disconnect
- * of a client, and of create, poll, recv, reply and destroy of a server.
+ * of a client, and of create, poll, recv, reply, wait and destroy of a server.
  *
  *	test-delegrpc-kill [KILLS]	KILLS * 9 / 10 clients and KILLS / 5 servers; default 1000
  *

@@ -178,7 +178,7 @@ static void echo(void *arg, const struct delegrpc_req *r, const void *payload)
 		CHECK_EQ(delegrpc_server_reply(arg, r->client, r->id, payload, 4), 0);
 }
 
-/* A blocking call that uses the room of consumed posts gets its own response. */
+/* A blocking call uses the room of consumed posts, and times out. */
 TEST(blocking_call_after_posts)
 {
 	uint32_t v = 77, answer = 0;
@@ -239,8 +239,8 @@ TEST(room_wakes)
 }
 
 /*
- * After a server's end the client knows how many posts may be lost. The next connection counts from
- * 0.
+ * After a server's end delegrpc_client_posts() returns how many posts may be lost. The next
+ * connection counts from 0.
  */
 TEST(posts_outlive_no_server)
 {

@@ -242,8 +242,8 @@ static void ignore_response(void *arg, uint64_t token, const void *resp, uint32_
 }
 
 /*
- * Returns true if the server has dropped forged requests. It may take long until the forger gets a
- * core.
+ * Returns true if the server has dropped more than 100 requests. It may take long until the forger
+ * gets a core.
  */
 static bool refused_some(const struct delegrpc_server *s)
 {
@@ -251,8 +251,8 @@ static bool refused_some(const struct delegrpc_server *s)
 }
 
 /*
- * Runs a server and an honest client beside a hostile one. No access is out of bounds, and no
- * process hangs.
+ * Runs a server and an honest client beside one or two hostile ones. No access is out of bounds,
+ * and no process hangs.
  */
 static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t rounds)
 {

@@ -265,7 +265,7 @@ TEST(answers_wait_for_the_next)
 }
 
 /*
- * Makes @n calls to the peer, then takes the responses. If @n is 8 or more, the next calls to this
+ * Makes @n calls to the peer, and handles the responses. If @n is 8 or more, the next calls to this
  * peer are collected.
  */
 static void warm_up(struct flux *f, struct flux_node *a, uint32_t peer, uint32_t n)
@@ -300,10 +300,10 @@ TEST(peers_are_collected_apart)
 	CHECK_EQ(serve(flux_get_node(f, 2)), 8);
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
 	CHECK_EQ(held(a), 0);
-	CHECK_EQ(a->n_open, 3); /* so few bursts are not closed */
+	CHECK_EQ(a->n_open, 3); /* few bursts are not closed */
 	CHECK_EQ(serve(flux_get_node(f, 1)) + serve(flux_get_node(f, 3)), 14);
 	poll_all(a, &s);
-	/* Answers: the node takes four calls of each peer, then answers the peers in turn. */
+	/* Answers: the node receives four calls of each peer, then answers the peers in turn. */
 	for (uint32_t p = 1; p < 4; p++)
 		warm_up(f, flux_get_node(f, p), 0, 32);
 	for (uint32_t p = 1; p < 4; p++) {
@@ -498,7 +498,7 @@ TEST(events_are_counted)
 	CHECK_EQ(n, 32); /* not 31: the burst was open already, which is no event */
 }
 
-/* Makes @n calls to nodes 1 to @peers in turn. Returns how many of them it has collected. */
+/* Makes @n calls to nodes 1 to @peers in turn. Returns how many of them are collected. */
 static uint32_t calls_in_turn(struct flux *f, uint32_t peers, uint32_t n)
 {
 	struct flux_node *a = flux_get_node(f, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes that sleep on descriptors: which events make them readable, and which do not. */
+/* Nodes that sleep on descriptors: which events make a descriptor readable, and which do not. */
 #include <errno.h>
 
 #include "support/fdtest.h"

@@ -286,7 +286,7 @@ TEST(poll_is_bounded_and_fair)
 	CHECK_EQ(s.n, 3 * 128);
 }
 
-/* A peer that never stops calling does not keep the others out. */
+/* Each of three peers has made 512 calls, which are received in turns. */
 TEST(recv_is_fair)
 {
 	FLUX *f = make(4, 1024, 512);

@@ -223,7 +223,7 @@ static void check_post(struct node *n, uint32_t from, uint64_t number, uint32_t 
 	n->posts_from[from]++;
 }
 
-/* Takes one request. Returns false if there is none. */
+/* Receives one request or post. Returns false if there is none. */
 static bool receive(struct node *n)
 {
 	struct storm *s = n->storm;
@@ -259,7 +259,8 @@ static bool receive(struct node *n)
 }
 
 /*
- * Sleeps until there is something to do. Before a sleep without limit the node answers all calls.
+ * Sleeps until there is something to do, or for a limited time. Before a sleep without limit the
+ * node answers all calls.
  */
 static void nap(struct node *n)
 {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Counts with callgrind how many instructions one sample costs, without clock reads and the loop. The work
-at the end of a window is included, spread over the samples of the window.
+"""Counts with callgrind the instructions per sample, without clock reads and the loop. The work at the end
+of a window is included, spread over the samples of the window.
 
     cost.py COST-PROGRAM
 """

@@ -127,8 +127,8 @@ static void copies_of_a_new_one(bool clears)
 TEST_WITH(a_copy_is_of_one_moment, copies_of_a_new_one, false);
 TEST_WITH(a_copy_is_not_half_cleared, copies_of_a_new_one, true);
 
-/* A bucket has eight values. The counter of each bucket whose eight values all occur passes 2^31
- * during the run, each at another moment. */
+/* Values from 1024 to 2047 are in buckets of eight. The counter of each bucket whose eight values
+ * all occur passes 2^31 during the run, each at another moment. */
 TEST(a_copy_has_no_half_carry)
 {
 	HIST *h = new_hist(0, 0, 0);

@@ -25,7 +25,7 @@
 
 static struct shmipc_attr attr;
 static uint64_t seed;
-static uint32_t client_kills, server_kills; /* 0: the test case does nothing */
+static uint32_t client_kills, server_kills; /* 0: the test case kills nothing */
 
 /*
  * The tag of a victim's message has the number of the victim in its upper half, and the number of
@@ -124,7 +124,7 @@ static void hold_events(struct shmipc_server *s, struct holder *h)
 	}
 }
 
-/* The messages of a victim come in order, and each once. */
+/* The messages of a victim come in order, and none twice. */
 static void received(uint64_t tag)
 {
 	uint32_t victim = VICTIM_OF(tag);
@@ -178,7 +178,8 @@ static void serve_turn(void *arg)
 }
 
 /*
- * Runs the victim for one instruction or up to the next system call. Returns false if it has ended.
+ * Runs the victim for one instruction, or to the next entry or exit of a system call. Returns false
+ * if it has ended.
  */
 static bool trace_step(pid_t pid, bool syscalls, struct turn *t)
 {
@@ -371,7 +372,7 @@ TEST(clients_die)
 			client_dies_by_clock(s, &h, VICTIM_TAG(i + 1));
 		if (test_rand(&seed) % 4 == 0)
 			answer_late(s, &h);
-		/* The witness makes progress after each death. */
+		/* The witness must have made progress since the victim started. */
 		while (atomic_load_explicit(&shared->served, memory_order_relaxed) == before)
 			hold_turn(s, &h);
 	}

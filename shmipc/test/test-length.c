@@ -39,7 +39,7 @@ TEST(longer_buffers_are_allowed)
 	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
 }
 
-/* A request whose length exceeds req_size is dropped. */
+/* A request with an impossible length or id is dropped. */
 TEST(hostile_requests_are_dropped)
 {
 	static const uint32_t ids[] = {32, 33, 4095, CELLRING_ID_MASK - 1};
@@ -66,7 +66,7 @@ TEST(hostile_requests_are_dropped)
 	CHECK_EQ(server_stats_of(s).bad_requests, 8);
 }
 
-/* A response whose length exceeds resp_size ends the connection, and its payload is not read. */
+/* A response whose length exceeds resp_size is not delivered, and ends the connection. */
 TEST(hostile_responses_end_the_connection)
 {
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};

@@ -353,7 +353,7 @@ TEST(forged_requests_are_dropped)
 		CHECK_EQ(shmipc_server_take(s, &r, &p), 0);
 		CHECK_EQ(bad_requests(s), i + 1);
 	}
-	commit(other, REQ, 5); /* this client has a chunk 0, too */
+	commit(other, REQ, 5);
 	answer(s, &(struct shmipc_req){held.client, 1, 8}, q);
 	r = take(s, &p);
 	CHECK_EQ(SHMIPC_CLIENT_INDEX(r.client), 1);

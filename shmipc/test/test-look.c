@@ -65,7 +65,7 @@ TEST(clients_and_their_states)
 	CHECK_EQ(l.size, (uint64_t)st.st_size);
 }
 
-/* A header is refused if one field is wrong, or if one size other than extra_size is 0. */
+/* A header is refused if a field before `size` is wrong. Only extra_size may be 0. */
 TEST(headers_are_checked)
 {
 	static const struct shmipc_attr defaults;

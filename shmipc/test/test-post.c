@@ -137,7 +137,7 @@ static void post_on_response(void *arg, uint64_t token, const void *resp, uint32
 		post_on_push(arg, resp, len);
 }
 
-/* Posts and calls keep their order, as pushes and replies do, over many laps of all rings. */
+/* Posts and calls keep their order, as pushes and replies do. */
 TEST(one_way_messages_keep_the_order)
 {
 	static const struct {
@@ -288,7 +288,7 @@ TEST(pushes_are_bounded)
 	post_end(&p);
 }
 
-/* A client learns how many posts its dead server may have lost. After a reconnect it has none. */
+/* A client learns how many posts a dead server may have lost. After a reconnect the number is 0. */
 TEST(posts_outlive_no_server)
 {
 	AT_END(post_end) struct post_pair p;
@@ -387,7 +387,7 @@ TEST(forged_counts_of_pushes)
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &p.c), 0);
 		CHECK_EQ(shmipc_server_poll(p.s), 0);
 	}
-	push_until_full(&p); /* the next client's count begins at 0 */
+	push_until_full(&p);
 }
 
 /*
@@ -412,7 +412,7 @@ TEST(room_ends_with_the_server)
 	shmipc_client_disconnect(p.c);
 }
 
-/* Writes the next message of a ring, as a hostile process would. */
+/* Writes the first message of a ring, as a hostile process would. */
 static void forge(struct cellring_cursor *ring, uint32_t length)
 {
 	cellring_put(ring, SHMIPC_ONE_WAY, NULL, 0);

@@ -43,7 +43,7 @@ TEST_WITH(more_clients_than_places, run, &(struct shape){6, 2, 0, 7, 50, 200 / S
 struct nap {
 	struct shmipc_client *c;
 	uint32_t *server_state, *client_state;
-	pid_t server, client; /* ids of the threads: stored by release, loaded by acquire */
+	pid_t server, client; /* ids of the threads */
 };
 
 /*
@@ -91,7 +91,7 @@ TEST(every_sleeper_is_woken)
 	for (int i = 0; i < ROUNDS; i++) {
 		int n;
 
-		/* 0: the sleep ended after 100 ms, because the other thread did not get a core */
+		/* 0: a signal has interrupted the sleep */
 		while ((n = shmipc_server_wait(s, SHMIPC_FOREVER)) == 0)
 			;
 		CHECK_EQ(n, 1);
@@ -109,7 +109,7 @@ TEST(every_sleeper_is_woken)
 	shmipc_client_disconnect(nap.c);
 }
 
-/* A client that sleeps in a call gets the error when the server closes. */
+/* Sleeps until the server is destroyed. The wait then returns -EPIPE. */
 static void *close_client(void *arg)
 {
 	struct nap *nap = arg;

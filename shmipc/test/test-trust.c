@@ -124,8 +124,8 @@ static struct shmipc_attr hostile_attr(uint32_t extra_size)
 }
 
 /*
- * Writes a request in a loan to this cell. The server takes the request if it expects this lap in
- * this cell next.
+ * Writes a request in a loan, with a random lap, to this cell. The server reads the request if it
+ * expects that lap next.
  */
 static void forge_loan(char *cell, uint64_t *seed)
 {

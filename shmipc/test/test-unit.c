@@ -408,7 +408,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(serve_once(s), 1);
 	for (int i = 0; s->unfenced; i++) {
 		CHECK(i < SHMIPC_UNFENCED);
-		if (i < 7) /* at most 7 more calls in flight: each is published alone */
+		if (i < 7) /* all but the last of these are published alone */
 			CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 	}
@@ -458,7 +458,7 @@ TEST(hostile_bursts_are_bounded)
 		forged_burst(s, c, i % 16, i / 16 % 16);
 }
 
-/* A client uses an id for a second call while it is in use. The second call is dropped. */
+/* A client uses one id for all its calls. The server drops all but the first. */
 TEST(an_id_in_use_is_refused)
 {
 	SERVER *s = server_with(&msg_attr);

@@ -164,7 +164,7 @@ static const struct live_type twins_type = {LIVE_MAGIC, "layer", "twins",
 	.field = {{"less", LIVE_AT(struct twins, a), LIVE_LESS(struct twins, b)}}};
 
 /*
- * The longest life of an object: about three times as long as a read takes, so that objects end
+ * The longest life of an object: at least three times as long as a read takes, so that objects end
  * during some reads and not during others. A sanitizer makes reads much slower.
  */
 static uint64_t pace_us = 64;

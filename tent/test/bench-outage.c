@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures the time from a failure that the adapter reports until the slices of that rail are
+ * Measures the time from a failure that the adapter reports until the first slice of that rail is
  * posted on another rail (rails4.topology). Prints the engine's statistics; the median is
  * resend_p50_us.
  */

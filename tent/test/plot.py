@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as name:
     rows = (tmp / "sim").read_text().splitlines()
     assert rows[0] == "time_us,rail,bytes" and rows[1].startswith("0,local0,0"), rows[:3]
     last = {r.split(",")[1]: int(r.split(",")[2]) for r in rows[1:]}
-    # The file has all rails of the case, and the rail that was slow for a while has carried the fewest bytes.
+    # The file has all rails of the case. A local rail was slow for a while, and has carried fewer bytes than others.
     assert len(last) == 8 and 3.8e9 < sum(last.values()) < 4.1e9, last
     assert min(v for k, v in last.items() if k[0] == "l") < 0.8 * max(last.values()), last
     drawn("rails", tmp / "sim", last)

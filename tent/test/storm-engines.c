@@ -36,7 +36,7 @@ static void take_notice(struct engine *e, uint16_t value)
 	storm_tell(&e->w->plans[e->id].news);
 }
 
-/* Sleeps until @fd is readable or the engine ends, at most @ms milliseconds. True: it ends. */
+/* Sleeps until @fd is readable or the engine ends, at most @ms ms. True: the engine ends. */
 static bool ending(const struct engine *e, int fd, int ms)
 {
 	struct pollfd p[] = {{.fd = e->ending, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
@@ -332,8 +332,8 @@ static void end(struct engine *e)
 /* ---- the process ---- */
 
 /*
- * Creates and destroys the engines once. Objects that the adapters' libraries keep afterwards exist
- * before the descriptors, threads and mappings are counted for the first time.
+ * Creates and destroys the engines once, so that the first count of descriptors, threads and
+ * mappings includes those that the adapters' libraries keep.
  */
 static void warm_up(struct engine *engines, uint32_t n)
 {

@@ -3,8 +3,8 @@
  * The workers of a storm: threads that move data in rounds and compare every byte.
  *
  * They check the promises of tent.h: the bytes of a request that succeeds are in place, and no
- * other byte changes; each byte of a request that fails is the old or the new one; nothing changes
- * later; a notice comes once; an error is one of those that the header names.
+ * other byte changes; nothing changes later; a notice comes once; an error is an expected one. They
+ * also check that each byte of a failed request is old or new; tent.h does not promise that.
  */
 #include <poll.h>
 #include <sched.h>

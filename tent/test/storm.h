@@ -24,7 +24,7 @@
 #define ENGINES 5
 #define THREADS 2
 #define RAILS 6 /* of storm.topology; the first half is RoCE */
-#define VALUES 400 /* most notices from one engine to another; each has its own value */
+#define VALUES 400 /* limit of notices from one engine to another; each has its own value */
 #define BRIEFS 2 /* registrations of an engine that end during the storm */
 #define BRIEF_LEN (8 * KIB) /* bytes of each of them for one thread of an initiator */
 #define VISIT_LEN (4 * KIB)
@@ -179,7 +179,7 @@ struct engine {
 		uint32_t thread;
 		uint64_t seed;
 		uint8_t *remote[ENGINES], *local[ENGINES]; /* the contents that are expected */
-		bool lost[ENGINES]; /* the peer has gone, its memory is not defined */
+		bool lost[ENGINES]; /* the contents of the peer's memory are not defined any more */
 		uint32_t denied; /* a bit per engine and memory of `briefs` on which a request has
 				    failed */
 		pthread_t pthread;

@@ -60,7 +60,7 @@ static void count(void (*fn)(void))
 
 /* ---- copies ---- */
 
-/* Writes bytes of the test's memory or reads them. */
+/* Moves all bytes between @local and the child's memory. */
 static void move(enum tent_op op, uint8_t *local)
 {
 	struct tent_request r = duo_request(op, 0, d.len);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The causes of outages (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the peer,
- * so that each end of a path can be broken alone. The tests break rail 0. Rail 1 may stall
+ * so that each end of a path can be broken alone. Most tests break only rail 0. Rail 1 may stall
  * meanwhile, as rails do on a loaded machine or in the software HCA's chaos mode: then it is
  * excluded, and comes back.
  */
 #include "outage.h"
 
-#define TRIES 50 /* most repetitions of a test that a stall may disturb */
+#define TRIES 50 /* maximum number of repetitions of a test that a stall may disturb */
 #define ARRIVE_NS (100 * NSEC_PER_MSEC) /* the time limit of the messages of blame.h */
 #define FOUND_NS (10 * ARRIVE_NS)
 

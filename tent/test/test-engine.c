@@ -264,7 +264,7 @@ TEST(bad_requests_start_nothing)
 	test_filled(d.theirs, d.len, 0);
 }
 
-/* A peer that is stopped takes no notice, so all but the first requests wait for the peer. */
+/* A stopped peer confirms no notices, so all but the first requests wait. */
 TEST(too_many_requests_wait_for_some)
 {
 	enum { MOST = 1024 };

@@ -16,7 +16,7 @@
 
 #include "gpuduo.h"
 
-#define ROUNDS 12 /* most batches of a seed */
+#define ROUNDS 12 /* a seed has 2 to ROUNDS + 2 batches */
 #define BATCH 4
 
 enum fault {
@@ -228,7 +228,7 @@ static void judge(struct model *m, enum fault fault, const struct tent_request *
 		fill(m, false, there, r->len);
 }
 
-/* False: there is no peer any more. */
+/* False: the peer's memory is gone. */
 static bool play_round(struct model *m, enum fault fault)
 {
 	struct tent_request requests[BATCH];

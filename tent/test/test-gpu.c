@@ -86,7 +86,7 @@ GPU_TEST(notices_come_after_the_bytes)
 	}
 }
 
-/* More staged requests at once than there are slots. */
+/* More requests at once than there are slots for staged ones. */
 GPU_TEST(many_at_once)
 {
 	enum { N = 60 };
@@ -360,7 +360,7 @@ GPU_TEST(memory_of_another_context)
 
 /* ---- the peer's memory ---- */
 
-/* Replaces the number after @key in the child's description. */
+/* Replaces the value after @key in the child's description. */
 static char *changed(const char *key, const char *value)
 {
 	char *at = strstr(d.text, key), *text;

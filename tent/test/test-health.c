@@ -366,7 +366,7 @@ TEST(marks_that_cannot_be_posted)
 	CHECK_EQ(f.n_marks, 0);
 }
 
-/* A flushed slice or mark does not count as failed, however often it is flushed. */
+/* A flushed slice does not count as failed, however often it is flushed. */
 TEST(flushed_slices_do_not_end_their_request)
 {
 	for (size_t i = 0; fake_each(i); i++) {

@@ -150,7 +150,7 @@ with tempfile.TemporaryDirectory() as tmp:
     r = run("client", "--fork", *rails, "--memory", "1M", "--size", "2M", "--count", "1", status=2)
     assert "has 1048576 bytes, 2097152 are needed" in r.stderr and not r.stdout, r
 
-    # A read whose bytes cannot be prepared at the server is an error, and moves no wrong bytes.
+    # A read whose bytes cannot be prepared at the server is an error.
     if sys.argv[2:] == ["shm"]:
         r = subprocess.run([exe, "client", "--fork", *rails, "--op", "read", "--count", "1", "--check"],
                            capture_output=True, text=True, timeout=240, preexec_fn=without_writes)
@@ -172,7 +172,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "refused" in run("client", "127.0.0.1", *rails, "--port", str(free_port()), status=1).stderr
 
 assert "--fork" in run("client", "--help").stdout and "--memory" in run("server", "--help").stdout
-# Comparison with other programs; UCX is one of them if it was built in.
+# Comparison with other methods; UCX is one of them if it was built in.
 built = re.search(r"\(built in: (\S+)\)", " ".join(run("client", "--help").stdout.split()))[1].split(",")
 peers = ["memcpy", "cma"]
 options = ["--fork", *rails, "--size", "64K,1M", "--seconds", "0.02"]

@@ -16,7 +16,7 @@ static size_t make_note(uint32_t i, uint8_t *note)
 	return len;
 }
 
-/* 'N' takes a notice. Returns its number + 1, or 0: its bytes are wrong. */
+/* 'N' takes a notice. Returns the number of its request + 1, or 0: the notice is wrong. */
 static uint16_t command(struct tent *t, char command)
 {
 	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
@@ -146,7 +146,7 @@ TEST(a_notice_waits_for_those_before)
 	GUEST c = {.fd = -1};
 
 	if (!duo_shm_rails())
-		return; /* links carry the marks of other rails */
+		return; /* on other rails, links carry the marks */
 	host_begin();
 	c = host_guest();
 	send_and_wait(&c, notice(1, 11, 0), 0);

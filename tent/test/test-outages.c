@@ -95,9 +95,9 @@ static uint64_t late_ended(void)
 
 /*
  * A WRITE is under way when its rail is excluded. After the end of the request the WRITE must not
- * change the peer's memory. The peer makes a new queue pair for the next probe, and a WRITE that
- * arrives after it proves nothing. So the rail first fails several times, until the time to its
- * next probe is longer than the time for which the network holds the WRITE.
+ * change the peer's memory. A WRITE that arrives after the next probe proves nothing, because the
+ * peer makes a new queue pair for the probe. So the rail first fails several times, until the time
+ * to its next probe is longer than the time for which the network holds the WRITE.
  */
 static void nothing_lands_later(const char *syndrome)
 {

@@ -49,8 +49,8 @@ static void refused(const struct duo_attr *a, int err, const char *words)
 
 /*
  * In both fabrics the adapters have the same addresses, and their first QPs have the same number.
- * The engine detects that the peer is in another fabric, because it receives its own QP's address
- * from the peer. So this case must be the first one: after other cases the numbers would differ.
+ * The engine detects the other fabric because the peer's QP has the number and address of the
+ * engine's own QP. So this case must be the first one: after other cases the numbers would differ.
  */
 TEST_WITH(a_peer_of_another_network, refused,
 	&(struct duo_attr){.target_fabric = "tent-pairs-other"}, -ENETUNREACH,

@@ -431,7 +431,7 @@ TEST(sets_of_tiers_have_a_limit)
 			tiers[i][bit] = i >> bit & 1;
 	}
 	place_sets_init(&sets, SCHED_MAX_LOCATIONS);
-	CHECK_EQ(place_set(&sets, tiers[0]), 0); /* set 0: memory without known tiers */
+	CHECK_EQ(place_set(&sets, tiers[0]), 0); /* all tiers of set 0 are 0 */
 	for (uint32_t i = 1; i < SCHED_MAX_LOCATIONS; i++)
 		CHECK_EQ(place_set(&sets, tiers[i]), i);
 	CHECK_EQ(place_set(&sets, tiers[7]), 7);

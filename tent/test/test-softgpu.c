@@ -164,7 +164,7 @@ GPU_TEST(contexts_are_checked)
 
 /* ---- two processes ---- */
 
-/* Makes memory with the pattern, sends its handle, and waits until the other end is closed. */
+/* Lends memory with the pattern, checks what the test has written to it, and frees it. */
 static void lend(int fd)
 {
 	struct cu_ipc handle;

@@ -18,7 +18,7 @@
 
 #include "storm.h"
 
-#define EVENTS 60 /* most faults in a run */
+#define EVENTS 60 /* maximum number of events in a run */
 
 /* ---- drawing ---- */
 

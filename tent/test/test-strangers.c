@@ -72,10 +72,7 @@ TEST(a_fence_of_nothing)
 	CHECK_EQ(host_exchange(&c, m, CTL_FENCED).epoch, 7);
 }
 
-/*
- * Marks in messages are accepted only if links carry none. Adapters carry marks, and their queues
- * limit their number.
- */
+/* Marks in messages are accepted only if links carry none. */
 TEST(marks_by_message)
 {
 	const struct notice_mark mark = {.lap = 1, .value = 5, .positions = 1};
@@ -129,7 +126,7 @@ TEST(who_says_nothing)
 
 static struct ctl guests[3 * MAX_STRANGERS];
 
-/* So many peers connect and present the key while the engine cannot accept connections. */
+/* @n peers connect and present the key. Returns with the engine's lock, so none is accepted yet. */
 static void come_together(uint32_t n)
 {
 	strangers_need_descriptors();

@@ -259,8 +259,8 @@ TEST(a_mapping_ends_without_the_lock)
 }
 
 /*
- * Another thread starts a write while memory is unmapped without the lock. The time at which that
- * began is before the write, so it is not the time of the write's end.
+ * A write starts while the engine unmaps memory without the lock. The engine must not use a time
+ * from before the unmapping as the time of the write's end.
  */
 TEST(time_passes_while_memory_is_unmapped)
 {

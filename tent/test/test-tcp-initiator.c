@@ -59,7 +59,7 @@ static void close_initiator(void)
 	close_port();
 }
 
-/* Makes a link to the test. Frames are sent over its connections in the order of it.fds. */
+/* Makes a link to the test, which accepts its connections. */
 static void open_initiator(void)
 {
 	struct desc peer = {.port = 0};
@@ -202,7 +202,7 @@ TEST(bytes_of_a_read)
 	}
 	CHECK_EQ(it.ended, 0);
 	answer(fd, TCP_MAGIC, 0, 3);
-	answer(fd, TCP_MAGIC, 0, 99); /* no call has this token */
+	answer(fd, TCP_MAGIC, 0, 99); /* no move has this token */
 	ends(1);
 	CHECK_EQ(it.status, 0);
 	test_filled(memory, PAGE, 'm');
@@ -346,7 +346,7 @@ TEST(what_silence_is)
 	CHECK(wire_silent(&(struct tcp_info){.tcpi_probes = 3}));
 }
 
-/* Lets the link run for @ns, or until a call has ended. */
+/* Lets the link run for @ns, or until a move has ended. */
 static void run_for(uint64_t ns)
 {
 	uint64_t until = clock_ns() + ns;

@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as tmp:
         assert r["default"] == (r["mode"] == "pull") and r["seeds"] == 2
         assert r["makespan_ratio"] >= 1 and r["adapt_ms"] is None and r["recovery_ms"] is None
 
-    # The fault comes after 5 ms or later; 1.6 GB take longer than that.
+    # The fault comes after 5 to 6 ms; 1.6 GB take longer than that.
     run("sim", "--seeds", "1", "--bytes", "1600000000", "--case", "dies-silent", "--mode", "pull",
         "--json", str(out), "--check")
     row = json.loads(out.read_text())

@@ -120,7 +120,7 @@ try:
     subprocess.run([CTL, "-f", FABRIC, "link", "mlx5_0", "up"], check=True, timeout=240)
     await_objects(pid, "the end of the request", lambda k: ("tent", "batch") not in k)
 
-    # --watch prints again and again, until its reader has gone.
+    # --watch prints again and again.
     watch = subprocess.Popen([SHMLS, "--live", "--watch", "0.01", pid], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for _ in range(2):
         while not watch.stdout.readline().startswith(f"process {pid} "):

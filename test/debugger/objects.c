@@ -232,7 +232,7 @@ static void start_waits(pthread_t *threads, const char *name, struct delegrpc_cl
 	CHECK_EQ(pthread_create(&threads[2], NULL, wait_flux, NULL), 0);
 }
 
-/* Destroys the objects for which the threads wait, which ends the threads. */
+/* Ends the servers and the flux node for which threads 0 to 2 wait. Joins all four threads. */
 static void end_waits(pthread_t *threads, struct flux *f, struct delegrpc_server **ds)
 {
 	flux_leave(flux_get_node(f, 2));

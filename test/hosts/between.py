@@ -29,7 +29,7 @@ def script(path, text):
 
 
 def copyrpc():
-    """Calls with 1 and 32 in flight. The bench checks each answer."""
+    """Calls with 1 and 32 in flight. The bench checks the length of each answer."""
     with hosts.Network(RUN) as (a, b):
         said = hosts.pair(a, b, PROGRAMS[0], "-q", "1,32", "-D", "0.2", "-e", "2", port=18515)
     rows = [line.split() for line in said[1].splitlines() if line.startswith("copyrpc")]
@@ -37,7 +37,7 @@ def copyrpc():
 
 
 def copyrpc_losses():
-    """Random calls over IPv4 and IPv6, with each byte compared, while packets are lost, doubled and delayed."""
+    """Random calls over IPv4 and IPv6, with each byte compared. In most runs packets are lost, doubled and delayed."""
     calls = 5000 if LONG else 200
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for gid, percent in (("0", 1), ("0", 10), ("1", 0), ("1", 10)):

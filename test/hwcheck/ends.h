@@ -26,7 +26,7 @@ struct end {
 	struct mlx5dvl_mr mr, room; /* `room`: memory of the receives */
 	uint8_t *memory;
 	uint32_t srq_depth, recv_size;
-	struct mlx5dvl_error error; /* the first error that is not a flush */
+	struct mlx5dvl_error error; /* the first that is no flush, else the first flush */
 	uint64_t errors, sent, received, bytes;
 	uint32_t imm; /* of the last message */
 	const uint8_t *expect; /* SENDs must have this content; NULL: not checked */
@@ -52,8 +52,8 @@ void ends_link(struct end *a, struct end *b, int n);
 void end_poll(struct end *e, bool refill);
 
 /*
- * Polls both ends until *count is n. Ends the program at an error, or if *count does not change for
- * 20 s.
+ * Polls both ends until *count is at least n. Ends the program at an error, or if *count does not
+ * change for 20 s.
  */
 void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n);
 

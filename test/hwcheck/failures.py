@@ -26,7 +26,8 @@ def load(path):
 
 
 def report(programs, *steps, patience=None):
-    """Runs the steps with these programs, and with that many seconds of patience. Returns the lines of the report that say how the steps have ended."""
+    """Runs the steps with these programs, and with that many seconds of patience. Returns the lines of the report about
+    failed steps."""
     hw_check = load(sys.argv[1])
     hw_check.PATIENCE = patience or hw_check.PATIENCE
     with tempfile.TemporaryDirectory() as tmp:

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of hw-check that need a program in this tree:
+ * Some steps of hw-check:
  *
  *	hwcheck [-d DEVICE] [-g GID-INDEX] [--quick] STEP
  *
- * Ends with 0, or with 1 and a line on stderr; 77: no device.
+ * Ends with 0, or with 1 and a line on stderr. The step devices ends with 77 if there is none.
  */
 #include <errno.h>
 #include <poll.h>
@@ -124,8 +124,8 @@ static void fill(uint8_t *at, uint32_t len, uint32_t seed)
 }
 
 /*
- * Executes one request and checks that the payload is at its address, and that nothing else has
- * changed.
+ * Executes one request and checks that the payload is at its address, and that the byte after it
+ * has not changed.
  */
 static void request(uint8_t opcode, uint32_t len, unsigned flags, uint32_t seed)
 {
@@ -451,7 +451,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 
 static void errors(const struct wish *w)
 {
-	/* The cases that fork come first: this process has not opened the device yet. */
+	/* The cases that fork come first, and close the device before the next fork. */
 	peer_with(w, SIGKILL, "a peer that was killed");
 	peer_with(w, SIGSTOP, "a peer that is stopped");
 	peer_with(w, 0, "a peer that never connects");

@@ -22,7 +22,7 @@ def left():
             if MARK.encode() in pathlib.Path(f"/proc/{p}/environ").read_bytes().split(b"\0"):
                 found.append(int(p))
         except OSError:
-            pass  # it has ended
+            pass  # it has ended, or is another user's
     return found
 
 

@@ -87,7 +87,7 @@ with tempfile.TemporaryDirectory() as tmp:
     tree.expect(0, "recorded,", "--record", "--unreleased")
     tree.expect(0, "as recorded")
 
-    # A new field at the end of a struct that is passed with its size.
+    # New fields in structs that are passed with their size.
     tree.build(soname="libshmipc.so.2")
     tree.expect(0, "recorded,", "--record")
     for change in ({"last": "int pad;"},  # the field fits in the tail padding: the size stays

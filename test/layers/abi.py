@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Checks the ABI of each library against its record: functions, their types, and the layout of every
-struct that a public header defines, including those of the inline functions.
+"""Checks the ABI of each library against its record: functions, their types, and the layouts of structs
+of the public headers and of LAYER_inline.h.
 
     abi.py SOURCE BUILD LAYER...
     abi.py --record [--unreleased] SOURCE BUILD [LAYER...]
@@ -10,7 +10,7 @@ differences. `--record` writes a new record. A change that breaks programs needs
 meson.build, once per release. Without a new so_version the record is not written, unless --unreleased states that no
 release has this so_version.
 
-A new function breaks no program. Nor does a new field at the end of a struct that is passed with
+A new function breaks no program. Nor does a new field behind the old size of a struct that is passed with
 its size: by a parameter `size_t size` right after the pointer, or by a first field `size_t size`.
 """
 import argparse
@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 from layers import LAYERS, fail, includes, run
 
-# The dump leaves out everything that depends on the machine, the compiler or the tree's path.
+# The dump leaves out paths, lines, names of parameters and needed libraries.
 ABIDW = ["abidw", "--drop-private-types", "--drop-undefined-syms", "--exported-interfaces-only", "--no-corpus-path",
          "--no-comp-dir-path", "--no-elf-needed", "--no-parameter-names", "--no-show-locs",
          "--type-id-style", "hash"]

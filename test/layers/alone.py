@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Each layer can be built alone: meson adds the layers that it needs. The layers that need
-only libc are built without any header of RDMA, PMIx, hwloc or JSON.
+only libc are built where pkg-config finds no package.
 
     alone.py [--all] SOURCE LAYER...
 
-Without --all, only the last layer and the last one that needs no RDMA are configured alone.
+Without --all, only the last layer that needs RDMA and the last one that needs none are configured alone.
 """
 import concurrent.futures
 import json
@@ -39,7 +39,7 @@ def built(out):
 
 
 def without_packages(tmp, layers):
-    """Builds without the packages: the search path of pkg-config is empty."""
+    """Builds with an empty search path of pkg-config."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp, "HOME": tmp}
     if shutil.which("ccache"):  # ccache finds its files by $HOME
         env["CCACHE_DIR"] = run("ccache", "--get-config", "cache_dir").strip()

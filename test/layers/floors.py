@@ -16,7 +16,7 @@ import sys
 
 from layers import dependencies, fail, run
 
-# Directories of sources, lowest first. A file may include files of its own directory and of lower ones.
+# Directories of sources, lowest first.
 FLOORS = {
     "base": ["base/src"],
     "latrec": ["latrec/src"],
@@ -133,7 +133,7 @@ def check_circles(found, rooms):
 
 
 def planted():
-    """Returns the planted mistakes that are not found."""
+    """Yields the planted mistakes that are not found."""
     edges = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}
     if circles(edges) != {frozenset("bc")}:
         yield "a circle is not seen"

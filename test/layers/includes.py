@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Checks which files were in fact included, by ninja's dependency log.
 
-Layers and programs may only include layers below them. Only tests and benches may include test/support/.
+Layers and programs may only include layers below them. Tests, benches and examples may include everything.
 """
 import pathlib
 import sys
@@ -13,7 +13,6 @@ allowed = {name: row[1] for name, row in LAYERS.items()}
 allowed.update((name, set()) for name in HEADER_ONLY)
 allowed.update((name, row[1]) for name, row in PROGRAMS.items())
 allowed.update(HARNESSES)
-# Tests, benches and examples may include any layer.
 FREE = ("/test/", "/test_", "_test_", "/bench/", "/examples/")
 
 errors, objects = [], {name: set() for name in allowed}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Programs in other languages need no C: each public function that a layer's headers define inline is also
-exported by its library. Private functions are not exported, and the library exports nothing that the headers do not declare.
+exported by its library. Private inline functions are not exported. The headers declare everything that the library
+exports.
 
 A function is public if LAYER.h declares it, and not only LAYER_inline.h. The headers are
 read after the preprocessor, so macros in front of a function do not matter.

@@ -22,7 +22,7 @@ LAYERS = {
 # Layers without a library: all their code is in headers that include no other layer.
 HEADER_ONLY = {"cellring"}
 
-# Libraries that any layer may need: libc, and those that the compiler and the sanitizers add.
+# The parts of libc, which any layer may need.
 LIBC = {"libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 # Programs: (file, directories they may include from, libraries they need besides libc).
@@ -67,7 +67,7 @@ HEADERS = {
 
 
 def includes(layer):
-    """The include directories that a user of a layer needs: its own, and those of layers below."""
+    """The include directories that a user of a layer needs: its own, and those of the header-only layers below."""
     below = [n for n in sorted(LAYERS.get(layer, ("", set()))[1]) if n in HEADER_ONLY]
     return [n + "/include" for n in [layer] + below]
 

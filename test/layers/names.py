@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """
-Checks that each function that is mentioned as `name()` in a comment, README or man page exists. Mentions
+Checks that each function that is mentioned as `name()` in a comment of C, a document or a man page exists. Mentions
 in layers that the build leaves out are not checked.
 """
 import pathlib

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Another meson project takes this tree as a subproject, gets each layer through
+"""Another meson project has this tree as a subproject, finds each layer through
 dependency(..., fallback: ...) or by the [provide] of a wrap, builds and runs a user of each,
-and installs. The libraries are static or shared, as the project chooses, and only the layers that it uses are
-installed.
+and installs. The libraries are static or shared, as the project chooses, and are installed only with install=enabled.
 
     subproject.py [--all] SOURCE LAYER...
 
-Without --all, the wrap provides the layers in one order only.
+Without --all, the project with the wrap looks for the layers in one order only.
 """
 import pathlib
 import re
@@ -34,7 +33,7 @@ def outer_project(outer, layers):
 
 
 def wrap_project(outer, layers):
-    """A project that has a wrap only: the layers come by its [provide], in the order of `layers`."""
+    """A project that finds the layers by the [provide] of a wrap, in the order of `layers`."""
     outer_project(outer, layers)
     (outer / "subprojects" / "workspace.wrap").write_text(
         "[wrap-file]\ndirectory = workspace\n\n[provide]\ndependency_names = " + ", ".join(names) + "\n")
@@ -96,7 +95,7 @@ def take_one_shared(outer, layer):
 
 
 def take_by_wrap(outer, layers):
-    """Builds and runs a user of the last layer. By then meson has configured this tree for an earlier layer."""
+    """Builds and runs a user of the last layer. Meson has already configured this tree when it looks for that layer."""
     wrap_project(outer, layers)
     run("meson", "setup", "b", ".", *QUICK, "--wrap-mode=forcefallback", "-Ddefault_library=static", cwd=outer)
     run("ninja", "-C", "b", f"use-{layers[-1]}", cwd=outer)

@@ -4,8 +4,8 @@
 Files and programs that name the project's version must name the one of meson.build.
 
 Each magic and version of a wire, region or file format has an entry in FORMATS. The entry names the test in which a
-peer, region or file of the previous and of the next version is refused, and the mutants of the check. A constant
-without an entry is an error, and so is an entry whose constant, test or mutants do not exist.
+peer, region or file with another magic or version is refused, and the mutants of the check. A constant without an
+entry is an error, and so is an entry whose constant, test or mutants do not exist.
 
     versions.py SOURCE [BUILD]
 """
@@ -18,7 +18,7 @@ from layers import code, fail, tracked
 
 # (file, constant): (a test, words that stand in it, mutants as FILE:NAME of test/mutants)
 FORMATS = {
-    # Names of endpoints, which are exchanged before the endpoints are connected. Other versions: -EPROTONOSUPPORT.
+    # Bytes that peers of copyrpc exchange. Other versions: -EPROTONOSUPPORT.
     ("copyrpc/src/blob.h", "BLOB_VERSION"): ("copyrpc/test/test-rules.c", "version <= BLOB_VERSION + 1", "copyrpc:blob-version"),
     ("copyrpc/src/blob.c", "magic"): ("copyrpc/test/test-failure.c", "{0, -EINVAL}", "copyrpc:blob-magic"),
     ("copyrpc/src/byhand.c", "magic"): ("copyrpc/test/test-by-hand.c", "{{0, 1, -EINVAL}", "copyrpc:hand-magic"),

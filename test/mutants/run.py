@@ -22,7 +22,7 @@ tests are skipped, is an error.
 
 The tree is copied and built once, and its tests are run before the first mutant is made. A mutant whose tests fail
 already is an error, too. For a mutant only the programs of its tests are built. The time limit of a test follows from
-its time without a mutant, so a mutant that hangs does not cost minutes.
+its time without a mutant.
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Builds the Debian packages twice, in a clean chroot that has only their build dependencies, with different
+# Builds the Debian packages twice, in a clean chroot with their build dependencies and lintian, with different
 # directories, times, time zones, locales and umasks. Both builds must give identical packages. lintian must find
-# neither an error nor a warning. Then installs the packages in a second chroot that has only their dependencies, builds
-# a program that uses each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and
-# purges the packages: no file may be left. In a third chroot softhca is the only package of this tree. In a fourth one
-# the packages are built for arm64.
+# neither an error nor a warning. Then installs the packages in a second chroot that also has gcc and pkg-config, builds
+# a user of each layer by pkg-config, runs the programs over the software HCA, runs mlx5rpc-hw-check, and purges the
+# packages: no file may be left. In a third chroot softhca is the only package of this tree. In a fourth one the
+# packages are built for arm64.
 #
 #	debian.sh SOURCE
 #

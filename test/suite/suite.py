@@ -303,7 +303,7 @@ def mutants(part):
 
 
 def shared_files(box):
-    """Returns the files in /dev/shm. A test leaves one there only if it has no box."""
+    """Returns the files in /dev/shm, or nothing if tests run in boxes: box.c checks for such files."""
     return set() if boxed(box) else set(os.listdir("/dev/shm"))
 
 

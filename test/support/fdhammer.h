@@ -2,8 +2,8 @@
 /*
  * Searches for lost wake-ups of sleepers on a descriptor. One server and some clients, threads or
  * processes, sleep in epoll as often as they can, without a timeout. Their epoll sets also hold a
- * pipe, to which another process writes. A lost wake-up causes a hang, which the time limit of the
- * test program ends.
+ * pipe, to which another process writes. The last client sleeps in the layer's wait. A lost wake-up
+ * causes a hang, which the time limit of the test program ends.
  *
  * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: the wrappers
  * below disable timers and delay wake-ups. Only one file of a program may include this header,
@@ -27,7 +27,7 @@
 
 #include "support/test.h"
 
-#define FDHAMMER_CLIENTS 3 /* the last one waits without a descriptor */
+#define FDHAMMER_CLIENTS 3 /* the last one sleeps without a descriptor */
 #define FDHAMMER_BURST 12
 #define FDHAMMER_PAUSE 16 /* bursts between two pauses, on average */
 
@@ -178,7 +178,7 @@ static inline int fdhammer_busy(int armed)
 	return armed;
 }
 
-/* Sleeps in epoll until fd or the pipe is readable. Returns 1 if it had to wait, otherwise 0. */
+/* Sleeps until a descriptor of the set is readable. Returns 1 if it had to wait, otherwise 0. */
 static inline uint32_t fdhammer_sleep(int set, int pipe)
 {
 	struct epoll_event ev[2];

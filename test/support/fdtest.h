@@ -95,8 +95,8 @@ static inline int fdtest_timers(void)
 }
 
 /*
- * Returns true if no peer has woken the sleeper: its descriptor is not readable, or is readable
- * only because a timer expired while this process was not scheduled.
+ * Returns true if the sleeper's descriptor is not readable, or if a timer has expired, for example
+ * while this process was not scheduled: the timer makes the descriptor readable, too.
  */
 static inline bool fdtest_sleeps(int fd)
 {

@@ -307,7 +307,7 @@ TEST(other_access_is_refused)
 	users_act(&users_root);
 }
 
-/* The next server of the same user replaces the files that a dead one left for a group. */
+/* The next server of the same user replaces an empty file for a group, which a dead one left. */
 TEST(remains_are_replaced)
 {
 	close(grouptest_file(&grouptest_owner, grouptest_path, 0660));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counts how often code of static libraries takes or tests a lock on a file, because the time of
+ * Counts how often code of static libraries sets or tests a lock on a file, because the time of
  * these system calls grows with the number of locks on the file. This header can also call a
  * function before the next test of a lock. Only one file of a program may include this header. The
  * program needs

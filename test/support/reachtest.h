@@ -2,8 +2,7 @@
 /*
  * Test cases for clients that cannot wake a server which sleeps on its descriptor: connecting or
  * the call must return an error, so that the client does not wait in vain. Only one file of a
- * program may include this header, and the program is linked with -Wl,--wrap=sendto. Each case runs
- * in one thread.
+ * program may include this header, and the program is linked with -Wl,--wrap=sendto.
  */
 #ifndef SUPPORT_REACHTEST_H
 #define SUPPORT_REACHTEST_H
@@ -254,8 +253,8 @@ TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descri
 
 /*
  * Another client resets the server's sleep word, but cannot wake the server: it sets the word again
- * and leaves, or it dies. A client that saw the server awake in the meantime must check the word
- * again while it waits, by wait, by arm and by poll. @left: the value that the other client leaves.
+ * and leaves, or it dies. A client that saw the word reset must still wake the server while it
+ * waits, by wait, by arm or by poll. @left: the value that the other client leaves in the word.
  */
 static inline void reachtest_mended(uint32_t left)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: the events that a server gets about its clients. The server learns
- * the process of a client from its introduction, a message with a descriptor that holds the lock of
+ * Cases of delegrpc and shmipc: the events that a server gets about its clients. The server reads a
+ * client's pid from the client's introduction, a message with a descriptor that holds the lock of
  * the client's index (base/wakefd.h). A program first includes the layer's test/rpc.h and
  * test/map.h, and is linked with -Wl,--wrap=sendmsg,--wrap=recvmsg,--wrap=socket. RPC_EVENT(CAME)
  * is the layer's constant.
@@ -165,7 +165,7 @@ static inline void events_connect_and_call(void)
 	RPC(client_flush)(c);
 }
 
-/* Connects, makes @calls calls, and sleeps until it is killed. */
+/* Starts a process that connects, makes @calls calls, and sleeps until it is killed. */
 static inline pid_t events_victim(int calls)
 {
 	events_calls = calls;
@@ -235,7 +235,7 @@ TEST(events_end_sleeps)
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 }
 
-/* More clients come than introductions fit into the socket's queue. */
+/* If net.unix.max_dgram_qlen is 10, not all introductions fit into the socket's queue. */
 TEST(events_of_many)
 {
 	enum { MANY = 40 };
@@ -506,7 +506,7 @@ static inline void events_in_child(void *arg)
 	RPC(server_destroy)((struct rpc_server *)arg);
 }
 
-/* A server whose attempt to get a descriptor fails still learns the processes of its clients. */
+/* A server whose attempt to get a descriptor fails still reports the pids of its clients. */
 TEST(events_without_a_descriptor)
 {
 	SERVER *s = events_server(2);
@@ -558,7 +558,7 @@ static inline void events_no_door(void *arg)
 
 TEST_WITH(events_without_a_door, fdtest_in_child, events_no_door, NULL);
 
-/* A forked child of the server receives no introductions, and keeps no client's lock. */
+/* A forked child that destroys its copy of the server receives no introductions. */
 TEST(events_after_fork)
 {
 	SERVER *s = events_server(1);

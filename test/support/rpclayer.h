@@ -3,10 +3,9 @@
  * Names of the layer under test, for cases that delegrpc and shmipc share. The test/rpc.h of a
  * layer includes the layer's header, defines RPC_LAYER and RPC_CONSTANT() and includes this one:
  * RPC(client_poll) is delegrpc_client_poll() if RPC_LAYER is delegrpc, and RPC_CONSTANT(POST) is
- * DELEGRPC_POST. It also defines rpc_depth as the name of the attribute that limits a client's
- * calls in flight. Then test/rpc.h defines two functions, which differ between the layers:
- * rpc_recv(s, &r) receives a request and returns 1, or returns 0; rpc_taken(s) lets the requests
- * that were received be overwritten.
+ * DELEGRPC_POST. test/rpc.h also defines rpc_depth as the name of the attribute that limits a
+ * client's calls in flight, and two functions: rpc_recv(s, &r) receives a request and returns 1, or
+ * returns 0; rpc_taken(s) lets the requests that were received be overwritten.
  */
 #ifndef SUPPORT_RPCLAYER_H
 #define SUPPORT_RPCLAYER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counts the tests of locks when many clients of delegrpc or shmipc connect.
+ * Counts how often locks are set or tested when many clients of delegrpc or shmipc connect.
  * A program first includes the layer's test/rpc.h.
  */
 #ifndef SUPPORT_RPCLOOKS_H
@@ -25,8 +25,8 @@ static uint64_t looks_of_connect(uint32_t i)
 }
 
 /*
- * Creates a server, which it returns, and connects CLIENTS clients. A connect must test at most two
- * locks, however many clients there are, and at most @most locks if no place is free.
+ * Creates a server, which it returns, and connects CLIENTS clients. A connect must set and test at
+ * most two locks, however many clients there are, and at most @most locks if no place is free.
  */
 static struct rpc_server *looks_server(uint64_t most)
 {

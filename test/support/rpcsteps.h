@@ -46,7 +46,7 @@ struct steps_turn {
 	bool here[STEPS_CLIENTS];
 };
 
-/* Checks that each client comes once and ends once, and that the events name its process. */
+/* Each client must come once and end once. Its events must have a pid and this user's uid. */
 static inline void steps_serve(void *arg)
 {
 	struct steps_turn *t = (struct steps_turn *)arg;

@@ -225,7 +225,7 @@ static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burs
 	}
 }
 
-/* Checks that after the end of the server no response comes, and no call is accepted. */
+/* Polls until the client finds that the server has ended. Then no call may be accepted. */
 static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 {
 	int r, open;

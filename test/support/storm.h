@@ -48,8 +48,8 @@ static inline bool storm_one_in(uint64_t *rng, uint32_t n)
 }
 
 /*
- * Draws a number from 1 to @most. Draws its number of bits first, so that small numbers are as
- * likely as large ones.
+ * Draws a number from 1 to @most. Draws a power of two as its upper limit first, so that small
+ * numbers are often drawn.
  */
 static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
 {

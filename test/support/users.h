@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lets a test act as several users, with uids and groups that no other process has.
+ * Lets a test act as several users.
  *
  *	int main(int argc, char **argv)
  *	{

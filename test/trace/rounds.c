@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes round trips over a shared-memory layer. cost.py counts its instructions, values.py reads
- * the arguments of its trace points.
+ * Makes round trips over a shared-memory layer. cost.py counts the instructions, values.py reads
+ * the arguments of the trace points.
  *
  *	rounds LAYER DEPTH ROUNDS	one thread is both sides; each round makes DEPTH calls,
  *					answers them and takes the responses

@@ -16,7 +16,7 @@
 
 struct task;
 
-/* The function of a task; task_body() and task_arg() tell which task is running. */
+/* The function of a task. task_body() returns that of the running task, task_arg() its argument. */
 typedef void *task_fn(void *arg);
 
 struct task *task_start(task_fn *body, void *arg);

@@ -19,8 +19,9 @@
 #define FACTOR 1.25 /* largest accepted ratio of simulator and daemons */
 #define APART 1.1 /* least ratio in the simulator for which the order of two controls is checked */
 /*
- * Least messages per WRITE of a job at depth 32 that is not in the low state. If a daemon took only
- * the requests of one poll of its ring per loop, 4 ranks would have 21 and 8 ranks 9.
+ * Least messages per WRITE of a job at depth 32 that has left the initial state "low" (jobs.h). If
+ * a daemon took only the requests of one poll of its ring per loop, 4 ranks would have 21 and 8
+ * ranks 9.
  */
 #define RECOVERED 25
 

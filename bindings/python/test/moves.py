@@ -17,7 +17,7 @@ new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, 
 
 
 class Test(unittest.TestCase):
-    """Tests with an engine that has imported the SIZE bytes of self.lender. The lender answers "bytes" with them."""
+    """self.lender is another process, which lends SIZE bytes (self.there), and answers "bytes" with them."""
 
     def connect(self, memory):
         self.engine = tent.Engine(**RAILS)

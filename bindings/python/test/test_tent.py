@@ -28,8 +28,8 @@ from peer import LIMIT, Peer
 
 
 def lend(pipe):
-    """Lends SIZE bytes. Answers "bytes" with the bytes, "notice" with the next notice, "note" with a notice that has
-    arrived already; "unregister" ends the registration."""
+    """Lends SIZE bytes. Answers "bytes" with the bytes, "notice" with the next notice, "note" with the fields of a note
+    that has arrived. "unregister" ends the registration, and is answered with the bytes."""
     memory = bytearray(SIZE)
     with tent.Engine(**RAILS) as engine:
         registered = engine.register(memory)
@@ -255,7 +255,7 @@ class Moves(Test, moves.Moves):
             self.engine.wait_notice(0)
 
     def test_a_notice_with_a_large_descriptor(self):
-        """The program has as many descriptors as fit into an fd_set."""
+        """More descriptors are open than fit into an fd_set."""
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)

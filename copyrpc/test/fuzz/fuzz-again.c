@@ -16,8 +16,9 @@
  *	8		the port goes down or comes up
  *	9		from now on queue pairs drain at once, or only after the next step 9
  *
- * If no message was changed, no endpoint may fail, and each batch must arrive at its position. In
- * all cases an endpoint that has not failed must be in a valid state.
+ * If all messages are the sides' own (no step 3, xor8 is 0), no endpoint may fail, and each batch
+ * must arrive at its position. In all cases an endpoint that has not failed must be in a valid
+ * state.
  */
 #include <string.h>
 
@@ -38,7 +39,7 @@ static uint8_t cqe[64];
 static struct mlx5dvl_cq cq = {.next = cqe, .usual = MLX5DVL_CQE_OWNER_};
 static uint32_t numbers;
 static bool slow; /* queue pairs do not drain now */
-static bool honest; /* no message was changed */
+static bool honest; /* all messages were the sides' own */
 
 /* ---- the library without a device ---- */
 
@@ -168,7 +169,7 @@ static bool are_paired(const struct copyrpc_ep *a, const struct copyrpc_ep *b)
 	       !q->status && p->peer == q->qp.qpn && q->peer == p->qp.qpn;
 }
 
-/* Seals the next batch, which arrives or is lost. Returns false if there is none. */
+/* Seals the next batch, which arrives or is lost. Returns false if no batch was sealed. */
 static bool post(struct copyrpc_ep *ep, struct copyrpc_ep *peer, bool lost)
 {
 	struct chan *ch = &ep->ch;

@@ -63,7 +63,7 @@ static void write_ring(struct input *in, uint8_t *ring)
 }
 
 /* Writes a batch that an honest peer could send now (a request, a response to a call, or a marker),
- * or a marker that claims to have a message. */
+ * or a marker that claims to have a message. Changes one byte, and receives the batch. */
 static int nearly_right(struct chan *ch, struct input *in)
 {
 	uint32_t off = (uint32_t)ch->live.pos & ch->recv_mask, kind = (uint32_t)take(in, 1) % 3;

@@ -21,7 +21,7 @@
 #define PEERS 3
 #define LIMIT_MS 2000
 #define NODE 0x4d0000u /* number of the context */
-#define OWNER 0x77 /* of its endpoints; fixed, so that the input can contain it */
+#define OWNER 0x77 /* owner number of its endpoints; fixed, so that the input can contain it */
 
 static int listener = -1, peers[PEERS + 1], dialed;
 static struct sockaddr_un address;

@@ -5,7 +5,7 @@
  * steps:
  *
  *	0 fields	a large request arrives
- *	1, 2		the oldest posted part of a transfer completes, or is lost
+ *	1, 2		the oldest posted part of a transfer completes, or fails
  *	3 len16 at8	the program answers a request
  *	4 len24 len24	the program makes a large call
  *	5 fields	a response to a large call arrives

@@ -2,10 +2,10 @@
 /*
  * A ring that grows (docs/memory.md describes the protocol): one sender, whose send ring is the
  * log, and one receiver. The receiver offers larger memory; the sender marks a message as the last
- * one in the old memory and continues in the new one. Requests are held and released in any order.
- * The connection is lost at any time, and messages that were not received are sent again. The HCA
- * may read a message again until it is acknowledged. The ring of the other direction carries the
- * offers and the calls of the receiver; it grows in the same way, independently.
+ * one in the old memory and continues in the new one. Requests are held; the oldest or the newest
+ * one is answered. The connection is lost at any time, and messages that were not received are sent
+ * again. The HCA may read a message again until it is acknowledged. The ring of the other direction
+ * carries the offers and the calls of the receiver; it grows in the same way, independently.
  *
  * A slot holds one message. Position x is slot x % size of a ring: LOG(x) for the sender, RECV(x)
  * for the receiver. Memory that was freed has the value FREED. Ring r has 2 << r slots.
@@ -23,7 +23,7 @@
  *	GROWS_EARLY		the sender counts the room of the new ring before it has moved
  *	SECOND_OFFER		memory is offered while requests are in the old ring
  *	SECOND_MOVE		the sender moves again while the old ring is in the log
- *	GRANTS_AT_MOVE		the receiver takes the additional credit without a grant
+ *	GRANTS_AT_MOVE		the receiver uses the additional credit without a grant
  */
 #ifndef MESSAGES
 #define MESSAGES 7

@@ -453,8 +453,7 @@ static bool holds(const struct model *m)
 		const struct dir *d = &m->d[s];
 		struct credit cr = load(d);
 
-		/* Blocks that are not consumed are never overwritten, regardless of what the sender
-		 * knows. */
+		/* Blocks that are not consumed are never overwritten. */
 		if (d->p - d->base > C || d->rc > told(d) || d->n > C)
 			return false;
 		if (!credit_holds(&cr))

@@ -3,8 +3,8 @@
  * Reconnection: two ends whose rings are the log (docs/reconnect.md describes the protocol). Both
  * make calls and answer them in any order. At any time a queue pair fails at one end, and the other
  * end notices it later or never; messages of the reconnection are lost or arrive late; an end
- * starts another attempt while one is in progress, or both start one at the same time; one process
- * is restarted, and may say goodbye before. The number of these losses is bounded.
+ * starts another attempt while one is in progress, or both start one at the same time; with RESTART
+ * one process is restarted, and may say goodbye before. The number of these losses is bounded.
  *
  * With FIRST the model begins when both ends have connected their first queue pairs and have sent
  * the result "connected" over a TCP connection, which may be lost before one of them, or both, have
@@ -21,12 +21,12 @@
  * attempts is bounded by the losses. A call that never ends is an invalid end state.
  *
  * Wrong variants, each of which must fail:
- *	OLD_QP_LIVES		an end tells its position while its old queue pair still takes WRITEs
- *	TELLS_EARLY		an end tells its position before it has handled the last
+ *	OLD_QP_LIVES		an end sends its position while its old queue pair still accepts WRITEs
+ *	TELLS_EARLY		an end sends its position before it has handled the last
  *				successful completion
  *	RESENDS_UNRELEASED	messages that the peer has received, but not released, are sent again
  *	RESENDS_NOTHING		messages that the peer has not received are not sent again
- *	KEEPS_POSITION		a later attempt uses the position that an earlier one told
+ *	KEEPS_POSITION		a later attempt uses the position of an earlier one
  *	ANY_HELLO		an older attempt replaces a newer one
  *	ANY_PROCESS		a hello for another process is accepted
  *	LOSES_CREDIT		a batch that is sent again grants nothing
@@ -93,7 +93,7 @@ typedef side {
 	byte asked, told; /* hello that was accepted, but not answered yet, and its position */
 	byte process; /* number of the process */
 	byte made, done; /* calls made, ended */
-	bool refused; /* the peer has refused the latest attempt because of the peer's own */
+	bool refused; /* the peer has refused the latest attempt, because the peer's own is later */
 #ifdef BY_HAND
 	byte wanted; /* number of a hello that this end has to follow */
 	bool offered; /* there is a queue pair of attempt `last`, which is not connected */

@@ -19,7 +19,7 @@
  *	5			the server dies
  *	6			shmls looks at the region
  *	7			the client arms its descriptor
- *	8 len8			a blocking call with a timeout of 0
+ *	8 capacity8		a blocking call with a timeout of 0
  *
  * An access outside of the mapping is an error: the mapping has the exact size of the file, and
  * memory without access on both sides. Each response must belong to a call that is open.
@@ -190,7 +190,7 @@ static void side_take_events(struct side *s)
 		must(m.index < 2 && m.kind <= SHMIPC_EVENT_DIED);
 }
 
-/* Answers each request with as many of its bytes as fit. */
+/* Answers each request with its bytes. A reply that exceeds resp_size is refused. */
 static void side_answer(struct side *s)
 {
 	struct delegrpc_req d;

@@ -41,7 +41,7 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
  * an object again, and the function closes the old one.
  */
 void test_finally(void (*fn)(void));
-/* Calls fn now, instead of at the end. */
+/* If fn is registered, calls it now instead of at the end. */
 void test_now(void (*fn)(void));
 /* Calls all registered functions now. A child that ends regularly calls this. */
 void test_end(void);

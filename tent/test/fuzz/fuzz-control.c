@@ -6,7 +6,7 @@
  * the ring of notices is nearly full; 0: it is empty. The steps that follow are those of do_step().
  *
  * The engine has no thread and no adapter. The first byte of the peer's end of a link determines
- * how the link completes requests.
+ * how the link completes moves.
  */
 #include <errno.h>
 #include <string.h>
@@ -218,7 +218,7 @@ int __wrap_tcp_connect(const char *host, uint16_t port, bool patient, uint64_t l
 	return 0;
 }
 
-/* Sends a message. The input has a few bytes of it; the others are 0, like the engine's key. */
+/* Sends a message. The input has a few bytes of it; the others are 0. The engine's key is 0. */
 static void send_message(struct input *in, int fd)
 {
 	struct ctl_msg m = {.magic = CTL_MAGIC,
@@ -369,7 +369,7 @@ static void run(void)
 		hear(i);
 }
 
-/* Runs the engine's thread and the peers while the program waits. */
+/* While the program waits, does the next step of the input and the engine's work. */
 int fuzz_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
 	if (!input_left(&fuzz_peer.in))

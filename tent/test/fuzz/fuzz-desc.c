@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: the description of a peer's segment. An accepted description is within the limits of
- * desc.h, and writing it and reading it again returns the same text.
+ * desc.h. Written, read and written again, it is the same text.
  */
 #include <string.h>
 

@@ -15,7 +15,7 @@
 
 #define PEERS 6 /* sockets */
 #define LEN 1024u
-#define CALLS 200 /* most posts of an input */
+#define CALLS 200 /* maximum number of posts of an input */
 #define NOWHERE 1024u /* LEN bytes from here on are not mapped */
 
 int fuzz_socket(int domain, int type, int protocol);
@@ -113,7 +113,7 @@ static void say(uint8_t peer, const void *bytes, size_t len)
 		send(it.fds[peer % PEERS], bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Sends bytes of the input; with none, closes the socket. */
+/* Sends bytes of the input; if there are none, shuts the socket down. */
 static void say_bytes(struct input *in, uint8_t peer)
 {
 	size_t len = take(in, 1);

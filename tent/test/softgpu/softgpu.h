@@ -5,11 +5,11 @@
  *
  * - A device pointer is an address of a PROT_NONE mapping, so the program that touches it gets a
  *   SIGSEGV. The software GPU reaches the same bytes by a second mapping.
- * - A copy runs in the thread of its stream, so it has not ended when cuMemcpyAsync returns.
+ * - A copy runs in the thread of its stream, so it may not have ended when cuMemcpyAsync returns.
  * - Handles (cuIpcGetMemHandle) exist for memory of cuMemAlloc only, not for that of pools, and
  *   cannot be opened in the process that made them.
  * - Functions that need a current context, or a stream of the current context, fail without it.
- * - After a fork() the child has no GPU.
+ * - A child of a process that has called cuInit has no GPU.
  *
  * SOFTGPU_DEVICES is the number of devices (2).
  */
@@ -24,13 +24,13 @@
  *
  * - softgpu_hold(): with 1, no stream executes anything until softgpu_hold(0).
  * - softgpu_hold_stream(): this stream executes nothing until softgpu_hold_stream(NULL).
- * - softgpu_fail_copy(): the @nth copy that a stream executes from now on (1: the next one) fails
- *   with @error. From then on its context refuses everything with this error, like a real GPU after
- *   a fault of a GPU kernel.
- * - softgpu_fail_call(): the next call of the function with this name returns @error and does
- *   nothing.
- * - softgpu_heal(): clears the errors of all contexts, which a real GPU does only at the end of the
- *   process. Drops the work that failed contexts have received before.
+ * - softgpu_fail_copy(): the @nth copy that streams execute from now on (1: the next one; 0: none)
+ *   fails with @error. From then on its context refuses everything with this error, like a real GPU
+ *   after a fault of a GPU kernel.
+ * - softgpu_fail_call(): the next call of the function with this name returns @error. That call
+ *   does nothing, unless the function is cuIpcCloseMemHandle or cuMemHostUnregister.
+ * - softgpu_heal(): clears the errors of all primary contexts, which a real GPU does only at the
+ *   end of the process. First waits until failed contexts have dropped their work.
  * - softgpu_opened(), softgpu_registered(): the number of handles that this process has opened and
  *   not closed, and of host registrations.
  * - softgpu_copies(): the number of copies that streams have executed.

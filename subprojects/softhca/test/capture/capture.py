@@ -51,7 +51,7 @@ def expected_packets(records, rnr_naks):
 
 
 def psns_follow(packets):
-    """Checks that the requests of a QP have consecutive PSNs, and that each is acknowledged. Returns the messages."""
+    """Checks the PSNs of each QP's requests, and the PSNs and counts of the acknowledgements. Returns the messages."""
     following, counts, messages = defaultdict(int), Counter(), []
     for p in packets:
         operation, key = p.opcode & 31, COMMENT.match(p.comment).groups()
@@ -104,7 +104,7 @@ def check_all(tmp, name, options, ip):
 
 
 def check_kill(tmp, options):
-    """A message that has arrived is in the file, exactly once, even if its sender was killed."""
+    """A message that has arrived is in the file, even if its sender was killed."""
     path, lines = run_traffic(tmp, "kill", options, ["kill"])
     got = [int(x[1]) for x in lines if x[0] == "got"]
     packets = read(path)
@@ -159,7 +159,7 @@ def start_capture(*arguments, **more):
 
 
 def check_ctl(tmp, env):
-    """softhcactl captures the packets of all QPs, or of one QP, while two programs run."""
+    """softhcactl captures the packets of all QPs while two programs run."""
     path = os.path.join(tmp, "ud.pcapng")
     fabric = env["SOFTHCA_FABRIC"]
     holder = subprocess.Popen([RUN, "--topology", os.path.join(tmp, "roce"), "cat"], env=env,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The commands of /dev/infiniband/rdma_cm as librdmacm writes them, one function each. Functions
- * that return int return 0 or -errno; functions that return an id end the test if there is none.
+ * The commands of /dev/infiniband/rdma_cm as librdmacm writes them, one function each. A command
+ * that returns int returns 0 or -errno; functions that return an id end the test if there is none.
  */
 #ifndef SOFTHCA_TEST_CM_RAW_H
 #define SOFTHCA_TEST_CM_RAW_H

@@ -21,7 +21,7 @@
 #define GUARD_MS 60000
 
 static int channel;
-static int wire, stranger; /* sockets of the two addresses */
+static int wire, stranger; /* sockets of THERE and STRANGER */
 static struct packet usual = {.opcode = PT_UD | PO_SEND_ONLY,
 	.pkey = 0xffff,
 	.dest_qpn = MAD_QPN,
@@ -136,7 +136,7 @@ static struct mad request_to(uint16_t port)
 	return m;
 }
 
-/* Makes an id that listens, and sends it a request. Returns the id that the event has for it. */
+/* Makes an id that listens, and sends a request to it. Returns the id in the request's event. */
 static uint32_t ask(struct mad *m, uint32_t *listener)
 {
 	struct rdma_ucm_event_resp e;
@@ -150,7 +150,7 @@ static uint32_t ask(struct mad *m, uint32_t *listener)
 	return e.id;
 }
 
-/* Returns the other host's answer to message @to, which contains the ids of both ends. */
+/* Returns the other host's answer to message @to, with the ids of both ends. */
 static struct mad answer(enum mad_type type, const struct mad *to)
 {
 	return (struct mad){.type = (uint16_t)type, .local = to->remote, .remote = to->local};
@@ -194,7 +194,7 @@ static void leads_out(uint32_t id, uint32_t qpn, uint32_t psn)
 	CHECK(!memcmp(a.ah_attr.grh.dgid, gid, sizeof(gid)));
 }
 
-/* The other host sends each message again, as if it had not got the answer. */
+/* The other host sends REQ and DREQ again, as if it had not got the answers. */
 TEST(other_host_connects_and_disconnects)
 {
 	struct rdma_ucm_query_addr_resp ends;
@@ -468,7 +468,7 @@ TEST(withdrawn)
 	m = (struct mad){.type = MAD_REJ, .local = req.local, .status = 4};
 	say(&m);
 	say(&(struct mad){.type = MAD_DREQ, .local = 1, .remote = 2});
-	hear(MAD_DREP); /* so the message before this one has been handled */
+	hear(MAD_DREP); /* so the REJ before the DREQ has been handled */
 	no_event();
 	CHECK_EQ(raw_accept(channel, child, CHILD, &(struct rdma_ucm_conn_param){.valid = 1}),
 		-EINVAL);

@@ -121,7 +121,7 @@ static void none_left(void)
 	CHECK(!raw_readable(cch, 0));
 }
 
-/* Each end's attributes have the other one's QP number and PSN. */
+/* Each end's attributes have the other end's QP number and PSN. */
 TEST(attributes)
 {
 	struct ib_uverbs_qp_attr c, s;
@@ -479,7 +479,7 @@ TEST(unknown_address)
 	none_left();
 }
 
-/* A thread that waits for an event. The cases wake it by an event, or cancel it, as programs do. */
+/* A thread that waits for an event. The test wakes it by an event, or cancels it. */
 static void *wait_for_event(void *arg)
 {
 	struct rdma_ucm_event_resp e;

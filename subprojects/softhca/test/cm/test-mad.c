@@ -7,7 +7,7 @@
 #include "cm/cm.h"
 #include "cm/mad.h"
 
-/* Returns a message whose fields have different values. */
+/* Returns a message in which every field is set. */
 static struct mad full(uint16_t type, uint8_t len)
 {
 	struct mad m = {.type = type,
@@ -165,7 +165,7 @@ TEST(answers)
 	through(&(struct mad){.type = MAD_SIDR_REP, .param.data_len = CM_SIDR_REP_DATA}, bytes);
 }
 
-/* Arbitrary bytes are refused or decoded, and a decoded message can be encoded. */
+/* A message with a flipped bit is refused or decoded. A decoded message can be encoded. */
 TEST(refused)
 {
 	struct mad m = full(MAD_REQ, CM_REQ_DATA), back;

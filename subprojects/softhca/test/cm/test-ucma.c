@@ -60,7 +60,7 @@ TEST(headers)
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
 }
 
-/* The shortest input of each command, and the length of its answer. */
+/* The shortest input of each supported command, and the shortest buffer for its answer. */
 static const struct lengths {
 	uint32_t cmd;
 	uint16_t in, out;
@@ -189,7 +189,7 @@ TEST(room_for_answers)
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
 }
 
-/* The second adapter has no netdev, as 127.0.0.1 has none here. */
+/* 127.0.0.1 has no netdev here. The second adapter, which has none either, is not chosen. */
 TEST(loopback_address_is_of_the_first_adapter)
 {
 	struct rdma_ucm_query_addr_resp ends = {.ibdev_index = UINT32_MAX};
@@ -373,8 +373,8 @@ TEST(states)
 }
 
 /*
- * AF_IB addresses are refused but for the wildcard, by which librdmacm tests whether the kernel
- * knows the family.
+ * AF_IB addresses are refused, except the wildcard, with which librdmacm tests whether the kernel
+ * supports the family.
  */
 TEST(af_ib)
 {

@@ -251,7 +251,7 @@ static void *race(void *unused)
 	return NULL;
 }
 
-/* Waits until the other thread has counted further, so that it also counts during the next move. */
+/* Waits until the other thread has counted on: it probably counts during the next move, too. */
 static void let_count(void)
 {
 	uint32_t n = __atomic_load_n(&racer.rounds, __ATOMIC_RELAXED);
@@ -420,7 +420,7 @@ TEST(window)
 	CHECK_EQ(look(INDEX, (1 << 20) + 2 * PAGE - 7, 8, &at), -ENOENT);
 	CHECK_EQ(look(INDEX, (1 << 20) - 1, 8, &at), -ENOENT);
 	CHECK_EQ(look(INDEX, (1 << 20), UINT64_MAX, &at), -ENOENT);
-	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* INDEX has this entry */
+	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* INDEX uses the same window */
 	CHECK_EQ(look(INDEX + 1, 1 << 20, 8, &at), -ENOENT); /* longer than the file */
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);

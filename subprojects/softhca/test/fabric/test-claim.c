@@ -262,7 +262,7 @@ TEST(signal_is_late)
 	CHECK_EQ(arena()->whole.claim.word & CLAIM_OWNER_MASK, 0);
 }
 
-/* The process id of a dead process may be another's already, so its memory is never accessed. */
+/* A dead process's id may belong to another process, whose memory must not be accessed. */
 TEST(the_dead_are_out_of_reach)
 {
 	uint32_t slot = fabric_self.slot + 1; /* no process has it */

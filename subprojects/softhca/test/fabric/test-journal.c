@@ -33,7 +33,7 @@
 #define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex or the lane */
 #define STRIDE 17 /* between the instruction counts of two victims; the first count varies */
-#define VICTIM 1 /* its slot */
+#define VICTIM 1 /* the victim's slot */
 #define SELDOM 3 /* STRIDE's factor for stops, which leave the same state as kills */
 
 struct queue {

@@ -198,7 +198,7 @@ static void late_write_waited_for(void)
 	CHECK_EQ(c.late_placed + c.late_lost, 0);
 }
 
-/* A rule for another adapter, process or QP does not match. */
+/* Makes WRITEs, which succeed until a rule kills the process. */
 static void not_meant(void)
 {
 	open_pair((struct rig_timers){0});
@@ -227,7 +227,7 @@ static enum ibv_port_state port_state(struct rig *r)
 	return attr.state;
 }
 
-/* The second WRITE takes the link down: retries fail, and every context gets the event. */
+/* The second WRITE takes the link down: retries fail, and the other context gets the event. */
 static void link_goes_down(void)
 {
 	CHECK_EQ(softhca_link_set("mlx5_0", true), -ENODEV);

@@ -36,7 +36,7 @@ static void must(bool so)
 		abort();
 }
 
-/* Checks that a packet is the same after it is encoded and decoded. */
+/* Checks that the PSN and the lengths of a packet survive its encoding and decoding. */
 static void op_send(void *arg, const struct packet *p, const void *payload)
 {
 	static uint8_t bytes[PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures processes of one fabric that are all connected with each other: one process that sends to
- * itself, a pair, a star, in which three processes send to a server, and a mesh of four.
+ * Measures connected processes of one fabric: one process that sends to itself, a pair, a star, in
+ * which three processes send to a server, and a mesh of four.
  *
  *	bench-group [loop | pair | star | mesh [depth]]
  *
@@ -51,8 +51,8 @@ static const struct shape {
 static const uint32_t depths[] = {1, 2, 4, 8, 16, DEPTH_MAX};
 
 /*
- * The processes of a run share this. The counts are changed with release and read with acquire, so
- * a process that reads a count also sees all data that was stored before the change.
+ * The processes of a run share this. `arrived` and `live` are changed with release and read with
+ * acquire, so a process that reads one also sees all data that was stored before the change.
  */
 static struct shared {
 	struct rig_addr addr[NODES][NODES]; /* of the QP of the first node to the second */

@@ -32,7 +32,7 @@ static struct rig a, b;
 static struct ibv_mr *mrs[2 * REGIONS + REGIONS_BETWEEN];
 static uint32_t registered;
 
-/* Each phase is a function that callgrind knows by name: cost.py dumps the counts after it. */
+/* Each phase is a function that callgrind finds by name: cost.py dumps the counts after it. */
 #define PHASE __attribute__((noinline))
 
 PHASE void phase_write(uint32_t n);
