@@ -226,8 +226,8 @@ TEST(whole_words)
 }
 
 /*
- * Correct traffic on three pairs, with everything that a QP supports. The hash depends on the order
- * in which completions come, and on the turns between them.
+ * Correct traffic on three pairs: SENDs, WRITEs with immediate data, READs and atomics. The hash
+ * depends on the order in which completions come, and on the turns between them.
  */
 static struct rig from[PAIRS], to[PAIRS];
 static uint32_t next_send[PAIRS], next_recv[PAIRS];
@@ -293,7 +293,7 @@ static bool receives(uint32_t n)
 	return n % 5 != 2 && n % 5 != 4;
 }
 
-/* A pair sends its next message when both completions of the one before have come. */
+/* Polls both ends. A READ or an atomic counts as received when its sender has the completion. */
 static void poll_pair(uint32_t pair)
 {
 	struct ibv_wc wc;

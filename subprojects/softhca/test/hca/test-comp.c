@@ -94,9 +94,9 @@ static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint3
 }
 
 /*
- * Consumes the @n CQEs before @ci. A compressed run leaves some of its CQEs unwritten. They still hold
- * the contents of two rounds ago, whose owner bit would be valid in this round, so the reader must
- * mark all of them as invalid.
+ * Consumes the @n CQEs before @ci. A compressed run leaves some of its CQEs unwritten. They keep
+ * the contents of an earlier pass over the queue, whose owner bit may be valid in a later pass. So
+ * the reader must mark all of them as invalid.
  */
 static void take(const struct mlx5dv_cq *dv, uint32_t ci, uint32_t n)
 {

@@ -50,7 +50,7 @@ static void gap_open(struct gap *g, struct ibv_pd *pd)
 	CHECK(g->mr);
 }
 
-/* Waits until a copy has come to the missing page. */
+/* Waits until a copy has come to the missing half. */
 static void gap_reached(void)
 {
 	struct uffd_msg m;
@@ -232,8 +232,7 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	if (fn == do_dereg)
 		g.mr = NULL;
 	if (p.a.qp)
-		rig_modify(&p.a,
-			IBV_QPS_RESET); /* the sender, whose peer does not answer, gives up */
+		rig_modify(&p.a, IBV_QPS_RESET); /* ends the repetitions of an unanswered message */
 	call_join(&c);
 }
 
@@ -295,7 +294,7 @@ TEST(one_srq)
 	CHECK(!ibv_destroy_qp(fourth.qp));
 }
 
-/* A long WRITE whose immediate finds no receive is placed once, however often it is repeated. */
+/* A long WRITE whose immediate finds no receive completes after a receive has been posted. */
 TEST(placed_once)
 {
 	PAIR p;
@@ -414,8 +413,8 @@ TEST(killed_srq)
 }
 
 /*
- * The receiver's QP fails in the middle of the copy: its receives are flushed when no process
- * writes to them any more, which is so once the sender is dead.
+ * The receiver's QP fails in the middle of the copy. Its receives are flushed only when the sender
+ * has been killed (@kill_it) or the copy has ended.
  */
 static void killed_flush(bool kill_it)
 {

@@ -73,7 +73,7 @@ static void the_kernels_counters_agree(void)
 	CHECK_EQ(rig_counter(1, "hw_counters/rx_prio3_pause_duration"), 0);
 }
 
-/* Returns how much a counter of an adapter's hw_counters has grown since the last call. */
+/* Returns the growth of a counter in hw_counters since the last call for this counter. */
 static uint64_t rise(unsigned rail, const char *name)
 {
 	static struct {

@@ -167,7 +167,7 @@ TEST(qp_errors)
 	CHECK(!readable(b.ctx->async_fd));
 }
 
-/* Each way through ERR sends an event. */
+/* Moves a QP with an SRQ through ERR, which sends IBV_EVENT_QP_LAST_WQE_REACHED, to INIT. */
 static void pass_error(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR}, reset = {.qp_state = IBV_QPS_RESET};
@@ -192,9 +192,7 @@ TEST(more_async_events_than_fit)
 	CHECK(!readable(b.ctx->async_fd));
 }
 
-/*
- * More completions than the CQ has entries: the owner gets an event, and the queue stays overrun.
- */
+/* A CQ gets more completions than it has entries: its owner gets an event. */
 TEST(cq_overrun)
 {
 	struct ibv_async_event e;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * kill -9 at random points. A survivor serves two peers from one SRQ and one receive CQ: a steady
- * one, and one that is killed and replaced, over and over, while both directions are busy. After
- * each kill: the victim's messages have arrived whole and in order, the survivor's own messages to
- * it end in "retry exceeded", the steady peer is not affected, and no receive is lost.
+ * one, and one that is killed and replaced, over and over, while both directions are busy. The
+ * messages of each victim arrive in order, the survivor's own messages to it end in "retry
+ * exceeded", and the steady peer is not affected. At the end no receive is lost.
  *
  * test-kill [number of kills]
  */
@@ -144,7 +144,7 @@ static void on_recv(const struct ibv_wc *wc, struct tally *t)
 	CHECK_EQ(wc->status, IBV_WC_SUCCESS);
 	CHECK_EQ(wc->imm_data, n);
 	CHECK_EQ(wc->byte_len, length_of(n));
-	if (!v && !t->burst) /* other messages may have overwritten the slot */
+	if (!v && !t->burst) /* else other messages may have overwritten the slot */
 		CHECK(rig_same(r.buf + FROM_STEADY + n % SLOTS * SLOT, wc->byte_len, n));
 	CHECK(t->outstanding[wc->wr_id]); /* no receive is consumed twice */
 	t->outstanding[wc->wr_id] = false;
@@ -167,7 +167,10 @@ static void on_sent(const struct ibv_wc *wc, struct tally *t)
 	CHECK_EQ(wc->wr_id, t->to_victim_done++);
 }
 
-/* One turn of the survivor's loop: answers both peers. Returns true if nothing arrived. */
+/*
+ * One turn of the survivor's loop: answers the steady peer, and keeps up to four messages to the
+ * victim in flight. Returns true if nothing arrived.
+ */
 static bool turn(struct tally *t, const struct rig_addr *steady_to,
 	const struct rig_addr *victim_to)
 {

@@ -94,7 +94,7 @@ static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_w
 	close_pair(says);
 }
 
-/* Sends messages between ends with each pair of P_Keys. */
+/* Ends whose P_Keys match reach each other, and others do not. */
 TEST(all_types)
 {
 	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
@@ -114,7 +114,7 @@ TEST(all_types)
 	miss(IBV_QPT_RC, 0, 2, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 1);
 }
 
-/* Both P_Keys have the number 0, which is not valid: the QPs are in no partition. */
+/* A QP is connected to itself. Its P_Key has the number 0, which is not valid. */
 TEST(number_zero)
 {
 	rig_open(&b, &(struct rig_attr){.rail = 1, .pkey_index = 3});

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one. A QP
- * that is refused because nothing can receive its packets.
+ * Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one.
+ * Changes of a port's addresses. A QP that is refused because no thread can receive its packets.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -199,10 +199,7 @@ static int ud_to_rtr(void)
 	return ibv_modify_qp(r.qp, &a, IBV_QP_STATE);
 }
 
-/*
- * The thread that receives packets cannot be started, and the next attempt succeeds. The end of the
- * process waits for that thread only.
- */
+/* The thread that receives packets cannot be started at first. The next attempt succeeds. */
 TEST(no_thread_for_packets)
 {
 	rig_open(&r, &(struct rig_attr){.rail = WIRED}); /* starts the other threads */

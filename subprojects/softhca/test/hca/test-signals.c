@@ -230,7 +230,7 @@ static void ignored(void)
 	raise(SIGSEGV);
 }
 
-/* Execution would continue after the breakpoint. */
+/* If the library discarded the signal, execution would continue after the breakpoint. */
 static void breakpoint(void)
 {
 	open_pair();
@@ -317,7 +317,7 @@ TEST(inherited_device)
 TEST(child_of_the_bare_system_call)
 {
 #ifdef __SANITIZE_THREAD__
-	(void)bare_child; /* the sanitizer knows only children of fork() */
+	(void)bare_child; /* the sanitizer supports only children of fork() */
 #else
 	CHECK_EQ(rig_child(bare_child, NULL), OK);
 #endif

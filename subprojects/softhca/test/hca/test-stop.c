@@ -27,8 +27,8 @@
 #define UNTOUCHED 0xee
 
 /*
- * A kind of message. The long ones are copied without the fabric's mutex (docs/locks.md), by two
- * system calls.
+ * A kind of message. A long message is copied without the fabric's mutex or a lane (docs/locks.md),
+ * each of its two segments by a system call.
  */
 struct kind {
 	const char *name;
@@ -312,7 +312,7 @@ static void at_instructions(const struct kind *k)
 
 /*
  * Stops a victim at the entry of a system call, which is executed when the process is continued.
- * With @drop the debugger drops the signal by which the process learns that it lost a lock.
+ * With @drop this process does not pass on the signal that reports the lost lock to the victim.
  */
 static void at_entry(const struct kind *k, long nr, bool drop)
 {

@@ -306,7 +306,7 @@ TEST(arming)
 	}
 	verdict(NULL);
 
-	open_events(); /* the test reads the event itself, so the provider does not know of it */
+	open_events(); /* the test reads the event itself, not by ibv_get_cq_event() */
 	CHECK(!ibv_req_notify_cq(a.scq, 0));
 	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
 	CHECK_EQ(read(a.channel->fd, &event, sizeof(event)), (ssize_t)sizeof(event));

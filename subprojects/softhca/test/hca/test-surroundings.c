@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * If the adapters cannot work, a program gets one line with the reason, and neither hangs nor
- * crashes. Cases: /dev/shm does not exist, cannot be written, or is full; /proc is missing; members
- * are in other namespaces or of another version; system calls are forbidden. Without root, only the
- * cases of another version and of forbidden system calls run.
+ * crashes. Cases: /dev/shm does not exist, cannot be written, or is full; /proc is missing; the
+ * fabric is full; members are in other namespaces or of another version; system calls are
+ * forbidden. Without root, only the cases of a full fabric, of another version and of forbidden
+ * system calls run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +115,7 @@ static void little_room(void)
 	CHECK(!qp);
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(n > 64);
-	/* The entries that no QP can have got no memory. */
+	/* softhca_fabric_info() must not read entries that have no memory. */
 	CHECK_EQ(softhca_fabric_info(&info), 0);
 	CHECK_EQ(info.qps, n + 1);
 	no_room_for_attributes();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many threads in one process, each with a context of its own, send to each other, with signals
- * blocked as in daemons; then a child is forked while all objects are open. In another case threads
- * share a context, an SRQ and CQs.
+ * Threads of one process, each with contexts of its own, send to each other, with signals blocked
+ * as in daemons; then a child is forked while all objects are open. In another case threads share a
+ * context, an SRQ and CQs.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -81,7 +81,7 @@ static void domain_close(struct domain d)
 	CHECK(!ibv_destroy_qp(d.qp) && !ibv_dealloc_pd(d.pd) && !ibv_dealloc_td(d.td));
 }
 
-/* A QP of a thread domain has a page that no other QP has. */
+/* The register of a thread domain's QP is not on the page of a QP without a thread domain. */
 static void thread_domains(void)
 {
 	struct domain d[3];
@@ -293,7 +293,7 @@ static void other_pages(void)
 	uar = mlx5dv_devx_alloc_uar(a.ctx, MLX5DV_UAR_ALLOC_TYPE_BF);
 	CHECK(uar && (char *)uar->base_addr + 0x800 == (char *)uar->reg_addr);
 	CHECK(page_of(uar->base_addr) == page_of(uar->reg_addr));
-	qp = rig_qp(&a); /* the context learns of the new page by this command */
+	qp = rig_qp(&a); /* at this command the HCA finds the new page */
 	ring_at(uar->reg_addr, IBV_WC_WR_FLUSH_ERR, not_its_own);
 	CHECK(!ibv_destroy_qp(qp));
 	mlx5dv_devx_free_uar(uar);

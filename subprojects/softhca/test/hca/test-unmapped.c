@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The HCA cannot access a page that is registered, because the program has unmapped it, or has
- * taken a permission away. The side to which the page belongs gets the error. The other side is in
- * the same fabric or in another one, as on another host.
+ * taken a permission away. The QP on the side of the page fails; the sender of an atomic also gets
+ * an error. The other side is in the same fabric or in another one, as on another host.
  */
 #include <sys/mman.h>
 
@@ -114,7 +114,6 @@ static void datagrams_there(int fd)
 	receive_fails(&r, mr);
 }
 
-/* This case and the next one come first, because a child inherits a fabric that was joined. */
 TEST(datagrams_between_fabrics)
 {
 	struct rig_addr to;

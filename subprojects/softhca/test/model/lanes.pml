@@ -329,7 +329,7 @@ whole:
 killed:	skip
 }
 
-/* Messages that other threads execute with the mutex may open the lanes as well. */
+/* When the owner takes the mutex again, it may open lane 1, as another thread would. */
 proctype owner(byte me)
 {
 	bool former, lost;

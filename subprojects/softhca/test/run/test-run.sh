@@ -415,7 +415,7 @@ settings() {
 	joins SOFTHCA_LINK=off
 	kept_out SOFTHCA_RAILS=2
 	released plain
-	# Rules that were used up, and rules that were added later, do not change the setting.
+	# Rules that softhcactl has removed still belong to the setting.
 	SOFTHCA_FAULTS=action=rnr hold ruled
 	made=ruled
 	"$ctl" fault clear >"$tmp/out" 2>&1 || fail "softhcactl: $(cat "$tmp/out")"
@@ -501,7 +501,8 @@ other_fabric() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# says PATTERN N COMMAND...: the command must end with N, and softhca-run print two lines, the second matching PATTERN.
+# says PATTERN N COMMAND...: the command must end with N. Besides the line about figures, softhca-run must print one
+# line, which matches PATTERN.
 says() {
 	pattern=$1
 	shift

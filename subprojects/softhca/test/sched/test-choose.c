@@ -118,7 +118,7 @@ TEST(room)
 		{20, BUSY(SHORT), false, true}, /* another thread runs for a moment */
 		{25, BUSY(SHORT), false, true},
 		{30, BUSY(SHORT), false, true},
-		{35, FREE(SHORT), false, true}, /* and then another one */
+		{35, FREE(SHORT), false, true}, /* no other thread runs */
 		{40, BUSY(SHORT), false, true},
 		{45, BUSY(SHORT), false, false}, /* the other thread continues to run */
 		{65, FREE(SHORT), false, false},

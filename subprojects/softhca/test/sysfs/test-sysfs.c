@@ -147,7 +147,7 @@ static void *builder(void *unused)
 	return (void *)(intptr_t)softhca_sysfs_build(root, &t);
 }
 
-/* If several processes build the tree, one wins, and no files of the others are left. */
+/* If several threads build the tree, one succeeds, and no files of the others are left. */
 TEST(race)
 {
 	pthread_t threads[4];

@@ -17,7 +17,7 @@
 #define IN_FLIGHT 4096
 #define LATENCY 5000
 
-/* A message that a side sends. The other side checks what it receives against it. */
+/* A message that a side sends. The other side compares what arrives with this plan. */
 struct plan {
 	enum message_kind kind;
 	bool imm, fence, solicited;

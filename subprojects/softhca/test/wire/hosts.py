@@ -178,7 +178,7 @@ def pair(a, b, *program, port, env={}, server_env={}):
 
 
 def faults(percent, seed):
-    """Returns the environment that causes these rates of lost, doubled and late packets."""
+    """Returns the environment in which @percent of the packets are lost, as many doubled and as many late."""
     rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
              for i, what in enumerate(("lost", "twice", "late"))]
     return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}

@@ -365,7 +365,7 @@ static void arrived(struct end *e, const struct ibv_wc *wc)
 	post_receive(owner, i);
 }
 
-/* Only for an endless run whose peer has ended: all posted requests end with errors. */
+/* Handles an error, which is expected only in an endless run whose peer has ended. */
 static void broken(struct end *e, const struct ibv_wc *wc)
 {
 	if (!opt.endless || (e->failed && wc->status != IBV_WC_WR_FLUSH_ERR)) {

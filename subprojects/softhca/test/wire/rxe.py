@@ -29,7 +29,7 @@ import hosts
 GUARD_S = 7100  # these three only guard against hanging
 PAIR_GUARD_S = 600
 QUIET_LOOKS = 8
-TRIES = 10  # for a pair that fails because of a known defect of the kernel
+TRIES = 10  # for a pair that fails for a known reason; see Matrix.known()
 PACE_S = 0.02
 GUEST, GUEST_IPV6 = "10.99.0.2", "fd99:0::2"
 
@@ -196,7 +196,7 @@ class Matrix:
                     self.results["FAILED"] += 1
 
     def attempt(self, server, client, name, case):
-        """Runs a pair. Returns "ok", "FAILED", or the known defect of the kernel that has made it fail."""
+        """Runs a pair. Returns "ok", "FAILED", or the known reason for which it has failed."""
         self.guest.forget_messages()
         began, before, result, why = time.monotonic(), self.guest.counters(), "ok", ""
         try:
@@ -213,7 +213,7 @@ class Matrix:
         return result
 
     def known(self, case, why, began):
-        """Returns the known defect of the kernel that has made a pair fail, if there is evidence of it."""
+        """Returns the known reason for which a pair has failed, if there is evidence of it."""
         unanswered = "transport retry counter exceeded" in why or "Failed status 12" in why
         if unanswered and self.pace.longest(began) > retries_take(case):
             return "guest starved"

@@ -173,7 +173,7 @@ TEST(slow_sender)
 	CHECK_EQ(wire_deadline(&nodes[0].q), 0);
 }
 
-/* Passes a packet to node 1. Returns the answer of the node, or NULL. */
+/* Passes a packet to node 1. Returns the last packet of the node's answer, or NULL. */
 static const struct packet *answer_to(struct packet p)
 {
 	static const uint8_t zeros[PACKET_PAYLOAD_MAX];

@@ -278,7 +278,7 @@ def is_installed(program):
 
 
 def installed(text):
-    """Returns the commands, one a line, whose programs are installed."""
+    """@text has a command on each line. Returns those whose programs are installed."""
     return [line.split() for line in text.splitlines() if line and is_installed(line.split()[0])]
 
 
@@ -324,7 +324,7 @@ def run_ipv6():
             ucx(a, b, "rc_x,ud_x,self", "-t tag_bw -s 1000 -n 20", env={"UCX_IB_GID_INDEX": "1"})
 
 
-# The server's options, and the client's; {} is the server's address.
+# The server's command, and what the client adds to this command; {} is the server's address.
 RDMA_CM = """
 ib_write_lat -R -x 0 -n 20|{}
 ib_send_lat -R -x 0 -n 20 -c UD|{}
