@@ -510,9 +510,9 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 /*
  * Flushes the endpoints for which @go returns true. @go is called only for endpoints that have
  * messages to send (copyrpc_ep_get_load() returns how many). An endpoint that owes its peer credit
- * for a sixteenth of the ring is flushed with its messages without asking @go, because @go may wait
- * for an action for which the peer needs the credit. For an endpoint that is not flushed, the next
- * call asks @go again. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and
+ * for a sixteenth of the ring, or whose rings are growing, is flushed with its messages without
+ * asking @go, because @go may wait for an action for which the peer needs the credit or the larger
+ * ring. For an endpoint that is not flushed, the next call asks @go again. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and
  * copyrpc_ep_user(). Returns the number of batches sent.
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);

@@ -188,13 +188,17 @@ void ep_word_read(struct copyrpc_ep *ep)
 }
 
 /*
- * True if @go of copyrpc_flush_if() decides whether the waiting batches are sent. If credit is due,
- * they are sent in any case, because @go may wait for an action for which the peer needs the
- * credit.
+ * True if @go of copyrpc_flush_if() decides whether the waiting batches are sent. They are sent in
+ * any case if credit is due or if they carry a note or a move of a growing ring, because @go may
+ * wait for an action for which the peer needs the credit or the larger ring.
  */
 static bool may_wait(const struct copyrpc_ep *ep)
 {
-	return chan_waits(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
+	const struct chan *ch = &ep->ch;
+
+	if (ch->growing && chan_growth_due(ch))
+		return false;
+	return chan_waits(ch) && !credit_due(&ch->cr, ch->cr.p);
 }
 
 /* Rings the doorbell for the posted requests. */

@@ -199,9 +199,14 @@ COLD void chan_seal_growth(struct chan *ch, void *at, uint32_t count)
 		move(ch);
 }
 
+bool chan_growth_due(const struct chan *ch)
+{
+	return has_note(ch) || ch->grow.next_send;
+}
+
 bool chan_growth_batch(struct chan *ch)
 {
-	if (chan_waits(ch) || !(has_note(ch) || ch->grow.next_send))
+	if (chan_waits(ch) || !chan_growth_due(ch))
 		return false;
 	if (!credit_batch_fits(&ch->cr)) {
 		ch->stalled = true; /* the peer's position is needed */

@@ -89,6 +89,9 @@ bool chan_left_send(const struct chan *ch);
 /* Updates ch->growing. */
 void chan_set_growing(struct chan *ch);
 
+/* True if the next batch carries a note, or moves to the next send ring if no other batch waits. */
+bool chan_growth_due(const struct chan *ch);
+
 /* Opens a batch without messages for a note or a move if there is no other batch. Returns false if
  * there is no need or no room for it. */
 bool chan_growth_batch(struct chan *ch);

@@ -270,6 +270,36 @@ TEST(credit_leaves_when_the_queue_was_full)
 	pair_close(&f.p);
 }
 
+/* A side that holds all of its messages back still answers the peer's request for a larger ring,
+ * and moves to one that the peer has offered. */
+static void large_call(int caller, int holder)
+{
+	static const char large[4000];
+	struct heard h = {0};
+	PAIR p = pair_open(NULL);
+	uint32_t rounds = 0;
+
+	CHECK_EQ(copyrpc_call(p.ep[holder], "x", 1, 0, 0), 0);
+	while (copyrpc_call(p.ep[caller], large, sizeof(large), 0, 0)) {
+		CHECK(rounds++ < 100000);
+		for (int i = 0; i < 2; i++) {
+			copyrpc_poll_recv(p.ctx[i], hear, &h);
+			copyrpc_flush_if(p.ctx[i], i == holder ? never : always, NULL);
+		}
+	}
+	CHECK_EQ(ep_stats_of(p.ep[caller]).grown, 1);
+}
+
+TEST(notes_of_the_peers_ring_leave)
+{
+	large_call(0, 1);
+}
+
+TEST(the_own_ring_grows)
+{
+	large_call(0, 0);
+}
+
 /* ---------------------------------------------------------------------- order */
 
 /* copyrpc_recv() returns requests of two endpoints; those of each endpoint are in the order of its
