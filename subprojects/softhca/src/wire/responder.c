@@ -205,7 +205,8 @@ static struct message read_of(const struct asked *a)
 		.psn = a->p->psn};
 }
 
-/* Sends the data. Needs nothing but the request, so it can answer a repeated request, too. */
+/* Sends the data, at most WIRE_READ_BURST packets. Needs nothing but the request, so it can answer a
+ * repeated request, too. */
 static void respond_read(struct asked *a, const struct message *m)
 {
 	uint8_t payload[PACKET_PAYLOAD_MAX];
@@ -214,7 +215,7 @@ static void respond_read(struct asked *a, const struct message *m)
 	int rc = 0;
 
 	a->q->rs.ack_due = 0;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && i < WIRE_READ_BURST; i++) {
 		message_response(m, i, &p);
 		p.msn = a->q->rs.msn;
 		if (p.payload)

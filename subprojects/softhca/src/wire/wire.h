@@ -12,7 +12,9 @@
  *
  * Responder. `expected` is the next PSN. A packet with an earlier PSN is a duplicate: a SEND or
  * WRITE is acknowledged again, a READ is executed again, an atomic is answered from the ring of
- * replays. The first packet with a later PSN causes a NAK, further ones do not (`nak_sent`).
+ * replays. The first packet with a later PSN causes a NAK, further ones do not (`nak_sent`). At most
+ * WIRE_READ_BURST responses are sent to one READ request, because the caller holds a lock meanwhile.
+ * For the peer, the rest is lost, so the peer repeats the request from there on.
  *
  * A process may be killed at any instruction. So payloads are placed first: placing them twice does
  * no harm. The words of the state that belong to a completion are passed to the operation that
@@ -28,6 +30,7 @@
 #define WIRE_WINDOW_START 16u
 #define WIRE_WINDOW_MAX 64u
 #define WIRE_READ_PART 32u /* packets per READ request */
+#define WIRE_READ_BURST 32768u /* responses to one READ request */
 #define WIRE_REPLAYS 16 /* atomics that can be answered again */
 #define WIRE_ACK_EVERY 16u /* an acknowledgement is requested at least once in this many packets */
 #define WIRE_RNR_FOR_EVER 7

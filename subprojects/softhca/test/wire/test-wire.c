@@ -257,6 +257,34 @@ TEST(hostile_long_reads)
 	CHECK_EQ(nodes[1].refused, AETH_NAK_INVALID);
 }
 
+static struct packet last_sent;
+
+static void count(void *arg, const struct packet *p, const void *payload)
+{
+	((struct node *)arg)->packets++;
+	last_sent = *p;
+}
+
+/* The rest of a READ that exceeds WIRE_READ_BURST packets is read by a repeated request. */
+TEST(long_reads_come_in_parts)
+{
+	struct wire_attr attr = attributes(256);
+	struct wire_ops all = ops;
+	struct packet read = read_of(0xffffe0, RKEY, 0, (WIRE_READ_BURST + 100) * 256);
+
+	all.access = grant;
+	all.fetch = fetch_nothing;
+	all.send = count;
+	reset(&attr);
+	wire_receive(&nodes[1].q, &all, &nodes[1], now, &read, NULL);
+	CHECK_EQ(nodes[1].packets, WIRE_READ_BURST);
+	CHECK_EQ(last_sent.opcode, PO_READ_RESPONSE_MIDDLE);
+	read = read_of((last_sent.psn + 1) & PSN_MASK, RKEY, WIRE_READ_BURST * 256, 100 * 256);
+	wire_receive(&nodes[1].q, &all, &nodes[1], now, &read, NULL);
+	CHECK_EQ(nodes[1].packets, WIRE_READ_BURST + 100);
+	CHECK_EQ(last_sent.opcode, PO_READ_RESPONSE_LAST);
+}
+
 /*
  * The ACK of a repeated WRITE has the PSN of the WRITE, not of the READ that was executed after it:
  * rxe would take an ACK with the READ's PSN for the end of the READ, without its data.
