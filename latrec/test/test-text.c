@@ -265,7 +265,7 @@ static const struct {
 	/* Sums that are possible for the bucket, but not with this smallest or largest value. */
 	{HEAD "count 2\nsum 1009\nmin 505\nmax 505\nbuckets 1\n505 2\n", -EBADMSG},
 	{HEAD "count 2\nsum 1009\nmin 504\nmax 504\nbuckets 1\n505 2\n", -EBADMSG},
-	/* Sums of buckets that would wrap at 64 bits. */
+	/* The sum of the buckets' counts wraps at 64 bits. */
 	{HEAD "count 2\nsum 0\nmin 0\nmax 2\nbuckets 3\n0 9223372036854775807\n"
 	      "1 9223372036854775807\n2 4\n",
 		-EBADMSG},

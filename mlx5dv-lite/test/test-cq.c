@@ -181,7 +181,7 @@ TEST(error_of_an_unsignaled_request)
 	}
 }
 
-/* A request fails, and all later requests are flushed: each token is reported once, in order. */
+/* Request 10 fails, and all later ones are flushed: their tokens are reported once, in order. */
 TEST(flush_reports_every_request)
 {
 	setup(false, 64, 0);

@@ -55,7 +55,7 @@ static void post_ours_list(const struct request *r)
 	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), 0);
 }
 
-/* Leaves out segments of length 0, which the vendor's library would write. */
+/* Leaves out segments of length 0, as the vendor's library would do. */
 static void post_vendor_list(const struct request *r)
 {
 	struct ibv_sge sge[MLX5DVL_LIST_MAX];
@@ -81,7 +81,7 @@ static void post_vendor_list(const struct request *r)
 	CHECK_EQ(ibv_post_send(t.v.qp, &wr, &bad), 0);
 }
 
-/* Returns true for the UDP source port of RoCE: the driver chooses a random one for each address. */
+/* Returns true for the UDP source port of RoCE, which the driver draws at random per address. */
 static bool is_udp_port(const struct op *op, uint32_t i)
 {
 	return t.type == MLX5DVL_UD && t.h.ctx->gid_index >= 0 && (i & ~1u) == 30;

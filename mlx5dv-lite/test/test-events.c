@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events while QPs are destroyed: the user gets every event that ctx_reap() has read,
- * and events that the user does not read do not hide the events that ctx_reap() needs.
+ * Asynchronous events while QPs are destroyed: events that ctx_reap() has read are kept for the
+ * user, and events that the user does not read do not hide the events that ctx_reap() needs.
  */
 #include "device.h"
 #include "hca.h"

@@ -254,7 +254,7 @@ static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
 }
 
 /* A QP is destroyed while it has unconsumed completions: its receives are not lost, other QPs are
- * not affected, and a new QP with the same number does not get these completions. */
+ * not affected, and no completion still has its number, which a new QP may get. */
 TEST(destroyed_with_completions_pending)
 {
 	struct mlx5dvl_qp *more[2], *c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Without a device, or with a kernel that has no RDMA support, mlx5dvl_ctx_open() returns
- * -ENODEV. */
+/* mlx5dvl_ctx_open() returns -ENODEV for a name that no device has, also if the kernel has no RDMA
+ * support. */
 #include <errno.h>
 
 #include "support/test.h"

@@ -16,8 +16,8 @@ struct hello {
 };
 
 /* One end. Message s goes to slot s % SLOTS of the peer. The low half of the immediate is the low
- * half of s. The high half is the number of messages that this end has received: it frees slots for
- * the end that gets the immediate. `told` is the number that was sent last. */
+ * half of s. The high half is the low half of `received`; it frees the peer's slots. `told` is the
+ * value of `received` that was sent last. */
 struct end {
 	struct hca h;
 	struct mlx5dvl_qp *qp;
@@ -123,7 +123,7 @@ static void stream(struct end *e)
 	CHECK_EQ(sent, 0);
 }
 
-/* Kills the child. Then only the parent's requests to the child fail. */
+/* Kills the child. The parent's next request fails. */
 static void peer_dies(struct end *e, pid_t child)
 {
 	test_kill(child);

@@ -105,7 +105,8 @@ static uint32_t real_len(uint8_t opcode, uint32_t len)
 	return opcode == MLX5DVL_CMP_SWAP || opcode == MLX5DVL_FETCH_ADD ? 8 : len;
 }
 
-/* Compares two requests, except the padding after inline data, which is not written. */
+/* Compares two requests. A byte that must be 0 may be unwritten (0xa5), such as the padding after
+ * inline data. */
 static void compare(const uint8_t *got, const uint8_t *want, uint32_t ds, uint32_t at)
 {
 	for (uint32_t i = 0; i < ds * 16; i++) {
@@ -167,9 +168,9 @@ TEST(constant_lengths)
 	CHECK_EQ(q.qp.pi, 10);
 }
 
-/* The caller writes the payload into the request itself. For every length and position in the ring,
- * the request has the same bytes as one whose payload the library copies. mlx5dvl_sq_fits() returns
- * true only if no NOPs are necessary. */
+/* The caller, not the library, writes the payload into the request. For every length and position
+ * in the ring, the request has the same bytes as one whose payload the library copies.
+ * mlx5dvl_sq_fits() returns true only if no NOPs are necessary. */
 TEST(payload_written_in_place)
 {
 	uint8_t want[256];
@@ -249,7 +250,7 @@ TEST(refuses_before_and_after_connection)
 /*
  * Random requests, checked against a model of the ring: no block is written again before its
  * completion, mlx5dvl_sq_room() is never too large, and the queue has room again when all requests
- * are executed. There are enough requests to wrap the 16-bit index many times.
+ * are executed. There are enough requests to wrap the 16-bit index.
  */
 struct model {
 	struct plain_qp q;
@@ -447,7 +448,7 @@ TEST(without_blueflame_every_doorbell_is_8_bytes)
 	}
 }
 
-/* Devices assign QP numbers from the whole range: the table's memory for a QP is freed when the QP
+/* Devices assign QP numbers from the whole range, so a leaf of the table is freed when its last QP
  * is removed. */
 TEST(tables_of_qps_that_are_gone)
 {

@@ -30,7 +30,7 @@ TEST(receives_are_written_once)
 	free(wqes);
 }
 
-/* The data of a receive is valid only until the handler returns, so receives can share memory. */
+/* With depth 1, the list's two entries share a buffer: only one entry is posted at a time. */
 TEST(a_single_receive_has_a_single_buffer)
 {
 	uint8_t *wqes = plain_alloc(2 * 32), buf[64];

@@ -172,7 +172,7 @@ static void same_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sen
 	CHECK_EQ(c.wqe_counter, sent->token & 0xffff);
 }
 
-/* Returns the number of compressed runs among the next @n completions, not consumed yet. */
+/* Returns the number of compressed runs among the next @n unconsumed completions. */
 static uint32_t compressed_runs(const struct mlx5dvl_cq *cq, uint32_t n)
 {
 	uint32_t runs = 0;

@@ -74,7 +74,7 @@ TEST(a_vector_is_chosen_by_the_user)
 	mlx5dvl_ctx_close(ctx);
 }
 
-/* The CQs of a context share a vector, and the contexts of a process take the vectors in turn. */
+/* The CQs of a context have the same vector, and each new context of a process has the next one. */
 TEST(contexts_take_turns)
 {
 	uint32_t last = 0;

@@ -144,9 +144,9 @@ static inline const uint8_t *our_request(void)
 	return t.ours->sq + (size_t)(t.ours->last & (t.ours->depth - 1)) * 64;
 }
 
-/* Copies the vendor's newest request, whose length and opcode must be those of ours. If this library
- * has signaled the request by itself, sets the bit for that in the copy. @left: t.ours->left before
- * the request. Returns the length. */
+/* Copies the vendor's newest request, whose length and opcode must be those of ours. If this
+ * library has signaled the request by itself, sets CQ_UPDATE in the copy. @left: t.ours->left
+ * before the request. Returns the length. */
 static inline uint32_t same_head(const struct op *op, uint8_t *theirs, int32_t left)
 {
 	const uint8_t *ours = our_request();

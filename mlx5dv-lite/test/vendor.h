@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A QP that is created with the vendor's library, together with objects of this library. */
+/* A QP of the vendor's library, in a context of this library. */
 #ifndef VENDOR_H
 #define VENDOR_H
 

@@ -44,7 +44,7 @@ def native(tmp):
     files = [write(tmp / "s", "r1", 0, a), write(tmp / "s", "r1", 0, b), write(tmp / "s", "r1", 7, c)]
     o, err = collect(tmp / "s")
     assert figures_of(o) == expected(a + b + c) and not err and not o["skipped"], (o, err)
-    # Each file counts once, even if several paths lead to it.
+    # Each file counts once, even if several paths lead to it or it is copied.
     o, _ = collect(tmp / "s", tmp / "s" / "r1", files[0], files[1])
     assert figures_of(o) == expected(a + b + c)
     copy = tmp / "copy.jsonl"

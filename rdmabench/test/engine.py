@@ -129,7 +129,7 @@ LATENCIES = "t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 9
 
 
 def ping_pong():
-    """Round trips: the server answers each message by the same; both sides record the latency, without the warm-up."""
+    """Round trips: the server answers each message with an equal one; both sides record the latency, without the warm-up."""
     for args in (["--op", "w"], ["--op", "w", "-s", 1], ["--op", "wi", "-s", 5000], ["--op", "s", "-e"], ["--op", "si", "-I", 0],
                  ["-c", "UC", "--op", "w", "-s", 3000], ["-c", "UC", "--op", "s", "-s", 8], ["-c", "UD", "--op", "si", "-e"]):
         for check in ([], ["--check"]):
@@ -155,7 +155,7 @@ def ping_pong():
 
 
 def rdma_cm():
-    """QPs that rdma_cm connects: of each kind, of one client and of two at once, in ping-pong. A device at which
+    """QPs that rdma_cm connects: of each kind, in ping-pong, of one client and of two clients at once. A device at which
     the path to the server's address does not begin is refused."""
     with topology("name=mlx5_0 link=roce netdev=lo\nname=mlx5_1 link=roce\n") as devices:
         hca = ["--topology", devices]
@@ -237,7 +237,7 @@ def hw_ts():
         lines = [json.loads(p.read_text()) for p in pathlib.Path(d, "r").glob("*.jsonl")]
         assert len(lines) == 2 and all("time stamps of mlx5_0" in x["clock"] for x in lines), lines
         assert "hw_ts" not in report("--fork", "-n", 10)
-        # A message takes at least the link's latency; the time after the stamp is not included.
+        # The latency of a message is at least the link's.
         real = ["--topology", devices, "--link", "real"]
         o = report("--fork", "--hw-ts", "-n", 20, "-s", 64, "-t", 1, hca=["--fabric", FABRIC[1] + "-real", *real])
         assert o["latency_ns"]["min"] >= 3000000 - o["hw_ts"]["error_ns"], o
@@ -329,7 +329,7 @@ def sleeps():
     # With one request at a time each completion is awaited by its event, even if it is there at once.
     o = report("--fork", "-e", "-t", 1, "--op", "r", "-n", 300)
     assert o["wakeups"] == o["sent"]["messages"] == 300, o
-    # The repetitions of many QPs that find no receive do not keep the fabric's mutex from a receiver that arms its CQ.
+    # While many QPs repeat SENDs that find no receive, a receiver that arms its CQ can still lock the fabric's mutex.
     o = report("--fork", "-e", "-q", 256, "-t", 8, "-l", 4, "-r", 16, "--recv-batch", 8, "-D", ".1", "--op", "s", "-s", 64)
     assert o["errors"] == 0 and o["counters"].get("rnr_nak_retry_err", 0) < 20 * o["sent"]["messages"], o
 
@@ -461,14 +461,14 @@ def stats():
         os.mkdir(tmp + "/x.jsonl")  # a directory that has the name of the second file
         o = report("--fork", "-n", 10, "--stats-file", tmp + "/x", status=1)
         assert "/x: it, or the .jsonl beside it, is a directory" in o["error"] and "events" not in o, o
-        # A directory that disappears after it was tried.
+        # A directory that disappears after the server has checked that it can write there.
         server = Server("--hosts", 2, "--stats-dir", tmp + "/gone", "--run", "r")
         args = ["-b", "-n", 100, "-p", server.port, "127.0.0.1"]
         clients = [start(*args)]
         support.until(clients[0], pathlib.Path(tmp, "gone", "r").exists)
         with socket.create_connection(("127.0.0.1", server.port), timeout=HANG) as s:
             s.sendall(bytes(12))
-            assert s.recv(1)  # the server refuses a stranger after it has served the client before
+            assert s.recv(1)  # the server answers this stranger only after that check
         os.rename(tmp + "/gone", tmp + "/kept")
         clients.append(start(*args))
         for c in clients:
@@ -579,7 +579,7 @@ def strangers():
 
 
 def foreign_server():
-    """A server of another version is named, with both versions."""
+    """If the server has another version, the client's error names both versions."""
     for theirs in VERSION - 1, VERSION + 1:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             c = start("-p", listener.getsockname()[1], "--timeout", HANG // 2, "127.0.0.1")
@@ -592,7 +592,7 @@ def foreign_server():
 
 
 def no_process():
-    """A server that serves each client by a process of its own tells a client for which it has none."""
+    """A server with a process for each client refuses a client for which it cannot start one, with the reason."""
     port, header = free_port(), struct.Struct("<IHHI")
     env = {"LD_PRELOAD": os.path.abspath(sys.argv[4]), "ASAN_OPTIONS": "verify_asan_link_order=0"}
     server = subprocess.Popen([exe, "engine", "--serve", "-p", str(port)], stderr=subprocess.PIPE, text=True, env={**os.environ, **env})
@@ -625,7 +625,7 @@ def silent():
 
 
 def nobody():
-    """Without a server, a host or a device, the error is one line and is in the JSON object."""
+    """Without a server, a host or a device, the JSON object has the error."""
     o = report("-p", free_port(), "--timeout", 1, "127.0.0.1", status=1)
     assert "refused" in o["error"], o
     assert "?" in report(b"\xff\xfe", status=1)["error"]  # no UTF-8, and still JSON

@@ -2,7 +2,7 @@
 /*
  * For compat.py: prints figures that it computes from its arguments:
  *	figures window N...	of samples, by the compatible method
- *	figures merge FILE...	of statistics files, by the compatible rule; "-" for an absent figure
+ *	figures merge FILE...	of statistics files, by the compatible rule; "-": an absent figure
  *	figures real X...	numbers as text
  * For hdrlog.py: prints a log with one histogram:
  *	figures hdr VALUE COUNT...

@@ -56,7 +56,7 @@ def decode(text):
 
 
 def read(text):
-    """Returns [(tag, start, length, maximum in ns, histogram)]. HdrHistogram ignores lines before StartTime."""
+    """Returns [(tag, start, length, maximum in ns, histogram)]. HdrHistogram ignores a line that starts before StartTime."""
     lines = text.splitlines(keepends=True)
     head = re.sub(r"with [^,]*", "with X", "".join(lines[:4]))
     assert re.sub(r": \d+\.\d{3} (.*), 20\S*Z", r": N \1, D", head) == HEAD, head
@@ -78,7 +78,7 @@ def lowest(value):
 def reference(figures, java, jar):
     """Compares with HistogramLogProcessor, which adds the histograms of a tag.
 
-    Each row that it prints has a value, and the number of values in the histogram that are not above it.
+    Each row of its output has a value, and the number of samples that are not above that value.
     """
     log, wanted = "", {}
     for planted in ({}, {0: 3, 1: 1}, {5: 2, 6: 1, 8: 1, 11: 7}, {255: 1, 256: 2, 257: 300, 258: 1}, {3**k: 99 - k for k in range(39)}):

@@ -57,7 +57,7 @@ def by_ssh(tmp):
             lines = [x for x in script if "'ssh'" in x]
             assert len(lines) == commands, script
         called = (tmp / "called").read_text().split()
-        # Pairs take the machines at the other end in turn.
+        # Pairs of engines use the machines at the other end in turn.
         assert [called.count(m.name) for m in machines] == [8, 3, 3], called
 
 

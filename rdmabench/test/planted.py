@@ -12,7 +12,7 @@ is 58 for annealing and 112.5 for random search. The short form checks that anne
 five properties on which the pauses depend (see softhca(7)) are fixed.
 
 conditions: the search finds the exact conditions (on one, two and three parameters) of three anomalies, which a fault rule and the
-link model cause. The long form allows for wrong measurements, and therefore makes more measurements.
+link model cause. The long form allows less error, and therefore makes more measurements.
 """
 import concurrent.futures
 import json

@@ -293,7 +293,7 @@ def values(tmp):
 
 
 def dry_run(tmp):
-    """The commands are printed, and the engine accepts them; only the device is missing."""
+    """The commands are printed, and nothing is written."""
     os.chdir(tmp)
     out = run("--dry-run", "--tries", 3, "--seed", 5, "-D", ".25").stdout
     lines = [line for line in out.splitlines() if "engine" in line]
@@ -370,7 +370,7 @@ def begin(log, *args, program=exe, prefix=prefix, env=None):
 
 
 def dead(tmp):
-    """If the device cannot be used any more, the search ends; the resumed search measures the failed point again."""
+    """If no engine works any more, the search ends; the resumed search measures the failed point again."""
     env = with_libraries()
     own, spare, log = tmp / "rdmabench", tmp / "spare", tmp / "dead"
     shutil.copy(exe, own)
@@ -462,7 +462,7 @@ def engine(tmp):
 
 
 def inject(tmp):
-    """With --inject, the search tries injected events."""
+    """Engines inject the event that --fix names."""
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
                "--fix=0.inject_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
     assert o["failures"] == 0, o

@@ -400,7 +400,7 @@ TEST(each_measurement_has_a_name)
 				names.of[i] != names.of[k] || names.part[i] != names.part[k]);
 }
 
-/* Every `fails`-th measurement fails, and the function then measures a second time. 0: none fails. */
+/* Every `fails`-th measurement fails; the function then measures a second time. 0: none fails. */
 struct counted {
 	uint32_t fails, asked, more, most;
 };
@@ -432,7 +432,7 @@ static void search_up_to(uint32_t most, uint32_t fails)
 	CHECK(c.asked + c.more == most && r.measurements == most && r.tries <= most);
 }
 
-/* All measurements count, whatever their purpose is, also those that the function reports in `others`. */
+/* Measurements of all purposes count, also those that the function reports in `others`. */
 TEST(measurements_end_the_search)
 {
 	for (uint32_t most = 1; most < 400; most += 7) {

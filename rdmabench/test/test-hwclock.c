@@ -49,7 +49,7 @@ TEST(bounds_are_cut)
 	CHECK(b.worst_ns == 50 && b.sum_ns == 60 && b.converted == 2);
 }
 
-/* After two seconds without a completion the bounds are wider by 200 ppm. */
+/* In two seconds without a completion, each bound moves by 200 ppm of that time. */
 TEST(the_error_grows)
 {
 	struct hwclock_bounds b = {.drift_ppm = 200};

@@ -230,8 +230,7 @@ static double share_inside(const struct landscape *l, uint64_t *rand)
 
 /*
  * Draws a landscape. A random point hits the region of a slope with a probability of less than
- * 1/2000. If it hit more often, it would do so before annealing reaches the region, and annealing
- * would gain nothing.
+ * 1/2000. If random points hit it more often, random search would find it before annealing.
  */
 static void draw_landscape(struct landscape *l, enum shape shape, uint64_t seed)
 {

@@ -149,7 +149,8 @@ TEST(receives_have_a_default)
 	CHECK_EQ(receives("s_1_8388608"), 16);
 }
 
-/* In a ping-pong each QP of each peer has a message on its way, and two thirds of the receives are always posted. */
+/* In a ping-pong each QP of each peer has one message in flight, and two thirds of the receives are
+ * always posted. */
 TEST(round_trips_have_few_receives)
 {
 	struct traffic t = usual();
@@ -204,7 +205,7 @@ TEST(memory_is_bounded)
 	CHECK_EQ(traffic_recv_size(&t), 169);
 }
 
-/* A peer that sends what its pattern does not contain is told by --check, and does no harm. */
+/* --check detects that a peer sends what its pattern does not contain. */
 TEST(receives_that_no_request_consumes_are_mismatches)
 {
 	static struct side s;

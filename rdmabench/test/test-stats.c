@@ -35,7 +35,7 @@ TEST(reads_what_is_written)
 	CHECK(r.v[STATS_P99] == 3987654 && r.v[STATS_MAX] == 4123456);
 }
 
-/* Parses the valid text with the line of one key replaced. */
+/* Parses a valid text in which the line of one key is replaced. */
 static int parse_with(int key, const char *line, struct stats_row *r)
 {
 	char text[2 * STATS_TEXT_MAX];
@@ -112,7 +112,7 @@ TEST(long_files_are_refused)
 	CHECK_EQ(stats_parse(text, STATS_TEXT_MAX + 1, &r), -EBADMSG);
 }
 
-/* Random bytes are refused, or parsed as numbers that can be merged. */
+/* A file with up to three random bytes is refused, or parsed as numbers that can be merged. */
 TEST(noise_does_no_harm)
 {
 	uint64_t seed = test_seed();

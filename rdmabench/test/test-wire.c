@@ -105,7 +105,7 @@ TEST(strangers_are_refused)
 	CHECK_EQ(expect(WIRE_GO, &b), -EBADMSG);
 }
 
-/* A peer that sends single bytes with long pauses times out like a peer that sends nothing. */
+/* A peer that sends nothing times out. Bytes of an incomplete message do not extend the time. */
 TEST(slow_peers_are_given_up)
 {
 	struct wire_buf b;
@@ -158,7 +158,7 @@ TEST(alive_comes_once_a_second)
 	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
 }
 
-/* So no client holds a server for longer than the time limit: a server waits for nothing else. */
+/* Otherwise a client could make a server wait for longer than the time limit. */
 TEST(a_client_that_is_only_alive_is_refused)
 {
 	static const enum wire_kind awaited[] = {WIRE_HELLO, WIRE_JOIN};

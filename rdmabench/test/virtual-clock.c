@@ -3,7 +3,7 @@
  * Preloaded: liblatrec's clock becomes that of the software HCA's links in virtual time, so that
  * latencies do not depend on the machine. That clock stands still while a program waits for the
  * time of its next post. If VIRTUAL_IDLE is in the environment, each sched_yield() counts as such a
- * wait and takes 50 us. This is for programs that do not wait for other programs.
+ * wait and advances the clock by 50 us. This is for programs that do not wait for other programs.
  */
 #include <dlfcn.h>
 #include <sched.h>

@@ -4,8 +4,8 @@
 #include "support/rpcagain.h"
 
 /*
- * A size of 0 is not compared, so the next server may have pushes, which move the extra buffer.
- * Both sides must find it at the same place.
+ * A size that was 0 may differ in the next region. Here it is `pushes`, which moves the extra
+ * buffer. Both sides must find the buffer at the same place.
  */
 TEST(extra_of_the_next_region)
 {

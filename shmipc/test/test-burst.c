@@ -203,7 +203,7 @@ TEST(replies_wait_for_the_next)
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(cellring_burst_held(&s->burst), i < 21 ? i % 8 : (i - 20) % 8);
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
-		/* A second poll without a reply publishes: the caller may wait for something else. */
+		/* Two polls without a reply publish: the caller may wait for something else. */
 		if (i == 20) {
 			CHECK_EQ(shmipc_server_poll(s), 1);
 			CHECK_EQ(cellring_burst_held(&s->burst), 0);

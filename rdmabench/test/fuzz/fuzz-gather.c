@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: a statistics file, which rdmabench collect reads from a directory and as the output of
- * another machine. The first byte contains the options, the rest is the file. Files that are read
- * twice count once, figures are in order, and printed figures are read back unchanged.
+ * another machine. The first byte contains the options, the rest is the file. Printed figures are
+ * read back unchanged. Without COMPAT, files that are read twice count once, and figures are in
+ * order.
  */
 #include <math.h>
 #include <stdlib.h>

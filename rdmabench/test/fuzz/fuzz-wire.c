@@ -2,7 +2,7 @@
 /*
  * libFuzzer: the messages of a peer of rdmabench. The first byte selects the message that is
  * awaited, and whether a valid header is put before the rest; the next two bytes are the number of
- * QPs. A body that is accepted is written again, which gives the same bytes.
+ * QPs. A body that is accepted is written again, with the same bytes.
  */
 #include <ctype.h>
 #include <errno.h>
