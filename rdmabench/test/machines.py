@@ -45,20 +45,26 @@ def by_ssh(tmp):
         a, b, c = machines
         env = stand_in(tmp, machines)
         ends = ["--host", a.name, "--address", a.address, "--peer", f"{b.name}={b.address}", "--peer", f"{c.name}={c.address}"]
-        for way, commands in (("reverse", 8), ("loopback", 6)):
+        for way, calls in (("reverse", [4, 2, 2]), ("loopback", [4, 1, 1])):
             more = ["1.process_num=2", f"1.direction={way}", "1.requests=1", "1.request0.op=s", "1.qp_type=RC", "1.control=none"]
-            o = json.loads(support.run(*line(tmp / way, "--tries", 1, "--json", "-", *ends, fixed=more), env=env).stdout)
-            assert o["failures"] == 0 and o["measurements"] == 1, o
-            figures = result(tmp / way / "result" / "0")
+            # On a busy machine the first machine may receive nothing in a short time.
+            for seconds in (.05, .5, 5):
+                log = tmp / f"{way}-{seconds}"
+                (tmp / "called").write_text("")
+                args = line(log, "--tries", 1, "--json", "-", "-D", seconds, *ends, fixed=more)
+                o = json.loads(support.run(*args, env=env).stdout)
+                assert o["failures"] == 0 and o["measurements"] == 1, o
+                figures = result(log / "result" / "0")
+                if float(figures["rx_vport_rdma_unicast_bytes"]) > 0:
+                    break
             # The latencies of all clients, and the counters of the first machine.
             assert figures["source"] == "port" and float(figures["tx_vport_rdma_unicast_bytes"]) > 0, figures
             assert float(figures["rx_vport_rdma_unicast_bytes"]) > 0 and int(figures["latency_samples"]) > 0, figures
-            script = (tmp / way / "reproduce" / "0.sh").read_text().splitlines()
-            lines = [x for x in script if "'ssh'" in x]
-            assert len(lines) == commands, script
-        called = (tmp / "called").read_text().split()
-        # Pairs of engines use the machines at the other end in turn.
-        assert [called.count(m.name) for m in machines] == [8, 3, 3], called
+            script = (log / "reproduce" / "0.sh").read_text().splitlines()
+            assert len([x for x in script if "'ssh'" in x]) == sum(calls), script
+            called = (tmp / "called").read_text().split()
+            # Pairs of engines use the machines at the other end in turn.
+            assert [called.count(m.name) for m in machines] == calls, called
 
 
 def served(tmp):
