@@ -156,8 +156,10 @@ TEST(full_queue_is_readable)
 		CHECK_EQ(wake(&waker, &s), 1);
 		CHECK(fdtest_readable(s.w.fd));
 	}
-	wakefd_prepare(&s.w, &s.word);
-	CHECK(fdtest_sleeps(s.w.fd));
+	/* A sleep reads only some of the datagrams if net.unix.max_dgram_qlen is large. */
+	do
+		wakefd_prepare(&s.w, &s.word);
+	while (!fdtest_sleeps(s.w.fd));
 }
 
 /* Datagrams that are not read take space in the send buffer of the waker, which is small here. */
