@@ -65,10 +65,11 @@ static uint64_t find_op(uint64_t i, bool put, uint64_t key)
 TEST(requests_that_may_cross)
 {
 	for (int kinds = 0; kinds < 4; kinds++) {
-		uint64_t first = find_op(0, kinds & 1, KEYS);
 		struct kv_req req[3];
+		uint64_t first;
 
 		begin(true);
+		first = find_op(0, kinds & 1, KEYS);
 		check_open(&w.check, first, 0, &req[0]);
 		CHECK(!check_crosses(&w.check, &req[0]));
 		check_open(&w.check, find_op(first + 1, kinds & 2, req[0].key), 0, &req[1]);
