@@ -206,8 +206,8 @@ def stop(command, sig, again=False):
                             stdin=open(write("input", ["line\n"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, start_new_session=True)
     try:
-        with open("fifo", "rb", buffering=0) as fifo:
-            check(fifo.read(3) == b"up\n", "the command has not begun")
+        with open(os.open("fifo", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as fifo:
+            check(select.select([fifo], [], [], 60)[0] and fifo.read(3) == b"up\n", "the command has not begun")
             proc.send_signal(sig)
             end = time.monotonic() + 60
             while not select.select([fifo], [], [], .1 if again else 60)[0]:
