@@ -315,7 +315,8 @@ TEST(all_is_closed_by_exec)
 			fd == event.fd)
 			CHECK_EQ(flags, FD_CLOEXEC);
 	}
-	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64);
+	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64 &&
+		event.fd < 64);
 }
 
 /* Starts a child that stays alive, with all descriptors that the fork handler has not closed. */
