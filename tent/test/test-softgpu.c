@@ -139,6 +139,23 @@ GPU_TEST(an_error_comes_late_and_stays)
 	gpu_alloc(1);
 }
 
+GPU_TEST(no_function_has_this_name)
+{
+	const struct rlimit none = {0, 0};
+	pid_t child;
+
+	gpu_open();
+	if (!gpu_is_soft())
+		return;
+	child = test_fork();
+	if (!child) {
+		setrlimit(RLIMIT_CORE, &none);
+		gpu.softgpu_fail_call("cuMemAlloc", CU_OUT_OF_MEMORY);
+		exit(0);
+	}
+	CHECK_EQ(test_reap(child), 128 + SIGABRT);
+}
+
 GPU_TEST(contexts_are_checked)
 {
 	struct cu_context *primary, *c;
