@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "support/fdtest.h"
+
 #include "duopipe.h"
 #include "gputest.h"
 
@@ -154,6 +156,17 @@ GPU_TEST(no_function_has_this_name)
 		exit(0);
 	}
 	CHECK_EQ(test_reap(child), 128 + SIGABRT);
+}
+
+GPU_TEST(an_allocation_that_fails_leaves_no_descriptor)
+{
+	uint64_t at;
+	int fds;
+
+	gpu_open();
+	fds = fdtest_open();
+	CHECK_EQ(gpu.cu.mem_alloc(&at, 1ull << 62), CU_OUT_OF_MEMORY);
+	CHECK_EQ(fdtest_open(), fds);
 }
 
 GPU_TEST(contexts_are_checked)
