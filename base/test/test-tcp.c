@@ -84,8 +84,25 @@ TEST(addresses)
 	CHECK_EQ(strncmp(name, "127.0.0.1:", 10), 0); /* unchanged */
 }
 
+/*
+ * Returns a socket whose port nobody listens at, and writes the port to `port`. Nobody else gets
+ * the port, but tcp_listen() can be given it.
+ */
+static int hold_port(void)
+{
+	const struct sockaddr_in any = {AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const int on = 1;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	CHECK_EQ(bind(fd, (const struct sockaddr *)&any, sizeof(any)), 0);
+	port = (uint16_t)tcp_port(fd);
+	return fd;
+}
+
 TEST(what_cannot_be)
 {
+	AT_END(end_close_fd) int held = hold_port();
 	int fd;
 
 	CHECK_EQ(tcp_listen("no host.invalid", 0, &fd), -EADDRNOTAVAIL);
@@ -98,6 +115,7 @@ TEST(what_cannot_be)
 	CHECK_EQ(tcp_accept(listener, PAST, &fd), -ETIMEDOUT);
 	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fd), -ETIMEDOUT);
 	close(listener);
+	port = (uint16_t)tcp_port(held);
 	CHECK_EQ(tcp_connect("127.0.0.1", port, false, TCP_FOREVER, &fd), -ECONNREFUSED);
 	CHECK_EQ(tcp_connect("127.0.0.1", port, true, tcp_limit(SHORT_MS), &fd), -ECONNREFUSED);
 	CHECK_EQ(tcp_accept(listener, TCP_FOREVER, &fd), -EBADF);
@@ -118,11 +136,10 @@ static void *dial_patiently(void *arg)
 
 TEST(a_server_may_come_later)
 {
+	AT_END(end_close_fd) int held = hold_port();
 	pthread_t thread;
 	int fd;
 
-	open_listener("127.0.0.1");
-	close(listener);
 	CHECK_EQ(pthread_create(&thread, NULL, dial_patiently, &fd), 0);
 	/* Pairs with the store of dial_patiently(), which sleeps after it has been refused. */
 	while (!test_blocked(atomic_load_explicit(&dialing, memory_order_acquire)))

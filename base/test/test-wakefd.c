@@ -156,8 +156,10 @@ TEST(full_queue_is_readable)
 		CHECK_EQ(wake(&waker, &s), 1);
 		CHECK(fdtest_readable(s.w.fd));
 	}
-	wakefd_prepare(&s.w, &s.word);
-	CHECK(fdtest_sleeps(s.w.fd));
+	/* A sleep reads only some of the datagrams if net.unix.max_dgram_qlen is large. */
+	do
+		wakefd_prepare(&s.w, &s.word);
+	while (!fdtest_sleeps(s.w.fd));
 }
 
 /* Datagrams that are not read take space in the send buffer of the waker, which is small here. */
@@ -313,7 +315,8 @@ TEST(all_is_closed_by_exec)
 			fd == event.fd)
 			CHECK_EQ(flags, FD_CLOEXEC);
 	}
-	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64);
+	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64 &&
+		event.fd < 64);
 }
 
 /* Starts a child that stays alive, with all descriptors that the fork handler has not closed. */

@@ -153,12 +153,14 @@ def case_bad():
             r = compare(*pair)
             check(r.returncode == 2 and what in r.stderr and "benchkv: " in r.stderr, f"{text}: {r}")
             check("b.json" in r.stderr if pair[0] == [good] else "a.json" in r.stderr, r)
-    for args in ["compare"], ["compare", "a.json"], ["compare", *"abc"], ["run-pair", "x"], ["compare", "/nonexistent", "a"], \
-            ["compare", "--pairs", 3, "a", "b"], ["run-pair", "--save", "/nonexistent/x", "true", "true"], \
-            ["compare", "--tolerance", 2, "a", "b"], ["direct", "a.json"], \
-            ["run-pair", "--json", "/nonexistent/x", "true", "true"]:
-        r = run(*args)
-        check(r.returncode == 2 and r.stderr and not r.stdout, f"{args}: {r}")
+    for line, said in (("compare", "not 0"), ("compare a.json", "not 1"), ("compare a.json b.json a.json", "not 3"),
+                       ("run-pair x", "not 1"), ("compare /nonexistent a.json", "/nonexistent: No such file"),
+                       ("compare --pairs 3 a.json b.json", "--pairs does not apply"),
+                       ("compare --tolerance 2 a.json b.json", "--tolerance '2' is not valid"), ("direct a.json", "'a.json'"),
+                       ("run-pair --save /nonexistent/x true true", "/nonexistent/x.A.json: No such file"),
+                       ("run-pair --json /nonexistent/x true true", "/nonexistent/x': No such file")):
+        r = run(*line.split())
+        check(r.returncode == 2 and said in r.stderr and not r.stdout, f"{line}: {r}")
     write("a.json", [good])
     r = subprocess.run(f"{BENCHKV} compare a.json a.json >/dev/full", shell=True, capture_output=True, text=True)
     check(r.returncode == 1 and "standard output" in r.stderr, r)
@@ -204,8 +206,8 @@ def stop(command, sig, again=False):
                             stdin=open(write("input", ["line\n"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, start_new_session=True)
     try:
-        with open("fifo", "rb", buffering=0) as fifo:
-            check(fifo.read(3) == b"up\n", "the command has not begun")
+        with open(os.open("fifo", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as fifo:
+            check(select.select([fifo], [], [], 60)[0] and fifo.read(3) == b"up\n", "the command has not begun")
             proc.send_signal(sig)
             end = time.monotonic() + 60
             while not select.select([fifo], [], [], .1 if again else 60)[0]:

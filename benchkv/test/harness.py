@@ -25,7 +25,7 @@ NO_CONTROL = ["--control", "none"] if backend in DELEGATED else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # operations of long jobs; meson.build sets the variable
 SOAK = os.environ.get("SOAK") == "1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
-GUARD = 400  # seconds until a job counts as hung
+GUARD = 240  # seconds until a job counts as hung; less than the time limits of the tests in meson.build
 BUSY_NS = 5_000_000  # CPU time that each client uses in a run before a test acts: a few thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks audit
@@ -271,6 +271,7 @@ def wait_running(proc, np, clients, find=None):
 def main(cases):
     """Runs the case. Returns the exit status, which is 77 if the case is skipped."""
     private_shm()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # from meson, when the time of the test is over
     with tempfile.TemporaryDirectory(prefix="benchkv-test-") as tmp:
         os.environ["TMPDIR"] = tmp
         try:
@@ -280,10 +281,12 @@ def main(cases):
             check(not left, f"left in the temporary directory: {left}")
         except Failed as e:
             print(f"failed: {e}", file=sys.stderr)
-            for pid in processes_left():
-                os.kill(pid, signal.SIGKILL)
             return 1
         except Skipped as e:
             print(f"skipped: {e}", file=sys.stderr)
             return 77
+        finally:
+            for pid in processes_left():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
     return 0

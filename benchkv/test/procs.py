@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Reads the state of a job's processes and threads from /proc."""
+import contextlib
 import os
 import re
 
 
+def of_threads(pid, file):
+    """The contents of this file of /proc for each thread of a process, by the thread's id."""
+    found = {}
+    for t in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # a thread that has ended in the meantime
+            found[t] = open(f"/proc/{pid}/task/{t}/{file}").read()
+    return found
+
+
 def threads(pid):
     """The names of a process's threads."""
-    return [open(f"/proc/{pid}/task/{t}/comm").read().strip() for t in os.listdir(f"/proc/{pid}/task")]
+    return [name.strip() for name in of_threads(pid, "comm").values()]
 
 
 def resident(pid):
@@ -17,8 +27,7 @@ def resident(pid):
 def asleep(pid):
     """The voluntary context switches of each thread that is no daemon. Empty unless all these threads sleep now."""
     found = {}
-    for t in os.listdir(f"/proc/{pid}/task"):
-        status = open(f"/proc/{pid}/task/{t}/status").read()
+    for t, status in of_threads(pid, "status").items():
         if not status.startswith("Name:\tdaemon"):
             if "\nState:\tS" not in status:
                 return {}

@@ -17,7 +17,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../test/support"))
+from ports import free_port  # noqa: E402
 
 PROGRAMS = "munged", "slurmctld", "slurmd", "srun", "sinfo"
 START_S = 240  # after this time a Slurm whose nodes are not ready counts as broken
@@ -65,17 +69,6 @@ class Node:
         self.name, self.address, self.prefix = f"n{number}", "127.0.0.1", []
 
 
-def free_ports(n):
-    """Returns n different ports at which no process listens: holds all of them before it releases one."""
-    held = [socket.socket() for _ in range(n)]
-    for s in held:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
-
-
 class Slurm:
     def __init__(self, directory, nodes=0, hosts=()):
         self.dir, self.daemons = directory, []
@@ -92,15 +85,14 @@ class Slurm:
                 f"--ntasks-per-node={-(-ranks // nodes)}"]
 
     def configure(self):
-        ports = free_ports(len(self.nodes) + 1)
         os.makedirs(f"{self.dir}/state")
         with open(f"{self.dir}/slurm.conf", "w") as f:
             f.write(CONF.format(dir=self.dir, host=self.controller, address=self.nodes[0].address,
-                                port=ports[0], user=getpass.getuser()))
-            for node, port in zip(self.nodes, ports[1:]):
+                                port=free_port(), user=getpass.getuser()))
+            for node in self.nodes:
                 os.makedirs(f"{self.dir}/spool.{node.name}")
                 os.makedirs(f"{self.dir}/tmp.{node.name}")
-                f.write(f"NodeName={node.name} NodeAddr={node.address} Port={port} CPUs=8\n")
+                f.write(f"NodeName={node.name} NodeAddr={node.address} Port={free_port()} CPUs=8\n")
             f.write("PartitionName=all Nodes=ALL Default=YES State=UP\n")
         key = os.open(f"{self.dir}/munge.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(key, os.urandom(128))

@@ -65,10 +65,11 @@ static uint64_t find_op(uint64_t i, bool put, uint64_t key)
 TEST(requests_that_may_cross)
 {
 	for (int kinds = 0; kinds < 4; kinds++) {
-		uint64_t first = find_op(0, kinds & 1, KEYS);
 		struct kv_req req[3];
+		uint64_t first;
 
 		begin(true);
+		first = find_op(0, kinds & 1, KEYS);
 		check_open(&w.check, first, 0, &req[0]);
 		CHECK(!check_crosses(&w.check, &req[0]));
 		check_open(&w.check, find_op(first + 1, kinds & 2, req[0].key), 0, &req[1]);
@@ -311,7 +312,7 @@ TEST(sees_lost_puts)
 TEST(audits)
 {
 	const struct history_made made[4] = {[1] = {.most = 1000, .last = 1000}};
-	uint32_t lost_key = UINT32_MAX;
+	uint32_t lost_key = UINT32_MAX, found = 0;
 
 	begin(true);
 	for (uint32_t run = 0; run < 2; run++) {
@@ -340,9 +341,9 @@ TEST(audits)
 
 		CHECK_EQ(req.type, KV_GET);
 		answer(&req);
-		if (req.key == lost_key)
-			CHECK_EQ(counts->stale, wrong + 1);
+		found += req.key == lost_key && counts->stale == wrong + 1;
 	}
+	CHECK_EQ(found, 1);
 	check_finish(&w.check, false);
 	CHECK(counts->ops == w.check.n_due && w.check.n_due > 400 && w.check.n_due < 500);
 	CHECK_EQ(counts->verified + counts->stale, counts->ops);
@@ -574,6 +575,7 @@ TEST(doubts_what_failed)
 			get = open_type(KV_GET);
 			answer(&get);
 		} while (get.key != put.key && w.next < 3 * KEYS);
+		CHECK_EQ(get.key, put.key);
 		CHECK_EQ(check_errors(counts) + before, 1);
 		CHECK_EQ(check_audit(&w.check, 2, made), 0);
 	}

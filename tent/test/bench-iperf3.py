@@ -40,8 +40,8 @@ def tent():
 port = str(free_port())
 with subprocess.Popen(["iperf3", "-s", "-p", port, "--forceflush"], stdout=subprocess.PIPE, text=True) as server:
     try:
-        while "listening" not in server.stdout.readline():
-            pass
+        while "listening" not in (line := server.stdout.readline()):
+            assert line, "iperf3 has ended"
         pairs = [(iperf3(port), tent()) for _ in range(int(turns))]
     finally:
         server.kill()

@@ -119,6 +119,7 @@ TEST(an_idle_rail_is_lost)
 	duo_stop();
 	CHECK(cut(true));
 	ends_well(duo_start(TENT_WRITE, 0, d.len));
+	CHECK_EQ(sums().exclusions, duo_rails("tcp:") + duo_rails("mix:"));
 }
 
 TEST(a_cancelled_request_loses_a_connection)

@@ -144,8 +144,7 @@ static int submit(struct model *m, const struct tent_request *r, uint32_t n,
 
 static void strike_before(struct model *m, enum fault fault)
 {
-	static const char *const calls[] = {"cuMemcpyAsync", "cuEventRecord", "cuEventCreate",
-		"cuStreamAddCallback", "cuIpcOpenMemHandle"};
+	static const char *const calls[] = {"cuMemcpyAsync", "cuEventRecord", "cuEventCreate"};
 
 	if (fault == FAILS_HERE)
 		gpu.softgpu_fail_copy(1 + (unsigned)below(m, 4), CU_LAUNCH_FAILED);

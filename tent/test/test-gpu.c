@@ -102,12 +102,16 @@ GPU_TEST(many_at_once)
 			r[i] = duo_request((enum tent_op)op, i * each, each);
 		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
 		CHECK_EQ(duo_end(b), 0);
+		if (op == TENT_READ)
+			CHECK(part_has(&d.mine, 0, N * each, (uint64_t)op + 2));
+		else
+			CHECK_EQ(duo_ask(HAS, 0, N * each, (uint64_t)op), 1);
 		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
 		tent_cancel(b);
 		duo_end(b);
 	}
 	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0);
-	CHECK_EQ(duo_ask(HAS, 0, N * each, 1), 1);
+	CHECK_EQ(duo_ask(HAS, 0, LEN, TENT_WRITE), 1);
 }
 
 /* ---- two engines that use each other's memory ---- */

@@ -41,12 +41,15 @@ def from_server(*args):
     """Runs a server in another process, and a client. The server ends when the client does."""
     port = str(free_port())
     with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
-        for _ in range(1000):
-            r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, *args],
-                               capture_output=True, text=True)
-            if "refused" not in r.stderr:
-                break
-        assert s.wait(60) == 0
+        try:
+            for _ in range(1000):
+                r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, *args],
+                                   capture_output=True, text=True)
+                if "refused" not in r.stderr:
+                    break
+            assert s.wait(60) == 0
+        finally:
+            s.kill()
     return r
 
 
@@ -127,18 +130,20 @@ with tempfile.TemporaryDirectory() as tmp:
     # Strangers (see test/support/strangers.py) do not delay clients, and a client of a silent server ends after --timeout.
     for kind in strangers.KINDS:
         port = str(free_port())
-        server = subprocess.Popen([exe, "server", *rails, "--memory", "1M", "--port", port])
-        while True:
+        with subprocess.Popen([exe, "server", *rails, "--memory", "1M", "--port", port]) as server:
             try:
-                socket.create_connection(("127.0.0.1", int(port))).close()
-                break
-            except ConnectionRefusedError:
-                time.sleep(.01)
-        crowd = strangers.Strangers(kind, int(port), bytes(100))
-        run("client", "127.0.0.1", *rails, "--port", port, "--size", "64K", "--count", "2", "--timeout", "3600")
-        crowd.leave()
-        server.terminate()
-        server.wait()
+                while True:
+                    try:
+                        socket.create_connection(("127.0.0.1", int(port))).close()
+                        break
+                    except ConnectionRefusedError:
+                        assert server.poll() is None, "the server has ended"
+                        time.sleep(.01)
+                crowd = strangers.Strangers(kind, int(port), bytes(100))
+                run("client", "127.0.0.1", *rails, "--port", port, "--size", "64K", "--count", "2", "--timeout", "3600")
+                crowd.leave()
+            finally:
+                server.kill()
     with socket.create_server(("127.0.0.1", 0)) as s:
         r = run("client", "127.0.0.1", *rails, "--port", str(s.getsockname()[1]), "--timeout", "1", status=1)
         assert r.stderr.count("\n") == 1 and "timed out" in r.stderr and not r.stdout, r

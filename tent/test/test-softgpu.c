@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "support/fdtest.h"
+
 #include "duopipe.h"
 #include "gputest.h"
 
@@ -137,6 +139,34 @@ GPU_TEST(an_error_comes_late_and_stays)
 	gpu.softgpu_fail_call("cuMemAlloc_v2", CU_OUT_OF_MEMORY);
 	CHECK_EQ(gpu.cu.mem_alloc(&at, 1), CU_OUT_OF_MEMORY);
 	gpu_alloc(1);
+}
+
+GPU_TEST(no_function_has_this_name)
+{
+	const struct rlimit none = {0, 0};
+	pid_t child;
+
+	gpu_open();
+	if (!gpu_is_soft())
+		return;
+	child = test_fork();
+	if (!child) {
+		setrlimit(RLIMIT_CORE, &none);
+		gpu.softgpu_fail_call("cuMemAlloc", CU_OUT_OF_MEMORY);
+		exit(0);
+	}
+	CHECK_EQ(test_reap(child), 128 + SIGABRT);
+}
+
+GPU_TEST(an_allocation_that_fails_leaves_no_descriptor)
+{
+	uint64_t at;
+	int fds;
+
+	gpu_open();
+	fds = fdtest_open();
+	CHECK_EQ(gpu.cu.mem_alloc(&at, 1ull << 62), CU_OUT_OF_MEMORY);
+	CHECK_EQ(fdtest_open(), fds);
 }
 
 GPU_TEST(contexts_are_checked)

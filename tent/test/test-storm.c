@@ -129,22 +129,18 @@ extern char **environ;
 /* Runs softhcactl, without the LD_PRELOAD of the software HCA, which it does not need. */
 static void __attribute__((format(printf, 1, 2))) control(const char *format, ...)
 {
-	char words[1500], *argv[8] = {getenv("SOFTHCACTL")}, *save = NULL, *env[64];
-	uint32_t n = 0, argc = 1;
+	char words[1500], *argv[8] = {getenv("SOFTHCACTL")}, *save = NULL;
+	uint32_t argc = 1;
 	va_list ap;
 	pid_t pid;
 
 	va_start(ap, format);
 	vsnprintf(words, sizeof(words), format, ap);
 	va_end(ap);
-	for (char **e = environ; *e && n < ARRAY_SIZE(env) - 1; e++) {
-		if (strncmp(*e, "LD_PRELOAD=", 11))
-			env[n++] = *e;
-	}
-	env[n] = NULL;
+	CHECK_EQ(unsetenv("LD_PRELOAD"), 0);
 	for (char *word = strtok_r(words, "|", &save); word; word = strtok_r(NULL, "|", &save))
 		argv[argc++] = word;
-	CHECK_EQ(posix_spawn(&pid, argv[0], NULL, NULL, argv, env), 0);
+	CHECK_EQ(posix_spawn(&pid, argv[0], NULL, NULL, argv, environ), 0);
 	CHECK_EQ(test_reap(pid), 0);
 }
 

@@ -16,7 +16,7 @@ const struct transport *const transports[] = {&shm, &adapters, NULL};
 
 static void check_buffer(const struct desc *d, const struct desc_buffer *b)
 {
-	uint32_t sum = 0;
+	uint64_t sum = 0;
 
 	must(b->id && b->fd >= -1 && b->len && b->n_parts && b->n_parts <= DESC_MAX_PARTS);
 	must((b->n_parts - 1) * b->part_len < b->len && b->addr + b->len <= INT64_MAX);

@@ -175,8 +175,24 @@ int cuCtxPopCurrent_v2(struct cu_context **c_p)
 
 /* ---- for tests ---- */
 
+/* A test that gives the name of no function would pass without the failure that it is about. */
+static bool is_function(const char *call)
+{
+	bool is = !strcmp(call, "cuMemGetHandleForAddressRange");
+
+#define X(member, name, ...) is |= !strcmp(call, #name);
+	CUDA_FUNCTIONS(X)
+#undef X
+#define X(result, name, ...) is |= !strcmp(call, #name);
+	GPU_FUNCTIONS(X)
+#undef X
+	return is;
+}
+
 void softgpu_fail_call(const char *name, int error)
 {
+	if (*name && !is_function(name))
+		abort();
 	pthread_mutex_lock(&gpu.lock);
 	snprintf(gpu.fail_name, sizeof(gpu.fail_name), "%s", name);
 	gpu.call_error = error;

@@ -53,6 +53,14 @@ static int map(struct memory *m)
 	return 0;
 }
 
+/* Frees memory that was not mapped. */
+static void give_up(struct memory *m)
+{
+	if (m->fd >= 0)
+		close(m->fd);
+	free(m);
+}
+
 /* Waits for copies of the memory, and removes it. */
 static void discard(struct memory *m)
 {
@@ -73,7 +81,7 @@ static int allocate(uint64_t *at_p, size_t len, bool pool)
 	m->room = (len + PAGE - 1) / PAGE * PAGE;
 	m->fd = memfd_create("softgpu", MFD_CLOEXEC);
 	if (m->fd < 0 || ftruncate(m->fd, (off_t)m->room) || fstat(m->fd, &st) || map(m)) {
-		free(m);
+		give_up(m);
 		return CU_OUT_OF_MEMORY;
 	}
 	m->number = st.st_ino;
@@ -239,7 +247,7 @@ static int open_new(const struct handle *h, struct memory **m_p)
 		.device = h->device,
 		.fd = fetch(h)};
 	if (m->fd < 0 || map(m)) {
-		free(m);
+		give_up(m);
 		return CU_INVALID_VALUE;
 	}
 	*m_p = m;

@@ -28,7 +28,8 @@
  *   fails with @error. From then on its context refuses everything with this error, like a real GPU
  *   after a fault of a GPU kernel.
  * - softgpu_fail_call(): the next call of the function with this name returns @error. That call
- *   does nothing, unless the function is cuIpcCloseMemHandle or cuMemHostUnregister.
+ *   does nothing, unless the function is cuIpcCloseMemHandle or cuMemHostUnregister. Aborts if
+ *   there is no such function. An empty name: no call fails.
  * - softgpu_heal(): clears the errors of all primary contexts, which a real GPU does only at the
  *   end of the process. First waits until failed contexts have dropped their work.
  * - softgpu_opened(), softgpu_registered(): the number of handles that this process has opened and
