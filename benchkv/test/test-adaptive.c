@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The adaptive poll budget (adaptive.h): tests every number and every transition, with exact
+ * The adaptive poll budget (adaptive.h): tests the constants and all transitions, with exact
  * values. rho is loop time / round trip.
  */
 #include "adaptive.h"
@@ -111,7 +111,7 @@ TEST(identifies_again)
 	const struct adaptive_loop fine = {2, 6.0, 6.0};
 	struct adaptive a = identified(2, 40);
 
-	steps(&a, &fine, 4096); /* until the filtered values need no change */
+	steps(&a, &fine, 4096); /* until the filtered rho is near one: u stays */
 	a.u = 30;
 	a.low_count = a.high_count = a.hold_count = 0;
 	a.phase_loops = 1000;

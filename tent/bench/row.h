@@ -32,8 +32,9 @@ struct row *row_new(uint32_t n);
 void row_free(struct row *rows, uint32_t n);
 
 /*
- * Runs threads of all priorities. rows[i] receives the results of the threads of priority number i;
- * the caller must have set its size and batch. 0, or -errno if the threads could not run.
+ * Runs threads of all priorities. rows[i] receives the results of the threads with priority
+ * o->priorities.at[i]. The caller must have set the same size and batch in all rows. 0, or -errno
+ * if the threads could not run.
  */
 int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, struct row *rows);

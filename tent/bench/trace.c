@@ -37,7 +37,7 @@ static void *look(void *arg)
 
 	do
 		sample(t);
-	while (!poll(&p, 1, TRACE_MS));
+	while (poll(&p, 1, TRACE_MS) != 1);
 	sample(t);
 	return NULL;
 }

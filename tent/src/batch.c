@@ -35,7 +35,8 @@ static int take_request(const struct tent_request *requests, uint32_t i, struct 
 	return SIZED_ATTR(r, from, priority);
 }
 
-/* True: rails of this engine need a mapping of the memory that they move, and there is none. */
+/* True: the rails of this engine reach only memory of the peer that is mapped here, and that of the
+ * request is not. */
 static bool not_mapped(const struct tent *t, const struct task *k)
 {
 	const struct desc *d = &k->request.segment->desc;
@@ -232,7 +233,7 @@ static struct tent_status status_of(const struct tent_batch *b, uint32_t i)
 
 /*
  * Combines the status of all requests: the sum of bytes and, when all have ended, the first error
- * other than -ECANCELED, or else -ECANCELED.
+ * other than -ECANCELED. If there is none, but a request was canceled, -ECANCELED.
  */
 static struct tent_status sum_of(const struct tent_batch *b)
 {

@@ -32,7 +32,8 @@ static uint8_t farther(uint8_t a, uint8_t b)
 	return a > b ? a : b;
 }
 
-/* Returns the tiers of the places with a set from number @first on. NULL: no memory is left. */
+/* Returns the tiers of all places whose set has the number @first or a higher one, in the order of
+ * places_init(). NULL: no memory is left. */
 static uint8_t *tiers_from(const struct tent_segment *s, uint32_t first)
 {
 	const struct topo *topo = &s->t->topo;

@@ -206,7 +206,7 @@ static void lend(int fd)
 	fill(9);
 	gpu_write(at, pattern, LEN);
 	CHECK_EQ(gpu.cu.ipc_get(&handle, at), 0);
-	CHECK(gpu.cu.ipc_open(&at, handle, CU_IPC_LAZY_PEER_ACCESS)); /* its own handle fails */
+	CHECK(gpu.cu.ipc_open(&at, handle, CU_IPC_LAZY_PEER_ACCESS)); /* this process has made it */
 	CHECK(gpu.cu.ipc_get(&handle, at + 256)); /* only the base of an allocation has a handle */
 	CHECK_EQ(write(fd, &handle, sizeof(handle)), sizeof(handle));
 	CHECK_EQ(read(fd, &c, 1), 1);
