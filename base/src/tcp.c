@@ -257,6 +257,24 @@ int tcp_connect_begin(const struct addrinfo *a, int *fd_p)
 	return 0;
 }
 
+static bool is_own_peer(int fd)
+{
+	struct sockaddr_storage own = {0}, peer = {0};
+	socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+
+	return !getsockname(fd, (struct sockaddr *)&own, &own_len) && own.ss_family != AF_UNIX &&
+	       !getpeername(fd, (struct sockaddr *)&peer, &peer_len) &&
+	       !memcmp(&own, &peer, sizeof(own));
+}
+
+/* Resets the connection, so that it does not keep the port for a minute after close(2). */
+static void reset(int fd)
+{
+	const struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+	connect(fd, &none, sizeof(none));
+}
+
 int tcp_connect_end(int fd)
 {
 	socklen_t len = sizeof(int);
@@ -264,9 +282,16 @@ int tcp_connect_end(int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len))
 		return -errno;
-	if (!failed)
-		set_no_delay(fd);
-	return -failed;
+	if (failed)
+		return -failed;
+	/* If nobody listens at a local port, the kernel may choose it as the port of this socket,
+	 * too, and connect the socket to itself. */
+	if (is_own_peer(fd)) {
+		reset(fd);
+		return -ECONNREFUSED;
+	}
+	set_no_delay(fd);
+	return 0;
 }
 
 static int connect_at(const struct addrinfo *a, uint64_t limit, int *fd_p)

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -52,6 +53,11 @@ TEST(limits)
 	CHECK_EQ(tcp_left_ms(TCP_FOREVER - 1), INT32_MAX);
 }
 
+static bool has_ipv6(void)
+{
+	return !access("/proc/sys/net/ipv6/conf/lo", F_OK);
+}
+
 /* Listens at addresses of both families. Also tests the name of the peer. */
 TEST(addresses)
 {
@@ -60,13 +66,12 @@ TEST(addresses)
 	} hosts[] = {{NULL, "127.0.0.1", "127.0.0.1:"}, {NULL, "::1", "[::1]:"},
 		{"127.0.0.1", "localhost", "127.0.0.1:"}, {"::1", "::1", "[::1]:"},
 		{"localhost", "localhost", "127.0.0.1:"}};
-	bool ipv6 = !access("/proc/sys/net/ipv6/conf/lo", F_OK);
 	char name[TCP_NAME_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
 		int here, there;
 
-		if (!ipv6 && strchr(hosts[i].connect, ':'))
+		if (!has_ipv6() && strchr(hosts[i].connect, ':'))
 			continue;
 		open_listener(hosts[i].listen);
 		there = dial(hosts[i].connect);
@@ -120,6 +125,38 @@ TEST(what_cannot_be)
 	CHECK_EQ(tcp_connect("127.0.0.1", port, true, tcp_limit(SHORT_MS), &fd), -ECONNREFUSED);
 	CHECK_EQ(tcp_accept(listener, TCP_FOREVER, &fd), -EBADF);
 	CHECK_EQ(tcp_port(listener), -EBADF);
+}
+
+/* Returns a socket that is connected to itself, and writes its port to `port`. */
+static int dial_itself(const char *host)
+{
+	struct addrinfo *a = tcp_resolve(host, 0);
+	struct sockaddr_storage own;
+	socklen_t len = sizeof(own);
+	int fd = socket(a->ai_family, SOCK_STREAM, 0);
+
+	CHECK(fd >= 0 && !bind(fd, a->ai_addr, a->ai_addrlen));
+	CHECK_EQ(getsockname(fd, (struct sockaddr *)&own, &len), 0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&own, len), 0);
+	freeaddrinfo(a);
+	port = (uint16_t)tcp_port(fd);
+	return fd;
+}
+
+/* If nobody listens at a port, the kernel may choose that port for the socket that dials it, and
+ * connect the socket to itself. Afterwards the server must get its port. */
+TEST(nobody_meets_itself)
+{
+	static const char *const hosts[] = {"127.0.0.1", "::1"};
+
+	for (size_t i = 0; i < (has_ipv6() ? 2 : 1); i++) {
+		int fd = dial_itself(hosts[i]);
+
+		CHECK_EQ(tcp_connect_end(fd), -ECONNREFUSED);
+		tcp_end(fd);
+		CHECK_EQ(tcp_listen(hosts[i], port, &listener), 0);
+		close(listener);
+	}
 }
 
 static atomic_int dialing; /* thread id of dial_patiently() */

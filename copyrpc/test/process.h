@@ -4,6 +4,7 @@
 #define COPYRPC_TEST_PROCESS_H
 
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include "support/test.h"
 
@@ -18,6 +19,18 @@ static inline pid_t start_process(void (*run)(uint32_t arg), uint32_t arg, unsig
 	alarm(guard_s);
 	run(arg);
 	exit(0);
+}
+
+/* Waits for the ends of @n children, in any order, so that the first failure ends the test, and
+ * with it the children that wait for the one that has failed. */
+static inline void reap_processes(uint32_t n)
+{
+	int status;
+
+	for (; n; n--) {
+		CHECK(wait(&status) > 0);
+		CHECK_EQ(status, 0);
+	}
 }
 
 #endif

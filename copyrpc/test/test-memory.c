@@ -151,7 +151,7 @@ TEST(memory_comes_back)
 {
 	const struct copyrpc_ctx_attr attr = {.max_endpoints = 4};
 	struct copyrpc_ep *keep[2];
-	struct heard h;
+	struct heard h = {0};
 	uint64_t few;
 	struct pair p = pair_open(&attr);
 

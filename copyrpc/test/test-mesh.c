@@ -12,6 +12,7 @@
 
 #include "support/stranger.h"
 #include "copyrpc_tcp.h"
+#include "process.h"
 
 #ifndef NODES
 #define NODES 64 /* at most */
@@ -141,7 +142,6 @@ static void run_node(uint32_t rank, int listener)
 TEST(full_mesh)
 {
 	int listener[NODES], fd[SILENT];
-	pid_t child[NODES];
 	uint64_t start;
 
 	if (getenv("MESH_NODES"))
@@ -159,15 +159,13 @@ TEST(full_mesh)
 	start = clock_ns();
 	for (uint32_t i = 0; i < nodes; i++) {
 		fflush(stdout);
-		child[i] = test_fork();
-		if (!child[i]) {
+		if (!test_fork()) {
 			CHECK(nice(10) != -1); /* spares the tests that run beside this one */
 			run_node(i, listener[i]);
 			_exit(0);
 		}
 	}
-	for (uint32_t i = 0; i < nodes; i++)
-		CHECK_EQ(test_reap(child[i]), 0);
+	reap_processes(nodes);
 	for (int i = 0; i < SILENT; i++)
 		close(fd[i]);
 	CHECK_EQ(shared->up, nodes);

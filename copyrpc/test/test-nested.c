@@ -83,7 +83,7 @@ static void take(struct side *s, struct copyrpc_req *req)
 		return;
 	}
 	CHECK_EQ(copyrpc_req_detach(req), 0);
-	while (s->handler[i])
+	while (i < HANDLERS && s->handler[i])
 		i++;
 	CHECK(i < HANDLERS);
 	s->handler[i] = req;

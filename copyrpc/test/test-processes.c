@@ -418,8 +418,6 @@ static uint32_t n_calls, n_faults;
 
 TEST(storm)
 {
-	pid_t pid[CLIENTS + 2];
-
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
 	CHECK(shared != MAP_FAILED);
@@ -427,12 +425,11 @@ TEST(storm)
 	shared->calls = n_calls;
 	shared->faults = n_faults;
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &shared->listener), 0);
-	pid[0] = start_process(serve, 0, GUARD_S);
+	start_process(serve, 0, GUARD_S);
 	for (uint32_t i = 0; i < CLIENTS; i++)
-		pid[1 + i] = start_process(call, i, GUARD_S);
-	pid[CLIENTS + 1] = start_process(direct, 0, GUARD_S);
-	for (uint32_t i = 0; i < CLIENTS + 2; i++)
-		CHECK_EQ(test_reap(pid[i]), 0);
+		start_process(call, i, GUARD_S);
+	start_process(direct, 0, GUARD_S);
+	reap_processes(CLIENTS + 2);
 	for (uint32_t c = 0; c < CLIENTS; c++)
 		for (uint32_t k = 0; k < MOST; k++) {
 			CHECK_EQ(shared->executed[c][k], k < n_calls);

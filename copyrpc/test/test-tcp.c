@@ -25,6 +25,7 @@ struct caller {
 	struct copyrpc_ep *old; /* the endpoint to reconnect */
 	struct copyrpc_ep *ep;
 	uint16_t port;
+	atomic_int tid; /* of the thread */
 	int rc;
 };
 
@@ -32,6 +33,8 @@ static void *connect_thread(void *arg)
 {
 	struct caller *c = arg;
 
+	/* Pairs with the load of a_server_may_come_later. */
+	atomic_store_explicit(&c->tid, gettid(), memory_order_release);
 	if (c->old)
 		c->rc = copyrpc_reconnect(c->old, "127.0.0.1", c->port, LONG_MS, &c->ep);
 	else
@@ -132,6 +135,9 @@ TEST(a_server_may_come_later)
 	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "127.0.0.1", r.c.port, SHORT_MS, &ep),
 		-ECONNREFUSED);
 	start(&r.c);
+	/* Pairs with the store of connect_thread(), which sleeps after it has been refused. */
+	while (!test_blocked(atomic_load_explicit(&r.c.tid, memory_order_acquire)))
+		;
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", r.c.port, &r.listener), 0);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
 	CHECK_EQ(finish(&r.c), 0);

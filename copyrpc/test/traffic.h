@@ -10,6 +10,7 @@
 #ifndef COPYRPC_TEST_TRAFFIC_H
 #define COPYRPC_TEST_TRAFFIC_H
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/socket.h>
 
@@ -214,6 +215,16 @@ static inline void node_exchange(int fd, const void *mine, void *theirs)
 	CHECK_EQ(recv(fd, theirs, COPYRPC_INFO_SIZE, MSG_WAITALL), COPYRPC_INFO_SIZE);
 }
 
+/* True if the peer reports that it has finished. */
+static inline bool node_heard(int fd)
+{
+	char c;
+	ssize_t got = recv(fd, &c, 1, MSG_DONTWAIT);
+
+	CHECK(got == 1 || (got < 0 && errno == EAGAIN)); /* else the other process has ended */
+	return got == 1;
+}
+
 /*
  * Runs a node whose peer is in another process, at the other end of the socket @fd. Serves until
  * the peer reports that it has finished, too.
@@ -222,9 +233,7 @@ static inline void node_with_peer(struct node *n, int fd, const struct copyrpc_c
 	int eps, uint32_t max, uint32_t calls, uint64_t seed)
 {
 	uint8_t mine[COPYRPC_INFO_SIZE], theirs[COPYRPC_INFO_SIZE];
-	ssize_t got = -1;
-	bool told = false;
-	char c;
+	bool told = false, heard = false;
 
 	node_open(n, attr, eps, max, calls, seed);
 	for (int i = 0; i < eps; i++) {
@@ -232,9 +241,9 @@ static inline void node_with_peer(struct node *n, int fd, const struct copyrpc_c
 		node_exchange(fd, mine, theirs);
 		CHECK_EQ(copyrpc_ep_connect(n->ep[i], theirs, sizeof(theirs)), 0);
 	}
-	while (!told || (got = recv(fd, &c, 1, MSG_DONTWAIT)) != 1) {
-		CHECK(got != 0); /* 0: the other process has ended too early */
+	while (!told || !heard) {
 		node_step(n);
+		heard = heard || node_heard(fd);
 		if (!told && node_done(n)) {
 			told = true;
 			CHECK_EQ(send(fd, "x", 1, MSG_NOSIGNAL), 1);

@@ -18,7 +18,7 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 {
 	const struct client *c = container_of(client, struct client, hot);
 	const struct delegrpc_client_stats stats = {
-		.calls = client->sent + client->staged - client->staged_posts,
+		.calls = client->sent + client->staged - client->staged_posts + c->dropped,
 		.responses = client->done - c->late - c->bad,
 		.late_responses = c->late,
 		.bad_responses = c->bad,
@@ -354,7 +354,8 @@ int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *
 		delegrpc_client_poll(client, fn, arg);
 	if (!c->w.err)
 		return -EBUSY;
-	client->staged = client->staged_posts; /* drops the staged calls */
+	c->dropped += client->staged - client->staged_posts;
+	client->staged = client->staged_posts;
 	for (uint32_t id = 0; id < client->resp_depth; id++) {
 		struct delegrpc_call *call = &client->calls[id];
 

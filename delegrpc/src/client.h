@@ -24,6 +24,7 @@ struct client {
 	uint64_t tail; /* last value of control->tail that was read */
 	uint64_t last; /* the position after our last reservation */
 	uint64_t late, bad, flushes, full;
+	uint64_t dropped; /* calls that were staged when delegrpc_client_abort() ended them */
 	/* See post.c. */
 	uint64_t posted; /* posts published */
 	uint64_t asked_at; /* value of accepted_of() when the client began to wait for room */

@@ -454,8 +454,9 @@ static void between_server_pieces(uint32_t piece)
 
 static void meanwhile_server(void)
 {
-	if (survivor) /* the poll may return -EPIPE: the victim may have destroyed the server */
-		CHECK(delegrpc_client_poll(survivor, orphan_response, NULL) >= -EPIPE);
+	int n = survivor ? delegrpc_client_poll(survivor, orphan_response, NULL) : 0;
+
+	CHECK(n >= 0 || n == -EPIPE); /* -EPIPE: the victim may have destroyed the server */
 }
 
 /* Polls until the library reports that the server is dead. */
@@ -483,6 +484,7 @@ TEST(servers)
 		meanwhile_server};
 	uint32_t length[ARRAY_SIZE(server_pieces)] = {0}, n = kills / 5, i;
 	struct delegrpc_client *c;
+	int rc;
 
 	for (i = 0; i < n; i++) {
 		uint32_t piece = pick_piece(ARRAY_SIZE(server_pieces), S_WAIT);
@@ -498,8 +500,11 @@ TEST(servers)
 		if (survivor && i % (n / 4 + 1) == 1)
 			hear_of_death();
 		delegrpc_client_disconnect(survivor);
-		CHECK(delegrpc_client_connect(test_name, NULL, &c) == -ECONNREFUSED || piece == 0 ||
-			piece == ARRAY_SIZE(server_pieces) - 1);
+		rc = delegrpc_client_connect(test_name, NULL, &c);
+		/* Within s_create() and s_destroy() there may be no region, or no complete one. */
+		CHECK(rc == -ECONNREFUSED ||
+			((rc == -ENOENT || rc == -EAGAIN) &&
+				(piece == 0 || piece == ARRAY_SIZE(server_pieces) - 1)));
 	}
 	s_create(); /* replaces the region of the last server */
 	s_destroy();

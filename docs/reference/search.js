@@ -37,8 +37,10 @@ if (typeof document !== "undefined") {
 	field.addEventListener("keydown", (event) => {
 		if (event.key === "Enter" && list.firstChild)
 			location.href = list.querySelector("a").href;
-		if (event.key === "Escape")
-			list.replaceChildren(field.value = "");
+		if (event.key === "Escape") {
+			field.value = "";
+			list.replaceChildren();
+		}
 	});
 	document.addEventListener("keydown", (event) => {
 		if (event.key === "/" && document.activeElement !== field) {

@@ -21,8 +21,9 @@ def rows(*args):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def check(pattern, *how):
+def check(shapes, pattern, *how):
     found = rows("--mesh-pattern", pattern, *how)
+    assert sum(row["impl"] == "flux" for row in found) == shapes, found
     assert {row["impl"] for row in found} <= {"flux", "bare", "dpdk"}, found
     for row in found:
         assert row["rpcs"] > 0 and row["least_client_krps"] > 0 and row["loop"] == pattern.split(":")[0], row
@@ -31,9 +32,9 @@ def check(pattern, *how):
 
 
 for pattern in ("turn", "random", "hot:1", "hot:4", "servers:1", "servers:4"):
-    for row in check(pattern, "--mesh", "5,6", "--queue-depth", "1,40", "--step", "500"):
+    for row in check(4, pattern, "--mesh", "5,6", "--queue-depth", "1,40", "--step", "500"):
         assert row["rpcs"] >= 5 * 500, row
-check("hot:1", "--mesh", "3", "--queue-depth", "40")
+check(1, "hot:1", "--mesh", "3", "--queue-depth", "40")
 
 mesh = ["--mesh", "4"]
 for bad in (["--mesh", "1"], ["--mesh", "65"], ["--mesh-pattern", "turn"], ["--step", "5", "--wake", "1"], [*mesh, "--step", "0"],

@@ -22,11 +22,13 @@ static inline bool same(const struct latrec_hist *a, const struct latrec_hist *b
 {
 	const struct hist *f = hist_of(a), *g = hist_of(b);
 
+	if (!hist_alike(a, b))
+		return false;
 	for (uint64_t at = 0; at < f->places; at++)
 		if (hist_at(f, at) != hist_at(g, at))
 			return false;
-	return hist_alike(a, b) && a->count == b->count && hist_sum(a) == hist_sum(b) &&
-	       f->min == g->min && f->max == g->max;
+	return a->count == b->count && hist_sum(a) == hist_sum(b) && f->min == g->min &&
+	       f->max == g->max;
 }
 
 #endif

@@ -80,8 +80,9 @@ int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns
 /*
  * The parts of tcp_connect(), for callers that do not wait. tcp_resolve() returns the addresses of
  * the host, or NULL; the caller frees them with freeaddrinfo(). When the socket of
- * tcp_connect_begin() is writable, tcp_connect_end() returns the result. tcp_connect_limit()
- * returns the end of the part of the time that belongs to the first address of the list.
+ * tcp_connect_begin() is writable, tcp_connect_end() returns the result; a socket that is connected
+ * to itself counts as refused. tcp_connect_limit() returns the end of the part of the time that
+ * belongs to the first address of the list.
  */
 struct addrinfo;
 struct addrinfo *tcp_resolve(const char *host, uint16_t port);
