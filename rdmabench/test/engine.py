@@ -507,6 +507,7 @@ def machines():
             sys.exit(77)
         os.execvp("unshare", ["unshare", "-Ur", sys.executable, *sys.argv])
     tmp = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, tmp, ignore_errors=True)  # a failed test leaves nothing behind
     pathlib.Path(tmp, "topology").write_text("".join(f"name=mlx5_{i} link=roce netdev=lo\n" for i in range(3)))
     pathlib.Path(tmp, "ssh").write_text(SSH.replace("HOSTS", tmp))
     os.chmod(tmp + "/ssh", 0o755)
@@ -515,8 +516,10 @@ def machines():
     def on(host, *args):
         os.makedirs(f"{tmp}/{host}", exist_ok=True)
         line = command("--json", "-", "--stats-dir", "stats", *args, hca=hca)
-        return subprocess.Popen(["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host, *line],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=f"{tmp}/{host}")
+        p = subprocess.Popen(["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host, *line],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=f"{tmp}/{host}")
+        atexit.register(p.terminate)
+        return p
 
     port = free_port()
     server = on("alpha", "--hosts", 2, "--run", "incast", "-d", "mlx5_0", "-p", port)
@@ -539,7 +542,6 @@ def machines():
     o = json.loads(r.stdout)
     assert o["latency_samples"] == sum(x["latency_ns"]["samples"] for x in reports) == 2000, (o, r.stderr)
     assert "delta" in r.stderr and len(o["skipped"]) == 1, r.stderr
-    shutil.rmtree(tmp)
 
 
 def differ():
