@@ -94,7 +94,7 @@ def kinds():
 
 
 def buffers():
-    """Requests use the buffers of a QP in turn. With as many regions as QPs, each QP uses a region of its own."""
+    """QPs with several buffers. With as many regions as QPs, each QP has a region, outside of which its requests fail."""
     for kind, op in (("RC", "w"), ("RC", "r"), ("UC", "s")):
         o = report("--fork", "-c", kind, "--op", op, "-n", 500, "-s", 5000, "-q", 5, "--buf-num", 7, "--mr-num", 5)
         assert o["sent"]["messages"] == 2500 and o["traffic"]["buf_num"] == 7 and o["errors"] == 0, o
