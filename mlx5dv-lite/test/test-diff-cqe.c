@@ -280,6 +280,7 @@ static void failing_traffic(struct pair *p)
 	static const uint8_t syndromes[] = {0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,
 		0x14, 0x15, 0x16, 0x22, 0x7f};
 	const struct mlx5dv_cq *dv = &p->sends.dv;
+	uint32_t s = 0;
 
 	for (uint32_t k = 0; k < 80; k++) {
 		struct op op = random_op(1000000 + k);
@@ -289,12 +290,13 @@ static void failing_traffic(struct pair *p)
 		op.flags &= ~(unsigned)(below(2) ? MLX5DVL_SIGNALED : 0);
 		post_noted(p, (int)(k % 2), &op, k < 2 ? p->mr->rkey + 1 : p->mr->rkey);
 	}
-	for (uint32_t i = 0, s = 0; i < dv->cqe_cnt; i++) {
+	for (uint32_t i = 0; i < dv->cqe_cnt; i++) {
 		uint8_t *cqe = (uint8_t *)dv->buf + (size_t)(i + 1) * dv->cqe_size - 64;
 
 		if (cqe[63] >> 4 == 0xd && s < 2 * ARRAY_SIZE(syndromes))
 			cqe[55] = syndromes[s++ % ARRAY_SIZE(syndromes)];
 	}
+	CHECK_EQ(s, 2 * ARRAY_SIZE(syndromes));
 	same_completions(&p->sends, p->v[0].scq, same_sent);
 	CHECK_EQ(p->sends.seen.n, 80);
 }

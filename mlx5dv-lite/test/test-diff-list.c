@@ -55,21 +55,18 @@ static void post_ours_list(const struct request *r)
 	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), 0);
 }
 
-/* Leaves out segments of length 0, as the vendor's library would do. */
 static void post_vendor_list(const struct request *r)
 {
 	struct ibv_sge sge[MLX5DVL_LIST_MAX];
 	struct ibv_send_wr *bad, wr = {.wr_id = r->op.token,
 					 .sg_list = sge,
+					 .num_sge = (int)r->n,
 					 .opcode = vendor_opcode(r->op.opcode),
 					 .send_flags = vendor_flags(&r->op),
 					 .imm_data = htobe32(r->op.imm)};
 
-	for (uint32_t i = 0; i < r->n; i++) {
-		if (r->len[i])
-			sge[wr.num_sge++] = (struct ibv_sge){(uintptr_t)t.vs.local + r->at[i],
-				r->len[i], t.vs.lkey};
-	}
+	for (uint32_t i = 0; i < r->n; i++)
+		sge[i] = (struct ibv_sge){(uintptr_t)t.vs.local + r->at[i], r->len[i], t.vs.lkey};
 	if (t.type == MLX5DVL_UD) {
 		wr.wr.ud.ah = t.vendor_ah;
 		wr.wr.ud.remote_qpn = t.vendor_peer_qpn;

@@ -72,6 +72,7 @@ TEST(requests_have_the_vendors_bytes)
 		if (!last)
 			continue;
 		hca_until(all_is_done(&p));
+		CHECK(p.arrived.sum[0] == p.arrived.sum[1]);
 		CHECK(!memcmp(t.h.mem, t.h.mem + 2 * AREA, 2 * AREA));
 	}
 	CHECK(p.arrived.n > ops / 2);

@@ -149,6 +149,7 @@ TEST(a_stream_each_way_until_a_death)
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	child = test_fork(); /* before either process opens the device */
+	close(fd[!!child]); /* so that a read ends when the other process has failed */
 	meet(&end, fd[!child], goal);
 	end.rand = seed + !child;
 	stream(&end);

@@ -56,28 +56,37 @@ json_t *journal_line(const struct explore_ask *ask, const struct measure *m, int
 static bool read_measure(const json_t *o, struct measure *m)
 {
 	const json_t *v = json_object_get(o, "v"), *latency = json_object_get(o, "latency");
+	const json_t *samples = json_object_get(o, "samples");
 
-	if (json_array_size(v) != MEASURE_KEYS || json_array_size(latency) != STATS_KEYS - 1)
+	if (json_array_size(v) != MEASURE_KEYS || json_array_size(latency) != STATS_KEYS - 1 ||
+		!json_is_integer(samples))
 		return false;
 	*m = (struct measure){.from_port = json_is_true(json_object_get(o, "from_port")),
 		.keeps_up = json_is_true(json_object_get(o, "keeps_up"))};
-	for (int k = 0; k < MEASURE_KEYS; k++)
-		m->v[k] = json_real_value(json_array_get(v, (size_t)k));
-	m->latency.samples = (uint64_t)json_integer_value(json_object_get(o, "samples"));
+	for (int k = 0; k < MEASURE_KEYS; k++) {
+		const json_t *x = json_array_get(v, (size_t)k);
+
+		if (!json_is_number(x))
+			return false;
+		m->v[k] = json_number_value(x);
+	}
+	m->latency.samples = (uint64_t)json_integer_value(samples);
 	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
 		const json_t *x = json_array_get(latency, (size_t)k - 1);
 
-		m->latency.has[k] = json_is_real(x);
-		m->latency.v[k] = json_real_value(x);
+		m->latency.has[k] = json_is_number(x);
+		m->latency.v[k] = json_number_value(x);
+		if (!m->latency.has[k] && !json_is_null(x))
+			return false;
 	}
 	return true;
 }
 
 int journal_read(const json_t *o, const struct explore_ask *ask, struct measure *m_p, int *err_p)
 {
-	json_t *at = at_json(ask->point);
-	bool same = json_equal(at, json_object_get(o, "at"));
-	json_int_t err = json_integer_value(json_object_get(o, "err"));
+	json_t *at = at_json(ask->point), *error = json_object_get(o, "err");
+	bool same = json_equal(at, json_object_get(o, "at")) && json_is_integer(error);
+	json_int_t err = json_integer_value(error);
 
 	json_decref(at);
 	if (!same || err > 0 || err < -ERRNO_MAX || (!err && !read_measure(o, m_p)))

@@ -164,6 +164,13 @@ def resume(tmp):
     changed["at"][0] = (changed["at"][0] + 1) % 6
     (whole / "journal.jsonl").write_text("".join(lines[:5]) + json.dumps(changed) + "\n")
     assert "another search" in run("--log", whole, *args, "--resume", status=1).stderr
+    # A number that another program wrote without a fraction is read (here it is an anomaly); what is no number is refused.
+    line = json.loads(lines[5])
+    (whole / "journal.jsonl").write_text("".join(lines[:5]) + json.dumps({**line, "v": [*line["v"][:4], 50000, 0]}) + "\n")
+    assert search(whole, *args, "--resume")["refuted"] == 1  # because the model measures another value
+    for damage in ({"err": None}, {"err": "x"}, {"v": ["x", *line["v"][1:]]}, {"samples": 1.5}, {"latency": ["x", *line["latency"][1:]]}):
+        (whole / "journal.jsonl").write_text("".join(lines[:5]) + json.dumps({**line, **damage}) + "\n")
+        assert "damaged" in run("--log", whole, *args, "--resume", status=1).stderr, damage
 
 
 def keep(tmp):

@@ -38,6 +38,7 @@ def run(*line, status=0, timeout=1200, env=None, **kw):
 
 def run_cases(cases, wanted):
     """Calls each function, or those whose names are wanted, with an empty directory."""
+    assert set(wanted) <= {case.__name__ for case in cases}, wanted
     for case in cases:
         if wanted and case.__name__ not in wanted:
             continue

@@ -3,10 +3,9 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "../../subprojects/softhca/test/tmpdir.h"
 #include "support/test.h"
 #include "counters.h"
-
-static char root[] = "/tmp/rdmabench-counters-XXXXXX";
 
 /* Makes a file, and the directories above it. */
 static void make_file(const char *name, const char *text)
@@ -14,8 +13,8 @@ static void make_file(const char *name, const char *text)
 	char path[400];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/%s", root, name);
-	for (char *at = path + sizeof(root); (at = strchr(at, '/')); *at++ = '/') {
+	snprintf(path, sizeof(path), "%s/%s", tmpdir, name);
+	for (char *at = path + strlen(tmpdir) + 1; (at = strchr(at, '/')); *at++ = '/') {
 		*at = 0;
 		CHECK(!mkdir(path, 0777) || errno == EEXIST);
 	}
@@ -28,7 +27,7 @@ TEST(reads_both_directories)
 	static struct counters c;
 	int has;
 
-	counters_read(root, "mlx5_0", 1, &c);
+	counters_read(tmpdir, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 0);
 	make_file("mlx5_0/ports/1/counters/port_xmit_data", "18446744073709551615\n");
 	make_file("mlx5_0/ports/1/counters/N", "N/A (no PMA)\n");
@@ -39,27 +38,22 @@ TEST(reads_both_directories)
 	make_file("mlx5_0/ports/1/counters/negative", "-5\n");
 	make_file("mlx5_0/ports/1/counters/space", " 5\n");
 	make_file("mlx5_0/ports/1/hw_counters/out_of_sequence", "7\n");
-	counters_read(root, "mlx5_0", 1, &c);
+	counters_read(tmpdir, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 2);
 	CHECK(counters_get(&c, "port_xmit_data", &has) == UINT64_MAX && has);
 	CHECK(counters_get(&c, "out_of_sequence", &has) == 7 && has);
 	CHECK(counters_get(&c, "tail", &has) == 0 && !has);
 	/* An interface without statistics, and an interface that does not exist. */
 	make_file("mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n");
-	counters_read(root, "mlx5_0", 1, &c);
+	counters_read(tmpdir, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 2);
 	make_file("mlx5_0/ports/1/gid_attrs/ndevs/0", "nowhere0\n");
-	counters_read(root, "mlx5_0", 1, &c);
+	counters_read(tmpdir, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 2);
 }
 
 int main(int argc, char **argv)
 {
-	char *rm[] = {(char *)"rm", (char *)"-rf", root, NULL};
-	int status;
-
-	CHECK(mkdtemp(root));
-	status = test_main(argc, argv);
-	execvp(rm[0], rm);
-	return status;
+	tmpdir_make();
+	return test_main(argc, argv);
 }

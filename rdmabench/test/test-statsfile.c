@@ -6,17 +6,16 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "../../subprojects/softhca/test/tmpdir.h"
 #include "support/test.h"
 #include "stats.h"
 #include "statsfile.h"
-
-static char dir[] = "/tmp/rdmabench-statsfile-XXXXXX";
 
 static char *in_dir(const char *name)
 {
 	static char path[200];
 
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	snprintf(path, sizeof(path), "%s/%s", tmpdir, name);
 	return path;
 }
 
@@ -191,11 +190,11 @@ TEST(directory_has_a_file_per_process_and_role)
 TEST(bad_attributes_are_refused)
 {
 	const struct statsfile_attr bad[] = {
-		{.path = dir, .dir = dir, .run = "r", .role = "client", .clock = ""},
+		{.path = tmpdir, .dir = tmpdir, .run = "r", .role = "client", .clock = ""},
 		{.run = "r", .role = "client", .clock = ""},
-		{.path = dir, .run = "../r", .role = "client", .clock = ""},
-		{.path = dir, .run = "r", .role = "", .clock = ""},
-		{.path = dir, .run = "r", .role = "c", .clock = "", .compat = true, .window = 5},
+		{.path = tmpdir, .run = "../r", .role = "client", .clock = ""},
+		{.path = tmpdir, .run = "r", .role = "", .clock = ""},
+		{.path = tmpdir, .run = "r", .role = "c", .clock = "", .compat = true, .window = 5},
 	};
 	struct statsfile_attr a;
 	struct statsfile *f;
@@ -311,11 +310,6 @@ TEST(readers_never_see_torn_files)
 
 int main(int argc, char **argv)
 {
-	char *rm[] = {(char *)"rm", (char *)"-rf", dir, NULL};
-	int status;
-
-	CHECK(mkdtemp(dir));
-	status = test_main(argc, argv);
-	execvp(rm[0], rm);
-	return status;
+	tmpdir_make();
+	return test_main(argc, argv);
 }

@@ -15,7 +15,7 @@ import sys
 objdump, *archives = sys.argv[1:]
 text = subprocess.run([objdump, "-dr", "--no-show-raw-insn", *archives], check=True,
                       capture_output=True, text=True).stdout
-bodies = dict(re.findall(r"<(hot_\w+|shmipc_priv_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
+bodies = dict(re.findall(r"<((?:hot_\w+|shmipc_priv_\w+_(?:begin|full|part|end_burst|wake_test))(?:\.\w+)*)>:\n(.*?)\n(?:\n|$)", text, re.S))
 fence = re.compile(r"\t(?:lock\b|mfence|xchg\s.*\(|dmb\s+ish$|dmb\s+sy|ldax|ldxr|swp|cas)", re.M)
 # cellring_step() and shmipc_priv_client_window() prevent such loads.
 wide_load = re.compile(r"\tv?mov(?:dq[ua]|[ua]p[sd])\s+[^,]*\(.*\),%[xy]mm")
@@ -25,9 +25,10 @@ for name in "shmipc_priv_client_wake_test", "shmipc_priv_server_wake_test":
     if not fence.search(bodies[name]):
         raise SystemExit(f"no fence found in {name}: it is gone, or this test does not recognize it")
 bursts = {f"shmipc_priv_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
-for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
+hot = {"hot_call", "hot_recv", "hot_reply"} | bursts
+for name in hot | {part for part in bodies if part.split(".")[0] in hot}:  # a part: hot_call.cold
     body = bodies[name]
-    called = set(relocation.findall(body)) - {"shmipc_priv_client_refused", "shmipc_priv_server_forged", "shmipc_priv_server_is_post", "shmipc_priv_server_consumed", "shmipc_priv_server_loaned", "shmipc_priv_server_gone", "memcpy"} - bursts
+    called = set(relocation.findall(body)) - {"shmipc_priv_client_refused", "shmipc_priv_server_forged", "shmipc_priv_server_is_post", "shmipc_priv_server_consumed", "shmipc_priv_server_loaned", "shmipc_priv_server_gone", "memcpy"} - hot
     count = len(re.findall(r"^ +[0-9a-f]+:\t", body, re.M))
     print(f"{name}: {count} instructions")
     if fence.search(body):
