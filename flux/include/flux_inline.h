@@ -282,12 +282,12 @@ FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct
 		else if (flux_priv_burst_due(node, b))
 			flux_priv_burst_flush(node, b);
 	}
-	node->gathered = 0;
 }
 
 FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
 {
 	flux_priv_publish_but(node, NULL);
+	node->gathered = 0;
 }
 
 /*
@@ -625,12 +625,13 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 	struct flux_burst *stays = NULL;
 	int n = 0;
 
-	node->gathered = 0;
 	if (node->n_open) {
 		stays = flux_priv_answers_on(node);
 		if (!stays || node->n_open > 1)
 			flux_priv_publish_but(node, stays);
 	}
+	if (!stays)
+		node->gathered = 0;
 	if (node->polled)
 		n = flux_priv_poll_circle(node, fn, arg);
 	if (n && node->n_open) /* fn may have made calls or replies */

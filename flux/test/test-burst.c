@@ -451,6 +451,33 @@ TEST(collected_calls_are_published_in_time)
 	}
 }
 
+/* Polls that leave answers to one peer collected do not put off their publication. */
+TEST(collected_answers_are_published_in_time)
+{
+	FLUX *f = make(4, 1024, 512);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 3);
+	struct seen s = {0};
+	uint32_t n = 0;
+
+	for (uint32_t p = 1; p < 3; p++)
+		warm_up(f, a, p, 32);
+	warm_up(f, b, 0, 32);
+	calls(b, 0, 16);
+	CHECK_EQ(flux_poll(b, on_response, &s), 0);
+	answer(a, take(a));
+	CHECK_EQ(held(a), 1);
+	while (!flux_poll(b, on_response, &s)) {
+		CHECK(n <= 512);
+		if (a->gathered + 1 == FLUX_GATHER) { /* the next event publishes everything */
+			CHECK_EQ(flux_poll(a, on_response, &s), 0);
+			answer(a, take(a));
+			n++;
+		}
+		CHECK_EQ(call(a, 1 + n % 2, 0, 0), 0);
+		n++;
+	}
+}
+
 /*
  * A collected call is published in time also if the node does not collect for all peers. The calls
  * to the other peers are published alone.
