@@ -286,8 +286,8 @@ int lifeline_send(struct lifeline *line, uint32_t run, const void *data, size_t 
 /* ---- gathering ---- */
 
 /*
- * Continues to read a result. 0: passed it to @fn; -EAGAIN: it is not complete yet; another -errno:
- * no more data will come.
+ * Continues to read a result. 0: passed it to @fn, which returned 0; -EAGAIN: it is not complete
+ * yet; another -errno, also of @fn: the caller must read no more.
  */
 static int take_result(struct peer *p, uint32_t rank, lifeline_result_fn *fn, void *arg)
 {

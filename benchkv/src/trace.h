@@ -26,7 +26,7 @@ enum trace_phase {
 
 extern const char *const trace_phase_names[TRACE_PHASES];
 
-/* A sample is about one loop. Times are those of clock_ns(). */
+/* A sample describes one loop. Times are those of clock_ns(). */
 struct trace_sample {
 	uint64_t time_ns; /* when the loop began */
 	uint64_t loop_ns; /* duration of the loop */
@@ -35,9 +35,9 @@ struct trace_sample {
 	uint32_t waiting; /* outstanding requests that wait for room or credit */
 	uint32_t held; /* requests of other ranks for which another daemon had no room */
 	uint32_t cqes, messages, polls; /* of this loop */
-	uint32_t u; /* of adaptive-budget; the next three are its filtered observations */
+	uint32_t u; /* of adaptive.h; the next three are its filtered observations */
 	float e, rtt_us, rho; /* share of empty loops, round trip, loop time / round trip */
-	uint32_t unconsumed; /* auto, little: WRITEs with calls that the peers have not consumed */
+	uint32_t unconsumed; /* controls auto and little: WRITEs with calls, not consumed */
 };
 
 struct trace {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults after which an endpoint is connected again. */
+/* Faults that no call must notice. After most of them an endpoint is connected again. */
 #ifndef COPYRPC_TEST_FAULTS_H
 #define COPYRPC_TEST_FAULTS_H
 
 #include "support/hcacall.h"
 
-enum { MESSAGE_RULES = 8 }; /* the first MESSAGE_RULES of fault_rules concern small calls */
+/* Small calls are sent with WRITE_IMM, and positions are read with READ. The first MESSAGE_RULES of
+ * fault_rules concern only these. */
+enum { MESSAGE_RULES = 8 };
 
 static const char *const fault_rules[] = {
 	"action=error opcode=write_imm syndrome=retry_exceeded",

@@ -43,7 +43,7 @@
  *	- the 512th call or answer, to any nodes, that the node makes after this message
  * Calls to a peer are collected if at least eight are in flight, or were at the node's last
  * flux_poll() that came after a call. A node that makes many calls between two polls collects calls
- * in any case. Many means at least sixteen, and at least two for each node that it calls, in one of
+ * in any case. Many means at least sixteen, and on average at least two per called node, in one of
  * the last two intervals between polls in which it made calls. All other calls are published
  * immediately. Answers to a peer are collected only if that peer collects its calls. With a
  * payload_size of more than 120 no calls are collected, and with such a reply_size no answers.

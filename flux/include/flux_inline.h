@@ -7,9 +7,10 @@
  * one writer and one reader. cellring.h describes a ring, why its reader never sees a wrong
  * message, and a condition on space. That condition holds here: a node has at most max_inflight
  * calls outstanding to a peer, and a ring has more cells than that; a call must not be read any
- * more once it is answered; a response counts as outstanding until it is handled, and a post until
- * the peer's count shows that the post was read. So when a writer is about to write a cell, the
- * former contents of the cell have been read, regardless of the order of the answers.
+ * more once it is answered; a call is outstanding until its response is passed to the response
+ * function, which reads one response at a time, and a post until the peer's count shows that the
+ * post was read. So when a writer is about to write a cell, the former contents of the cell have
+ * been read, regardless of the order of the answers.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
@@ -39,13 +40,13 @@
 #define FLUX_POLL_MAX 8 /* responses per poll if one peer owes some */
 #define FLUX_POLL_EACH 32 /* responses of each peer per poll if several owe some */
 #define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
-#define FLUX_UNFENCED 64 /* a flush is due after this total of bursts and polls, ... */
+#define FLUX_UNFENCED 64 /* a flush is due after this value of flux_node.unfenced, ... */
 #define FLUX_VAIN 8 /* ... or after this many polls that find nothing after the last burst */
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
 #define FLUX_KEPT 4 /* if more bursts are open, polls close them */
 #define FLUX_GATHER 32 /* after this many events all messages are published */
 #define FLUX_ROW 16 /* after so many calls between two polls, calls are always collected, ... */
-#define FLUX_ROW_EACH 2 /* ... if at least this many were made for each of the called peers */
+#define FLUX_ROW_EACH 2 /* ... if these are on average at least this many per called peer */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
 #define FLUX_ONE 0x11u /* count and `together` of a message that is published alone */
 #define FLUX_ONE_WAY CELLRING_ID_MASK /* the id of a post in the ring; no call has it */
@@ -54,7 +55,7 @@
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FLUX_PRIV_INLINE static inline __attribute__((always_inline))
 
-/* The part of a node that its peers read. Each cache line has one use and is rarely written. */
+/* The part of a node that its peers read or write. Each cache line has one use and is rarely written. */
 struct flux_shared {
 	FLUX_LINE uint32_t left; /* not 0: the node has left */
 	FLUX_LINE uint32_t state; /* running, yielding, asleep or armed */
@@ -153,9 +154,9 @@ struct flux_node {
 	uint32_t rx_budget; /* further calls that may be taken from rx in this turn */
 	uint32_t n_open;
 	/*
-	 * 0 if nothing was published since the last flush. Otherwise the number of bursts and
-	 * counts of posts that were published since then, plus how often flux_priv_looked() was
-	 * called with @found.
+	 * 0 if nothing was published since the last flush. Otherwise the number of publications
+	 * since then (of a burst, or of a count of posts), plus the number of calls of
+	 * flux_priv_looked() with a @found that is not 0.
 	 */
 	uint32_t unfenced;
 	uint32_t vain; /* polls that found nothing since the last burst */
@@ -265,8 +266,9 @@ FLUX_PRIV_INLINE int flux_priv_burst_due(const struct flux_node *node, const str
  * Publishes everything that has been collected, except the burst @stays. The loop begins with the
  * last open burst, because closing a burst moves the last open one to its place.
  *
- * If @stays has the greatest size, several polls come before it is full. Checking another burst in
- * each of these polls takes longer than opening that burst again, so all other bursts are closed.
+ * If @stays has the greatest size, a node that polls after each answer polls several times before
+ * that burst is full. Checking another burst in each of these polls takes longer than opening that
+ * burst again, so all other bursts are closed.
  */
 FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct flux_burst *stays)
 {
@@ -490,8 +492,8 @@ FLUX_PRIV_INLINE uint64_t flux_priv_out_look(struct flux_node *node, struct flux
 /*
  * Records how many calls the node keeps in flight: the number at a poll that comes after new calls.
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls. Also records how many of the new calls were made in succession; those that fn
- * made do not count.
+ * makes its calls. Also records how many of the new calls were made in succession: those since
+ * returned_head.
  */
 FLUX_PRIV_INLINE uint32_t flux_priv_out_window(struct flux_node *node, struct flux_out *o)
 {
@@ -644,7 +646,7 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 struct flux_arrival {
 	struct flux_in *in; /* the peer */
 	unsigned char *slot;
-	unsigned char *next; /* the next cell if the message was published alone, or NULL */
+	unsigned char *next; /* the next cell, or NULL if cellring_next() must find it */
 	uint64_t head;
 };
 
@@ -774,7 +776,8 @@ FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg,
 			break;
 		req.from = a.in->from;
 		req.len = CELLRING_LENGTH(a.head);
-		/* The caller does not write the slot again before it has got the answer. */
+		/* The sender does not write the slot again before it has the answer or the new
+		 * count of posts. */
 		flux_priv_in_pass(&a);
 		if (FLUX_UNLIKELY(CELLRING_ID(a.head) == FLUX_ONE_WAY)) {
 			req.token = FLUX_POST;

@@ -20,8 +20,8 @@ The text of `from` must occur exactly once in the file, within one line; `to` re
 of meson tests; a test that fails or runs into its time limit kills the mutant. A mutant that does not compile, or whose
 tests are skipped, is an error.
 
-The tree is copied and built once, and its tests are run before the first mutant is made. A mutant whose tests fail
-already is an error, too. For a mutant only the programs of its tests are built. The time limit of a test follows from
+The tree is copied once. The tests that the mutants name are built, and run before the first mutant is made. A mutant
+whose tests do not pass then is an error, too. For a mutant only the programs of its tests are built. The time limit of a test follows from
 its time without a mutant.
 """
 import argparse
@@ -109,8 +109,8 @@ class Copy:
         if shutil.which("cc"):
             box = self.build / "box"
             subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", "-o", box, self.tree / "test/suite/box.c"], check=True)
-            # When the pid namespace ends with the test, the kernel kills all processes in it. Its first process is a
-            # shell: box raises the signal that has ended the test, which a first process would ignore.
+            # When the first process of a pid namespace ends, the kernel kills the others. The first one is a shell and
+            # not box, because box ends by raising the signal that ended the test, which a first process would ignore.
             self.box = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh", str(box)]
 
     def compiles(self, names):
@@ -181,13 +181,13 @@ def hunt(source, mutants):
         built = time.monotonic()
         red = copy.healthy()
         if red:
-            print(f"these tests fail without a mutant, so their mutants are not tried: {red}", flush=True)
+            print(f"these tests do not pass without a mutant, so their mutants are not tried: {red}", flush=True)
         first = time.monotonic()
         print(f"built in {built - begun:.0f} s, {len(names)} tests run in {first - built:.0f} s", flush=True)
         bad = 0
         for m in sorted(mutants, key=lambda m: m["file"]):
             at = time.monotonic()
-            unfit = misfit(copy.tree, m) or ("its tests already fail" if set(m["test"].split()) & set(red) else None)
+            unfit = misfit(copy.tree, m) or ("its tests do not pass without it" if set(m["test"].split()) & set(red) else None)
             word = unfit or copy.verdict(m)
             bad += not word.startswith("killed")
             print(f"{m['mutant']}: {word}, {time.monotonic() - at:.1f} s", flush=True)

@@ -53,7 +53,7 @@ def main():
         for fuzzer in sorted(names(root)):
             seeds = out / f"{fuzzer}_seed_corpus.zip"
             if not (out / fuzzer).is_file() or not seeds.is_file():
-                wrong.append(f"{fuzzer}: build.sh does not build it")
+                wrong.append(f"{fuzzer}: build.sh does not make the program and its _seed_corpus.zip")
                 continue
             with zipfile.ZipFile(seeds) as z:
                 z.extractall(work / fuzzer)

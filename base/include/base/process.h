@@ -27,8 +27,8 @@ void process_start(struct process *p, const char *const *argv, bool quiet);
 
 /*
  * Waits until @n processes, at most PROCESSES_MAX, have closed their standard outputs and ended. A
- * process whose standard output is open at the deadline, a time of clock_ns(), is killed with its
- * group (-ETIMEDOUT). The same happens to a process that prints more than @max bytes (-EMSGSIZE),
+ * process that has not done so at the deadline, a time of clock_ns(), is killed with its group
+ * (-ETIMEDOUT). The same happens to a process that prints more than @max bytes (-EMSGSIZE),
  * or for whose output there is no memory (-ENOMEM), and to all of them if poll() fails (its -errno).
  */
 void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns);

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define MAX_CM_IDS 8192 /* librdmacm keeps ids below 65536 */
+#define MAX_CM_IDS 8192 /* at most 65536, because librdmacm accepts no larger ids */
 #define FIRST_CM_ID 1
 #define CM_DATA_MAX 256
 #define MAX_CM_REFUSED 64
@@ -88,7 +88,7 @@ struct cm_refused {
 	struct cm_param param;
 };
 
-/* A message of the other end whose event is not posted yet. */
+/* An event that is not posted yet. */
 struct cm_coming {
 	uint64_t due; /* time at which cm_deliver() is called next, CLOCK_MONOTONIC ns */
 	uint64_t patience; /* end of a connection: latest time at which the event is posted
@@ -100,7 +100,7 @@ struct cm_coming {
 };
 
 struct cm_id {
-	uint32_t used; /* set last on creation, cleared first on destruction */
+	uint32_t used; /* not 0: the entry is in use */
 	uint32_t owner; /* slot of the process */
 	uint32_t serial; /* unique in the fabric */
 	uint32_t state; /* enum cm_state */
@@ -112,7 +112,7 @@ struct cm_id {
 	uint32_t gid; /* index of its GID */
 	uint32_t dst_rail, dst_gid; /* of the other end, once it is known */
 	struct cm_addr src, dst;
-	uint32_t has_port; /* it has the port of `src`, which no other id may have */
+	uint32_t has_port; /* it holds the port of `src`, see cm_take_port() */
 	uint32_t backlog; /* LISTEN: maximum number of unread requests */
 	uint32_t events; /* number of events that the program has read for this id */
 	struct cm_link peer;
@@ -126,8 +126,8 @@ struct cm_id {
 	struct cm_param local; /* last sent */
 	struct cm_param remote; /* last received */
 	/*
-	 * Events that are not posted yet, oldest first. first_coming is the number of the oldest
-	 * one.
+	 * Events that are not posted yet. Event number n is in coming[n % CM_COMING].
+	 * first_coming is the number of the oldest one, last_coming 1 + that of the newest.
 	 */
 	uint32_t first_coming, last_coming;
 	struct cm_coming coming[CM_COMING];

@@ -26,8 +26,8 @@ __attribute__((cold, noinline)) bool latch_wait(struct latch *l)
 }
 
 /*
- * Changes `use` of all lanes, because it is not known which owners lost a lane: the process that
- * took it from them may have died since. Relaxed: a thread that takes a lane later sees the new
+ * Changes `use` of all lanes, because it is not known which lanes were taken from their owners: a
+ * process may have taken some, and died before it changed their `use`. Relaxed: a thread that takes a lane later sees the new
  * value; see try_lane().
  */
 void latches_renew(void)

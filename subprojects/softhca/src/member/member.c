@@ -94,9 +94,9 @@ static void explain(int r)
 	if (*why)
 		return;
 	if (r == -EACCES)
-		because(r, "cannot join the fabric: it belongs to another user");
+		because(r, "cannot join the fabric: it must belong to this user, with mode 0700");
 	else if (r == -ENOSPC)
-		because(r, "cannot make the fabric: /dev/shm: %s", strerror(-r));
+		because(r, "no room for the fabric: /dev/shm: %s", strerror(-r));
 	else
 		because(r, "cannot join the fabric: %s", strerror(-r));
 }
@@ -291,8 +291,8 @@ static int enter_arena(void)
 }
 
 /*
- * Replaces mode auto by trap if a setting below is on. These settings need each doorbell store to
- * trap, or determine the order in which messages are executed.
+ * Replaces mode auto by trap if a setting below is on. Some of them need each doorbell store to
+ * trap. The others determine the order in which messages are executed.
  */
 static void exclude_auto(const struct arena *a)
 {

@@ -60,7 +60,8 @@ bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *
 void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 	const uint8_t *payload);
 
-/* Stores the new value of an executed atomic: the second of two steps. Returns 0 or -errno. */
+/* Writes the new value of an executed atomic, which @wd contains, to memory, if there is one.
+ * Returns 0 or -errno. */
 int wired_finish_atomic(struct wired *wd);
 
 #endif

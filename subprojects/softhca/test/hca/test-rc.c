@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RC in one process: every operation, order and wrapping, and every kind of refusal. */
+/* RC in one process: every operation, the order of messages, wrapping indexes, refusals. */
 #include <errno.h>
 
 #include "rig.h"
@@ -222,7 +222,7 @@ TEST(refusals)
 	}
 }
 
-/* A region of the same memory, but of a protection domain of the other end's context. */
+/* A key is refused if its region has the right memory, but a PD of the other end's context. */
 static void other_domain(bool local)
 {
 	struct rig *at_end = local ? &a : &b, *other = local ? &b : &a;
