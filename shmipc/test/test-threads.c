@@ -2,6 +2,7 @@
 /* Server and clients as threads of one process, so that ThreadSanitizer sees them. */
 #include "base/sleep.h"
 #include "common.h"
+#include "map.h"
 #include "support/rpcthreads.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -47,13 +48,18 @@ struct nap {
 };
 
 /*
- * Waits until the thread sleeps. The state alone does not show that: the thread sets it before its
- * last check for messages.
+ * Returns true if the thread sleeps. The state alone does not show that: the thread sets it before
+ * its last check for messages.
  */
+static bool asleep(const uint32_t *state, const pid_t *tid)
+{
+	return __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_ASLEEP &&
+	       test_blocked(__atomic_load_n(tid, __ATOMIC_ACQUIRE));
+}
+
 static void until_asleep(const uint32_t *state, const pid_t *tid)
 {
-	while (__atomic_load_n(state, __ATOMIC_RELAXED) != SLEEP_ASLEEP ||
-		!test_blocked(__atomic_load_n(tid, __ATOMIC_ACQUIRE)))
+	while (!asleep(state, tid))
 		sched_yield();
 }
 
@@ -128,15 +134,19 @@ TEST(close_wakes_sleepers)
 {
 	struct shmipc_server *s = server_with(&msg_attr);
 	struct nap nap = {.server = gettid(), .c = client_new()};
+	struct rpc_map m; /* stays when the server has unmapped the region */
 	pthread_t thread;
 
+	map_region(test_name, &m);
 	shmipc_server_poll(s);
-	nap.client_state = (uint32_t *)s->peers[0].state;
 	CHECK_EQ(pthread_create(&thread, NULL, close_client, &nap), 0);
-	until_asleep(nap.client_state, &nap.client);
+	until_asleep(m.client_state, &nap.client);
 	shmipc_server_destroy(s);
+	/* Without the wake-up the client would sleep until its 100 ms end. */
+	CHECK(!asleep(m.client_state, &nap.client));
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	shmipc_client_disconnect(nap.c);
+	shm_close(&m.region);
 }
 
 int main(int argc, char **argv)

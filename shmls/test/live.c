@@ -235,7 +235,7 @@ TEST(changes_meanwhile)
 		for (size_t k = 0; k < p.n_objects; k++, seen++)
 			CHECK_EQ(p.object[k].value[0].value, 0);
 	}
-	printf("%u objects seen\n", seen);
+	CHECK(seen);
 	/* The process may end at any moment of a read. */
 	for (int i = 0; i < 20; i++) {
 		AT_END(live_free) struct live_process p;

@@ -5,7 +5,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -51,8 +50,8 @@ static inline int step_next(pid_t pid, int request, void (*idle)(void *arg), voi
 	return step_wait(pid, idle, arg);
 }
 
-/* Kills the victim and waits for its end. Returns false if it had exited before. */
-static inline bool step_kill(pid_t pid)
+/* Kills the victim, which must not have exited before, and waits for its end. */
+static inline void step_kill(pid_t pid)
 {
 	int status;
 
@@ -60,7 +59,7 @@ static inline bool step_kill(pid_t pid)
 	do
 		CHECK_EQ(waitpid(pid, &status, __WALL), pid);
 	while (WIFSTOPPED(status));
-	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 #endif

@@ -235,7 +235,7 @@ static void side_arm(struct side *s)
 /* The response goes to allocated memory, so that the sanitizer detects overruns. */
 static void side_call_wait(struct side *s, uint32_t capacity)
 {
-	uint8_t request = 0, *resp = malloc(capacity + 1);
+	uint8_t request = 0, *resp = malloc(capacity ? capacity : 1);
 	uint32_t len = 0;
 	int err;
 
@@ -356,6 +356,13 @@ static bool side_open(struct side *s, unsigned flags, struct input *in)
 	return !side_connect(s, flags);
 }
 
+static void side_scribble(struct side *s, struct input *in)
+{
+	size_t at = take(in, 3) % s->size;
+
+	put(s, in, at, take(in, 1));
+}
+
 static void step(struct side *s, struct input *in)
 {
 	switch (take(in, 1) % 9) {
@@ -372,7 +379,7 @@ static void step(struct side *s, struct input *in)
 		side_answer(s);
 		break;
 	case 4:
-		put(s, in, take(in, 3) % s->size, take(in, 1));
+		side_scribble(s, in);
 		break;
 	case 5:
 		side_die(s);

@@ -69,7 +69,10 @@ func main() {
 		fmt.Println("no QP")
 		os.Exit(1)
 	}
-	C.post_write(qp, mr, unsafe.Pointer(&memory[0]), unsafe.Pointer(&memory[1]), C.sizeof_long)
+	if C.post_write(qp, mr, unsafe.Pointer(&memory[0]), unsafe.Pointer(&memory[1]), C.sizeof_long) != 0 {
+		fmt.Println("the write cannot be posted")
+		os.Exit(1)
+	}
 	var wc C.struct_ibv_wc
 	for C.ibv_poll_cq(cq, 1, &wc) == 0 {
 	}

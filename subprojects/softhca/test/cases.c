@@ -31,15 +31,16 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise)
 	return n;
 }
 
-/* Functions that test_end() calls, the last one first. */
-static void (*closers[4])(void);
+/* Functions that test_end() calls, the last one first; NULL after them. */
+static void (*closers[4 + 1])(void);
 
 void test_now(void (*fn)(void))
 {
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; closers[i]; i++) {
 		if (closers[i] == fn) {
-			closers[i] = NULL;
+			memmove(&closers[i], &closers[i + 1], (size_t)(4 - i) * sizeof(closers[0]));
 			fn();
+			return;
 		}
 	}
 }
@@ -49,7 +50,7 @@ void test_finally(void (*fn)(void))
 	int i = 0;
 
 	test_now(fn);
-	while (i < 4 && closers[i])
+	while (closers[i])
 		i++;
 	CHECK(i < 4);
 	closers[i] = fn;

@@ -55,4 +55,18 @@ static inline void __attribute__((format(printf, 1, 2))) tmpdir_topology(const c
 	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
 }
 
+/*
+ * Returns loopback address @n, 1 to 3, of this program and its children. Programs that run at the
+ * same time have other ones. Must be called before the children are made.
+ */
+static inline const char *loopback(int n)
+{
+	static char ip[4][16];
+	static unsigned pid;
+
+	pid = pid ? pid : (unsigned)getpid();
+	snprintf(ip[n], sizeof(ip[n]), "127.%u.%u.%d", 64 + pid / 256 % 64, pid % 256, n);
+	return ip[n];
+}
+
 #endif

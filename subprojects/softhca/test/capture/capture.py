@@ -158,6 +158,16 @@ def start_capture(*arguments, **more):
     return ctl
 
 
+def pingpong(env, prepare=lambda server: None):
+    """Two programs exchange 100 datagrams. Calls prepare() before the client starts."""
+    command = [RUN, "ibv_ud_pingpong", "-g", "0", "-n", "50", "-s", "1000", "-p", str(free_port())]
+    server = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+    prepare(server)
+    while subprocess.run([*command, "localhost"], env=env, check=False, capture_output=True).returncode:
+        assert server.poll() is None
+    assert server.wait() == 0
+
+
 def check_ctl(tmp, env):
     """softhcactl captures the packets of all QPs while two programs run."""
     path = os.path.join(tmp, "ud.pcapng")
@@ -170,12 +180,7 @@ def check_ctl(tmp, env):
         ctl = start_capture("-", env=env, stdout=f)
         second = subprocess.run([CTL, "capture", path + "2"], env=env, capture_output=True, check=False)
         assert second.returncode == 1 and b"captured already" in second.stderr, second
-        program = ["ibv_ud_pingpong", "-g", "0", "-n", "50", "-s", "1000", "-p", str(free_port())]
-        server = subprocess.Popen([RUN, *program], env=env, stdout=subprocess.DEVNULL)
-        while subprocess.run([RUN, *program, "localhost"], env=env, check=False,
-                             capture_output=True).returncode:
-            assert server.poll() is None
-        assert server.wait() == 0
+        pingpong(env)
         ctl.send_signal(signal.SIGINT)
         said = ctl.communicate()[1]
         assert ctl.returncode == 0, (ctl.returncode, said)
@@ -192,14 +197,24 @@ def check_ctl(tmp, env):
 
 
 def one_qp(tmp, env):
-    """Captures only the packets of one QP number, which no QP has: the file contains no packet."""
+    """Captures the packets that one QP sends and gets, and none of other programs."""
     path = os.path.join(tmp, "qp.pcapng")
-    ctl = start_capture("--qp", "0x123456", path, env=env)
-    subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)
+    ctl = qp = None
+
+    def capture(server):
+        nonlocal ctl, qp
+        while not qp:
+            assert server.poll() is None
+            shown = subprocess.run([CTL, "show"], env=env, capture_output=True, check=True, text=True).stdout
+            qp = re.search(r"^0x(\w+) .* UD +INIT ", shown, re.M)
+        ctl = start_capture("--qp", "0x" + qp[1], path, env=env)
+        subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)
+
+    pingpong(env, capture)
     ctl.send_signal(signal.SIGTERM)
-    said = ctl.communicate()[1]
-    assert said == "softhcactl: 0 packets, 0 messages, 0 bytes\n" and ctl.returncode == 0, (ctl.returncode, said)
-    assert not read(path)
+    ended_well(ctl)
+    packets = read(path)
+    assert len(packets) == 100 and all(qp[1] in COMMENT.match(p.comment).group(2, 4) for p in packets), packets
 
 
 def ended_well(ctl):

@@ -36,5 +36,6 @@ check(here / "outcomes.py", lambda test: test.split("_")[1].upper(), runner,
       says=["assert ['mlx5_0'] == ['another']", "ended with status -9", "ended with status 0", "a reason", "a defect", "a mark",
             "softhca-run --rails 99: failed"])
 check(example, lambda test: "ERROR", says=["start pytest under softhca-run"])
-left = [name for name in os.listdir("/dev/shm") if name.startswith(f"softhca-{os.getuid()}-p")]
+ours = tuple(f"softhca-{os.getuid()}-{name}" for name in (env["SOFTHCA_FABRIC"], "pytest-"))
+left = [name for name in os.listdir("/dev/shm") if name.startswith(ours)]
 assert not left, left

@@ -13,9 +13,9 @@
 #include "packet/packet.h"
 #include "raw.h"
 
-#define HERE "127.77.0.1" /* the adapter of the fabric */
-#define THERE "127.77.0.2" /* the test */
-#define STRANGER "127.77.0.3"
+#define HERE loopback(1) /* the adapter of the fabric */
+#define THERE loopback(2) /* the test */
+#define STRANGER loopback(3)
 #define PORT 1000 /* port of the other host's programs */
 #define PACKET_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + MAD_BYTES + ICRC_BYTES)
 #define GUARD_MS 60000

@@ -338,8 +338,15 @@ TEST(not_answered)
 	port = serve(&listener);
 	client = request(RDMA_PS_TCP, CLIENT, port);
 	CHECK_EQ(raw_destroy(cch, client), 2);
-	none_left();
-	CHECK_EQ(raw_destroy(sch, listener), 0);
+	/* The next request arrives after it, and is the only one. */
+	second = request(RDMA_PS_TCP, CLIENT + 1, port);
+	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
+	CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
+	raw_expect(cch, CONNECT_RESPONSE, CLIENT + 1);
+	CHECK_EQ(raw_destroy(cch, second), 3);
+	raw_expect(sch, REJECTED, CHILD);
+	CHECK_EQ(raw_destroy(sch, child), 1);
+	CHECK_EQ(raw_destroy(sch, listener), 1);
 	/* If the client is destroyed later, the server cannot accept. */
 	child = ask(&client, &listener);
 	CHECK_EQ(raw_destroy(cch, client), 2);

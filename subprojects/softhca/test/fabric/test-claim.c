@@ -265,8 +265,13 @@ TEST(signal_is_late)
 /* A dead process's id may belong to another process, whose memory must not be accessed. */
 TEST(the_dead_are_out_of_reach)
 {
-	uint32_t slot = fabric_self.slot + 1; /* no process has it */
+	pid_t pid = child(spin, false);
+	uint32_t slot = 0;
 
+	while (arena()->procs[slot].pid != pid)
+		slot++;
+	CHECK(fabric_alive(slot));
+	test_kill(pid);
 	for (int i = 0; i < LOOKS; i++)
 		CHECK(!fabric_reachable(slot));
 }

@@ -72,6 +72,7 @@ static void rnr_twice(void)
 	post(1, IBV_WR_SEND, 64);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 1);
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 9);
+	CHECK_EQ(rig_counters().rnr_naks, 2);
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
 }

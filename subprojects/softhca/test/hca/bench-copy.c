@@ -27,13 +27,14 @@ static struct ibv_mr *open_end(struct rig *r, int fd, struct rig_addr *to)
 	return mr;
 }
 
+/* Leaves when its writer has been killed, so that no fabric stays. */
 static void target(int fd)
 {
 	struct rig_addr to;
 	struct rig r;
 
 	open_end(&r, fd, &to);
-	pause();
+	exit(recv(fd, &(char){0}, 1, 0) != 0);
 }
 
 static void write_one(struct rig *r, const struct ibv_mr *mr, const struct rig_addr *to,
@@ -49,13 +50,13 @@ static void write_one(struct rig *r, const struct ibv_mr *mr, const struct rig_a
 	rig_wait_ok(r->scq);
 }
 
-static pid_t start(const char *fabric)
+static pid_t start(int fabric)
 {
-	pid_t pid = test_fork();
+	char name[32];
 
-	if (!pid)
-		CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-	return pid;
+	snprintf(name, sizeof(name), "bench-copy-%d-%d", getpid(), fabric);
+	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
+	return test_fork();
 }
 
 /* Writes BIG bytes over and over, until killed. */
@@ -89,16 +90,18 @@ static void small_writer(int fd, int result)
 	pause();
 }
 
-/* Starts a writer and its target in @fabric. The writer reports through @fd. */
-static void start_pair(const char *fabric, void (*writer)(int, int), pid_t pid[2], int *fd)
+/* Starts a writer and its target in this fabric. The writer reports through @fd. */
+static void start_pair(int fabric, void (*writer)(int, int), pid_t pid[2], int *fd)
 {
 	int ends[2], said[2];
 
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, said));
 	pid[0] = start(fabric);
-	if (!pid[0])
+	if (!pid[0]) {
+		close(ends[1]);
 		target(ends[0]);
+	}
 	pid[1] = start(fabric);
 	if (!pid[1])
 		writer(ends[1], said[1]);
@@ -116,12 +119,13 @@ static double run(bool one_fabric)
 	double us;
 	char c;
 
-	start_pair("bench-copy-1", big_writer, pid, &fd[0]);
+	start_pair(1, big_writer, pid, &fd[0]);
 	test_get(fd[0], &c, 1);
-	start_pair(one_fabric ? "bench-copy-1" : "bench-copy-2", small_writer, pid + 2, &fd[1]);
+	start_pair(one_fabric ? 1 : 2, small_writer, pid + 2, &fd[1]);
 	test_get(fd[1], &us, sizeof(us));
-	for (int i = 3; i >= 0; i--) { /* each writer before its target */
-		test_kill(pid[i]);
+	for (int i = 2; i >= 0; i -= 2) {
+		test_kill(pid[i + 1]);
+		CHECK_EQ(test_reap(pid[i]), 0);
 	}
 	close(fd[0]);
 	close(fd[1]);

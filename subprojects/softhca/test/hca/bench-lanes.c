@@ -90,7 +90,7 @@ static pid_t start(const char *mode, int fabric, int *fd_p)
 {
 	char name[32];
 
-	snprintf(name, sizeof(name), "bench-lanes-%d", fabric);
+	snprintf(name, sizeof(name), "bench-lanes-%d-%d", getpid(), fabric);
 	CHECK(!setenv("SOFTHCA_FABRIC", name, 1) && !setenv("SOFTHCA_MODE", mode, 1));
 	return test_peer(client, fd_p);
 }

@@ -15,7 +15,7 @@
 
 enum { ROCE, IB, IB_WITH_GRH, LEFT, RIGHT, WIRED }; /* LEFT, RIGHT and WIRED: RoCE */
 
-#define HERE "127.77.0.9" /* the address of WIRED */
+#define HERE loopback(1) /* the address of WIRED */
 #define ROCE_PORT 4791
 
 #define NO_GID 8 /* no adapter has such a high index */
@@ -220,7 +220,8 @@ int main(int argc, char **argv)
 {
 	test_fabric("path");
 	tmpdir_topology("link=roce\nlink=ib\nlink=ib grh=required\nlink=roce\nlink=roce\n"
-			"link=roce gid=" HERE " udp=on\n");
+			"link=roce gid=%s udp=on\n",
+		HERE);
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	said_listen();
 	return test_main(argc, argv);

@@ -13,8 +13,8 @@
 #define PAGE 4096u
 #define PAYLOAD 21
 #define NEAR 1 /* another adapter of the same fabric */
-#define HERE "127.77.0.10" /* adapter 0 of this fabric */
-#define THERE "127.77.0.11" /* adapter 0 of the other one */
+#define HERE loopback(1) /* adapter 0 of this fabric */
+#define THERE loopback(2) /* adapter 0 of the other one */
 
 static char there[128]; /* path of the other fabric's topology */
 
@@ -190,10 +190,10 @@ int main(int argc, char **argv)
 	char path[128];
 
 	test_fabric("unmapped");
-	tmpdir_topology("link=roce gid=" THERE " udp=on\n");
+	tmpdir_topology("link=roce gid=%s udp=on\n", THERE);
 	snprintf(path, sizeof(path), "%s/topology", tmpdir);
 	snprintf(there, sizeof(there), "%s/there", tmpdir);
 	CHECK(!rename(path, there));
-	tmpdir_topology("link=roce gid=" HERE " udp=on\nlink=roce\n");
+	tmpdir_topology("link=roce gid=%s udp=on\nlink=roce\n", HERE);
 	return test_main(argc, argv);
 }
