@@ -263,7 +263,8 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status);
 
 /*
  * A slice has ended with an -errno that the rail has not caused: the slice's request fails, and the
- * rail stays in use. Returns 0 or -ESTALE, like sched_completed().
+ * rail stays in use. With the token of a mark, which has no request, does the same as
+ * sched_completed(). Returns the same as that function.
  */
 int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status);
 

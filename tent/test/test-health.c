@@ -271,6 +271,18 @@ TEST(marks_of_a_failed_rail_come_back)
 	}
 }
 
+/* A mark has no request. If the peer refuses it, the rail fails. */
+TEST(a_mark_that_is_refused)
+{
+	fake_start(TENT_PULL);
+	CHECK_EQ(sched_mark(f.s, f.now, 1, 9, 0), 0);
+	CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), SCHED_MARK);
+	CHECK_EQ(f.fences[1], 1);
+	sched_fenced(f.s, f.now, 1, f.fence_epoch[1], 0);
+	CHECK(f.n_marks == 1 && last_mark()->status == -EFAULT);
+	CHECK(sched_idle(f.s));
+}
+
 /* The measurements of the rail do not change. */
 TEST(a_mark_is_no_sample)
 {
