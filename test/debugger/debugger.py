@@ -68,12 +68,12 @@ def look(target, where):
 
 def look_at_one(target):
     """An expression selects one object. A wrong expression is refused with one line."""
-    outputs, _ = gdb(target, "info copyrpc", "info copyrpc rpc.ctx[1]", "info copyrpc rpc", "info tent nothing")
+    outputs, errors = gdb(target, "info copyrpc", "info copyrpc rpc.ctx[1]", "info copyrpc rpc", "info tent nothing")
     expect(outputs[0], [r"context", r"context"], "all")
     expect(outputs[1], [r"context 0x\w+: 1 endpoints, 2 requests"], "one")
     assert outputs[1].count("context") == 1, outputs[1]
-    _, errors = gdb(target, "info copyrpc rpc")
     assert "info copyrpc: rpc is no pointer to copyrpc_ctx or copyrpc_ep" in errors, errors
+    assert 'info tent: No symbol "nothing"' in errors and "Traceback" not in errors, errors
     _, errors = gdb(target, "info delegrpc (struct delegrpc_server *)8")
     assert "info delegrpc: Cannot access memory at address" in errors and "Traceback" not in errors, errors
 
