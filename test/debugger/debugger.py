@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 GDB, BUILD, RUN, OBJECTS = sys.argv[1:]
+NAME = f"debugger.{os.getpid()}"  # of the fabric and the regions
 NAMES = ("copyrpc", "delegrpc", "shmipc", "flux", "tent", "softhca")
 
 # Per command and object: patterns that the output must contain, in this order.
@@ -80,7 +81,7 @@ def look_at_one(target):
 
 with tempfile.TemporaryDirectory() as work:
     layers = install(f"{work}/installed")
-    process = subprocess.Popen([RUN, "--fabric", "debugger", OBJECTS, f"debugger.{os.getpid()}"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([RUN, "--fabric", NAME, OBJECTS, NAME], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
     try:
         pid = process.stdout.readline().strip()
