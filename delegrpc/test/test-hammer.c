@@ -2,7 +2,7 @@
 /*
  * A server and clients that sleep in epoll as often as they can.
  *
- *	test-delegrpc-hammer [CALLS]	calls of each client, in each run
+ *	test-delegrpc-hammer [CALLS]	calls of each client but the last one, in each run
  */
 #include "rpc.h"
 #include "support/rpchammer.h"

@@ -2,7 +2,7 @@
 /*
  * Nodes that sleep in epoll as often as they can: one serves, the others call it.
  *
- *	test-flux-hammer [CALLS]	calls of each caller
+ *	test-flux-hammer [CALLS]	calls of each caller but the last one
  */
 #define FDHAMMER_THREADS_ONLY /* a network is in one process */
 #include "support/fdhammer.h"

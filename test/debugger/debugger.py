@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 GDB, BUILD, RUN, OBJECTS = sys.argv[1:]
+NAME = f"debugger.{os.getpid()}"  # of the fabric and the regions
 NAMES = ("copyrpc", "delegrpc", "shmipc", "flux", "tent", "softhca")
 
 # Per command and object: patterns that the output must contain, in this order.
@@ -68,19 +69,19 @@ def look(target, where):
 
 def look_at_one(target):
     """An expression selects one object. A wrong expression is refused with one line."""
-    outputs, _ = gdb(target, "info copyrpc", "info copyrpc rpc.ctx[1]", "info copyrpc rpc", "info tent nothing")
+    outputs, errors = gdb(target, "info copyrpc", "info copyrpc rpc.ctx[1]", "info copyrpc rpc", "info tent nothing")
     expect(outputs[0], [r"context", r"context"], "all")
     expect(outputs[1], [r"context 0x\w+: 1 endpoints, 2 requests"], "one")
     assert outputs[1].count("context") == 1, outputs[1]
-    _, errors = gdb(target, "info copyrpc rpc")
     assert "info copyrpc: rpc is no pointer to copyrpc_ctx or copyrpc_ep" in errors, errors
+    assert 'info tent: No symbol "nothing"' in errors and "Traceback" not in errors, errors
     _, errors = gdb(target, "info delegrpc (struct delegrpc_server *)8")
     assert "info delegrpc: Cannot access memory at address" in errors and "Traceback" not in errors, errors
 
 
 with tempfile.TemporaryDirectory() as work:
     layers = install(f"{work}/installed")
-    process = subprocess.Popen([RUN, "--fabric", "debugger", OBJECTS, f"debugger.{os.getpid()}"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([RUN, "--fabric", NAME, OBJECTS, NAME], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
     try:
         pid = process.stdout.readline().strip()

@@ -11,7 +11,7 @@ import sys
 import time
 
 SHMLS, RUN, CTL, OBJECTS, HANGS = sys.argv[1:]
-FABRIC, NAME = "live", f"live.{os.getpid()}"
+FABRIC = NAME = f"live.{os.getpid()}"
 KINDS = {("copyrpc", "context"): 2, ("copyrpc", "endpoint"): 2, ("delegrpc", "client"): 1, ("delegrpc", "server"): 1,
          ("shmipc", "client"): 2, ("shmipc", "server"): 2, ("flux", "node"): 3, ("tent", "engine"): 4,
          ("tent", "segment"): 2, ("tent", "rail"): 3}

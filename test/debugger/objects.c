@@ -223,8 +223,6 @@ static void start_waits(pthread_t *threads, const char *name, struct delegrpc_cl
 	static char memory[65536];
 	const struct tent_attr attr = {.rail_wait_ms = 1000000};
 
-	/* Lets any process read this one. Fails, and is not needed, without Yama. */
-	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	open_tent(&attr, rail_ends, memory, sizeof(memory), &over_rail);
 	end_some(name);
 	CHECK_EQ(pthread_create(&threads[0], NULL, wait_shmipc, NULL), 0);
@@ -259,6 +257,8 @@ int main(int argc, char **argv)
 	char c;
 
 	CHECK(argc == 2 || argc == 3);
+	/* Lets any process read this one. Fails, and is not needed, without Yama. */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	open_copyrpc();
 	open_delegrpc(name, &ds, &dc);
 	open_shmipc(name);

@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define PATIENCE_S 20.0
-
 const char *step_name = "hwcheck";
 
 void broken(const char *format, ...)

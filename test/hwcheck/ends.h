@@ -10,6 +10,7 @@
 
 #define MEMORY (4u << 20) /* bytes that an end has registered */
 #define QPS_MAX 64
+#define PATIENCE_S 20.0 /* in which the device must do what it was asked for */
 
 /* The options of the command line. */
 struct wish {
@@ -31,7 +32,6 @@ struct end {
 	uint32_t imm; /* of the last message */
 	const uint8_t *expect; /* SENDs must have this content; NULL: not checked */
 	bool wrong; /* a SEND had another content */
-	bool events;
 };
 
 extern const char *step_name;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -292,7 +293,7 @@ static void srq(const struct wish *w)
 static void expect_depth(const struct wish *w)
 {
 	uint64_t before;
-	double limit = now_s() + 5;
+	double limit = now_s() + PATIENCE_S;
 
 	for (double rest = now_s() + 0.2; now_s() < rest;) /* messages may be in flight */
 		end_poll(&b, true);
@@ -417,6 +418,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 	if (child < 0)
 		broken("fork");
 	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also ends a child that is stopped */
 		close(fd[0]);
 		other_process(w, fd[1], sig != 0);
 	}
@@ -435,7 +437,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 	if (sig == SIGSTOP) {
 		double start = now_s();
 
-		while (!a.sent && !a.errors && now_s() - start < 5)
+		while (!a.sent && !a.errors && now_s() - start < PATIENCE_S)
 			end_poll(&a, true);
 		printf("%-28s %s\n", what, a.sent ? "its device answers" : "no answer");
 		if (!a.sent)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 MARK = f"HWCHECK_STOPPED={os.getpid()}"
 
@@ -26,6 +27,14 @@ def left():
     return found
 
 
+def serves():
+    """True if the program that hw-check has announced runs."""
+    try:
+        return any(pathlib.Path(f"/proc/{p}/comm").read_text() == "copyrpc-bench\n" for p in left())
+    except OSError:
+        return False  # one of them has ended
+
+
 def await_end(pid):
     try:
         end = os.pidfd_open(pid)
@@ -40,7 +49,9 @@ def stop(sig):
     argv = [sys.argv[1], "--serve", "--softhca", "--steps", "copyrpc", "--build", sys.argv[2]]
     with tempfile.TemporaryFile("w+") as said:
         proc = subprocess.Popen(argv, env=os.environ | dict([MARK.split("=")]), stdout=subprocess.PIPE, stderr=said, text=True)
-        line = proc.stdout.readline()
+        line = proc.stdout.readline()  # precedes the start of the program
+        while proc.poll() is None and not serves():
+            time.sleep(0.01)
         proc.send_signal(sig)
         proc.wait()
         said.seek(0)

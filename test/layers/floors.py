@@ -48,7 +48,7 @@ STAY = {
                                 "wired_datagram wired_requester wired_responder"):
         "the state machine of a QP: a message changes two QPs, and a QP that fails ends messages",
 }
-CALLED, DEFINED = "Uu", "TDBRVWC"  # letters of nm
+CALLED, DEFINED = "Uwv", "TDBRVWCu"  # letters of nm
 
 
 def objects(build, source):

@@ -67,7 +67,7 @@ build() {
 	copy_tree "$root/$first"
 	apt "$root" build-dep "/$first"
 	in_chroot "$root" sh -c "cd /$first && exec dpkg-buildpackage -b -us -uc" >>"$work/log" 2>&1
-	in_chroot "$root" sh -c 'cd /tree && exec lintian --allow-root --fail-on warning *.changes'
+	in_chroot "$root" sh -c 'cd /tree && exec lintian --allow-root --fail-on error,warning *.changes'
 	umask 002
 	copy_tree "$root/$second"
 	umask 022

@@ -56,9 +56,11 @@ wheel() {
 	/usr/bin/python3 -m pip install --quiet --no-deps --no-index --target "$work/site" "$work"/wheel/mlx5rpc-*.whl
 	(cd / && PYTHONPATH=$work/site LD_LIBRARY_PATH=$(echo "$tree"/build/{shmipc,copyrpc,tent,mlx5dv-lite,latrec} | tr ' ' :) \
 		/usr/bin/python3 -c '
+import os
 from mlx5rpc import copyrpc, shmipc, tent
 assert "/site/" in shmipc.__file__
-with shmipc.Server("wheel") as server, shmipc.Client("wheel") as client:
+name = f"wheel.{os.getpid()}"
+with shmipc.Server(name) as server, shmipc.Client(name) as client:
 	client.call(b"payload", "token")
 	client.flush()
 	for request in server.requests():

@@ -98,6 +98,10 @@ static int run(char **argv)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	pid_t child = fork();
 
+	if (child < 0) {
+		perror("box: fork");
+		return W_EXITCODE(1, 0);
+	}
 	if (!child) {
 		execvp(argv[0], argv);
 		fprintf(stderr, "box: %s: %s\n", argv[0], strerror(errno));

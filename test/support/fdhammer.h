@@ -2,13 +2,16 @@
 /*
  * Searches for lost wake-ups of sleepers on a descriptor. One server and some clients, threads or
  * processes, sleep in epoll as often as they can, without a timeout. Their epoll sets also hold a
- * pipe, to which another process writes. The last client sleeps in the layer's wait. A lost wake-up
- * causes a hang, which the time limit of the test program ends.
+ * pipe, to which another process writes; this ends every second sleep. In the other sleeps a lost
+ * wake-up causes a hang, which the time limit of the test program ends.
+ *
+ * The last client sleeps in the layer's wait. It makes half as many calls as the others, because in
+ * delegrpc and shmipc a client that waits wakes the server again after 100 ms.
  *
  * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: the wrappers
  * below disable timers and delay wake-ups. Only one file of a program may include this header,
  * because it defines main(). The program's first argument is the number of calls that each client
- * makes in each run.
+ * but the last one makes in each run.
  */
 #ifndef SUPPORT_FDHAMMER_H
 #define SUPPORT_FDHAMMER_H
@@ -34,7 +37,7 @@
 /* The state of a client, which is passed to the layer's functions. */
 struct fdhammer_client {
 	void *c; /* the layer's client */
-	uint32_t index, made, got;
+	uint32_t index, calls, made, got;
 	uint32_t burst; /* calls that it still makes before it waits for all responses */
 	uint64_t rand;
 };
@@ -100,7 +103,7 @@ struct fdhammer_layer {
 /* One run. Each client that is a process has a copy of this struct. */
 struct fdhammer {
 	const struct fdhammer_layer *layer;
-	uint32_t calls; /* of each client */
+	uint32_t calls; /* of each client but the last one */
 	int pipe[FDHAMMER_CLIENTS + 1][2]; /* the last one is the server's */
 };
 
@@ -110,9 +113,9 @@ struct fdhammer_thread {
 	uint32_t index;
 };
 
-int __real_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+ssize_t __real_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len);
-int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+ssize_t __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len);
 int __real_eventfd_write(int fd, eventfd_t n);
 int __wrap_eventfd_write(int fd, eventfd_t n);
@@ -123,7 +126,7 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when,
  * Delays the wake-up, so that other threads run between the reset of the sleep word (base/wakefd.h)
  * and the wake-up.
  */
-int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
+ssize_t __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len)
 {
 	sched_yield();
@@ -161,12 +164,12 @@ static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
 
 	if (!t->burst && t->got == t->made)
 		t->burst = 1 + (uint32_t)(test_rand(&t->rand) % FDHAMMER_BURST);
-	for (; t->burst && t->made < h->calls; t->burst--, n++) {
+	for (; t->burst && t->made < t->calls; t->burst--, n++) {
 		if (h->layer->call(t->c, (uint64_t)t->index << 32 | t->made))
 			break;
 		t->made++;
 	}
-	if (t->made == h->calls)
+	if (t->made == t->calls)
 		t->burst = 0;
 	return n + h->layer->poll(t->c, t);
 }
@@ -178,19 +181,27 @@ static inline int fdhammer_busy(int armed)
 	return armed;
 }
 
-/* Sleeps until a descriptor of the set is readable. Returns 1 if it had to wait, otherwise 0. */
-static inline uint32_t fdhammer_sleep(int set, int pipe)
+/*
+ * Sleeps until the layer's descriptor is readable, or, if by_pipe, until one of the set is. Returns
+ * 1 if it had to wait, otherwise 0.
+ */
+static inline uint32_t fdhammer_sleep(int set, int pipe, bool by_pipe)
 {
 	struct epoll_event ev[2];
 	char c[64];
 	int n = epoll_wait(set, ev, 2, 0);
 	uint32_t slept = n == 0;
+	bool awake = false;
 
-	while (n <= 0)
-		n = epoll_wait(set, ev, 2, -1);
-	while (n--)
-		if (ev[n].data.fd == pipe)
-			CHECK(read(pipe, c, sizeof(c)) > 0);
+	while (!awake) {
+		for (; n > 0; n--) {
+			awake |= by_pipe || ev[n - 1].data.fd != pipe;
+			if (ev[n - 1].data.fd == pipe)
+				CHECK(read(pipe, c, sizeof(c)) > 0);
+		}
+		if (!awake)
+			n = epoll_wait(set, ev, 2, -1);
+	}
 	return slept;
 }
 
@@ -216,25 +227,32 @@ static inline int fdhammer_set(int fd, int pipe)
 	return set;
 }
 
+/* Returns the number of calls that this client makes. */
+static inline uint32_t fdhammer_share(const struct fdhammer *h, uint32_t index)
+{
+	return index == FDHAMMER_CLIENTS - 1 ? h->calls / 2 : h->calls;
+}
+
 static inline void fdhammer_client(struct fdhammer *h, uint32_t index)
 {
 	const struct fdhammer_layer *l = h->layer;
 	struct fdhammer_client t = {.c = l->connect(test_name, index),
 		.index = index,
+		.calls = fdhammer_share(h, index),
 		.rand = index + 1};
 	int set = -1;
 
 	if (index != FDHAMMER_CLIENTS - 1)
 		set = fdhammer_set(l->fd(t.c), h->pipe[index][0]);
-	while (t.got < h->calls) {
+	while (t.got < t.calls) {
 		if (t.got == t.made && test_rand(&t.rand) % FDHAMMER_PAUSE == 0)
 			fdhammer_pause(h->pipe[index][0]);
 		if (fdhammer_work(h, &t))
 			continue;
 		if (set < 0)
 			CHECK(l->wait(t.c) >= 0);
-		else if (!fdhammer_busy(l->arm(t.c)))
-			fdhammer_sleep(set, h->pipe[index][0]);
+		else if (!fdhammer_busy(l->arm(t.c))) /* a first call may need the disabled timer */
+			fdhammer_sleep(set, h->pipe[index][0], !t.got || test_rand(&t.rand) % 2);
 	}
 	if (set >= 0)
 		close(set);
@@ -243,15 +261,18 @@ static inline void fdhammer_client(struct fdhammer *h, uint32_t index)
 
 static inline void fdhammer_server(struct fdhammer *h, void *s, int fd)
 {
-	uint32_t left = FDHAMMER_CLIENTS * h->calls, slept = 0;
+	uint32_t left = 0, slept = 0;
+	uint64_t rand = FDHAMMER_CLIENTS + 1;
 	int pipe = h->pipe[FDHAMMER_CLIENTS][0], set = fdhammer_set(fd, pipe), n;
 
+	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++)
+		left += fdhammer_share(h, i);
 	while (left) {
 		n = h->layer->serve(s);
 		CHECK(n >= 0 && (uint32_t)n <= left);
 		left -= (uint32_t)n;
 		if (!n && !fdhammer_busy(h->layer->server_arm(s)))
-			slept += fdhammer_sleep(set, pipe);
+			slept += fdhammer_sleep(set, pipe, test_rand(&rand) % 2);
 	}
 	printf("the server slept %" PRIu32 " times\n", slept);
 	CHECK(slept);
@@ -323,7 +344,7 @@ static inline void fdhammer_processes(struct fdhammer *h, void *s, int fd)
 }
 
 static const struct fdhammer_layer layer;
-static uint32_t fdhammer_calls; /* of each client, in each run */
+static uint32_t fdhammer_calls; /* of each client but the last one, in each run */
 
 static inline void fdhammer(void (*run)(struct fdhammer *h, void *s, int fd))
 {

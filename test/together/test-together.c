@@ -203,8 +203,8 @@ TEST(one_thread_sleeps_on_all)
 	CHECK_EQ(pthread_join(daemon, NULL), 0);
 	for (size_t i = 0; i < SOURCES; i++)
 		CHECK_EQ(t.served[i], CALLS);
-	/* Each call, connect and disconnect wakes at most once, and timers wake a few times. */
-	CHECK(t.woken <= SOURCES * CALLS + 100);
+	/* Each call, connect and disconnect wakes at most once, and timers wake at times. */
+	CHECK(t.woken <= 2 * SOURCES * CALLS);
 	flux_destroy(net);
 	shmipc_server_destroy(t.s);
 	delegrpc_server_destroy(t.d);
