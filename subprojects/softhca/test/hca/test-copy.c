@@ -289,23 +289,35 @@ TEST(one_srq)
 	CHECK(!ibv_destroy_qp(fourth.qp));
 }
 
-/* A long WRITE whose immediate finds no receive completes after a receive has been posted. */
+/*
+ * Another message takes the receive of a long WRITE with immediate during the copy. The WRITE
+ * completes after a receive has been posted, and its payload is not placed again.
+ */
 TEST(placed_once)
 {
 	PAIR p;
+	RIG third;
+	struct rig fourth;
+	struct call c;
+	GAP g = {0};
 
-	rig_open_pair(&p.a, NULL, &p.b, NULL);
-	rig_recv(&p.b, 1, 0, 0);
-	rig_fill(p.a.buf, LONG, 8);
-	for (uint32_t n = 0; n < 2; n++)
-		rig_write_imm(&p.a, n, 0, LONG, rig_addr(&p.b));
-	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 0);
-	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 0);
+	rig_open_pair(&p.a, NULL, &p.b, &(struct rig_attr){.srq = true});
+	rig_open(&third, NULL);
+	fourth = rig_with(&p.b, rig_qp(&p.b));
+	rig_connect_pair(&third, &fourth);
+	rig_recv(&p.b, 1, 0, 64);
+	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE_WITH_IMM);
+	rig_send(&third, 64);
+	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 1);
+	gap_fill(&g);
+	call_join(&c);
 	rig_idle(p.a.scq);
+	rig_fill(p.a.buf, LONG, 8); /* would be placed now */
 	rig_recv(&p.b, 2, 0, 0);
-	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 1);
-	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 1);
-	CHECK(rig_same(p.b.buf, LONG, 8));
+	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 2);
+	rig_wait_ok(p.a.scq);
+	CHECK(rig_same(g.p, LONG, 5));
+	CHECK(!ibv_destroy_qp(fourth.qp));
 }
 
 /* Changes the HCA's count of the blocks that a send queue has executed. The last 16 bits stay. */
