@@ -26,7 +26,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "sothca1", little endian */
-#define ARENA_VERSION 20
+#define ARENA_VERSION 21
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -301,10 +301,10 @@ struct qp {
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
 	uint32_t recv_begun; /* 1 + index of the receive that such a message has taken, or 0 */
-	uint32_t turn_of; /* sq_done + 1 of the WQE that has `turn` */
-	uint32_t held; /* sq_done + 1 of the WQE to which the fault rules have been applied */
-	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed */
-	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured */
+	uint64_t turn_of; /* qp_message() of the WQE that has `turn` */
+	uint64_t held; /* qp_message() of the WQE to which the fault rules have been applied */
+	uint64_t placed; /* qp_message() of the WQE whose payload has been placed */
+	uint64_t tapped; /* qp_message() of the WQE whose request has been captured */
 	uint32_t psns; /* PSNs that captured messages have taken since the QP left RESET */
 	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
@@ -328,7 +328,7 @@ struct qp {
 	uint32_t trapped; /* its owner's doorbells trap */
 	uint32_t rung; /* producer index at the latest doorbell that trapped */
 	/* Chaos mode: the message whose pieces are being placed. */
-	uint32_t piece_of; /* sq_done + 1 of the message */
+	uint64_t piece_of; /* qp_message() of the message */
 	uint32_t pieces_done;
 	uint64_t piece_seed; /* determines the sizes and the order of the pieces */
 	/* Link model. */

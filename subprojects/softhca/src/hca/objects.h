@@ -91,6 +91,12 @@ static inline uint32_t qp_index(const struct qp *qp)
 	return (uint32_t)(qp - arena()->qps);
 }
 
+/* Identifies the WQE at sq_done among the last 2^32. It is never 0, although sq_done wraps. */
+static inline uint64_t qp_message(const struct qp *qp)
+{
+	return (uint64_t)qp->sq_done + 1;
+}
+
 static inline uint32_t cq_index(const struct cq *cq)
 {
 	return (uint32_t)(cq - arena()->cqs);

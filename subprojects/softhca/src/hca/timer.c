@@ -88,9 +88,9 @@ static void take_turn(struct qp *qp)
 {
 	static uint64_t turns;
 
-	if (qp->turn_of == qp->sq_done + 1)
+	if (qp->turn_of == qp_message(qp))
 		return;
-	qp->turn_of = qp->sq_done + 1;
+	qp->turn_of = qp_message(qp);
 	qp->turn = turns++;
 }
 

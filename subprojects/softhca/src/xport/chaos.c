@@ -214,7 +214,7 @@ void chaos_finish(struct qp *qp)
 
 	if (!arena()->chaos)
 		return;
-	while (qp->piece_of == qp->sq_done + 1 && xport_ready(qp) && n++ < PIECES)
+	while (qp->piece_of == qp_message(qp) && xport_ready(qp) && n++ < PIECES)
 		xport_step(qp);
 }
 
@@ -281,8 +281,8 @@ int chaos_copy(const struct copy *c, bool *fault_to)
 	uint32_t n;
 	int r = 0;
 
-	if (qp->piece_of != qp->sq_done + 1) {
-		qp->piece_of = qp->sq_done + 1;
+	if (qp->piece_of != qp_message(qp)) {
+		qp->piece_of = qp_message(qp);
 		qp->pieces_done = 0;
 		qp->piece_seed = draw();
 	}

@@ -112,7 +112,7 @@ static void hold_receive(const struct qp *qp)
 /* Delays the message until @when. The rules are not applied to it again. */
 static struct answer wait_until(struct qp *qp, uint64_t when)
 {
-	qp->held = qp->sq_done + 1;
+	qp->held = qp_message(qp);
 	timer_wait(qp, when);
 	return (struct answer){.verdict = V_LATER};
 }
@@ -188,7 +188,7 @@ bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p)
 {
 	struct fault_rule *rules = arena()->faults;
 
-	if (qp->held == qp->sq_done + 1) {
+	if (qp->held == qp_message(qp)) {
 		qp->held = 0; /* the rules were applied before the delay */
 		return false;
 	}

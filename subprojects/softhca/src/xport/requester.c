@@ -161,14 +161,14 @@ static enum turn conclude(struct qp *qp, const struct wqe *w, const struct answe
 		fabric_reap();
 		break;
 	case V_BUSY:
-		qp->held = qp->sq_done + 1;
+		qp->held = qp_message(qp);
 		return T_WAIT;
 	case V_STOPPED:
 	case V_WHOLE:
 		return T_END;
 	case V_LATER:
-		if (qp->piece_of == qp->sq_done + 1)
-			qp->held = qp->sq_done + 1;
+		if (qp->piece_of == qp_message(qp))
+			qp->held = qp_message(qp);
 		break;
 	case V_ERROR:
 		fail(qp, w, a->syndrome);

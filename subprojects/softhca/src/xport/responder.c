@@ -189,17 +189,23 @@ __attribute__((cold)) static struct answer write_imm_slowly(struct qp *dest, str
 	struct wqe *w, const struct dma_seg *seg)
 {
 	bool at_dest = true;
+	struct answer a;
 	struct recv rx;
 	int r;
 
-	if (qp->placed != qp->sq_done + 1) {
+	if (qp->placed != qp_message(qp)) {
 		r = place(dest, qp, w, seg, &at_dest);
 		if (r)
 			return copy_failed(r, at_dest, dest, qp);
-		qp->placed = qp->sq_done + 1;
+		qp->placed = qp_message(qp);
 	}
 	r = recv_peek(dest, &rx);
-	return r ? no_recv(r, dest, qp) : received(dest, &rx, qp, w);
+	if (r)
+		return no_recv(r, dest, qp);
+	a = received(dest, &rx, qp, w);
+	if (a.verdict == V_DONE)
+		qp->placed = 0; /* the number returns when sq_done has wrapped */
+	return a;
 }
 
 static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w)

@@ -176,12 +176,12 @@ __attribute__((cold)) static void request(struct qp *qp, const struct wqe *w, ui
 		}
 	}
 	capture_commit(0, 0);
-	qp->tapped = qp->sq_done + 1;
+	qp->tapped = qp_message(qp);
 }
 
 void tap_request(struct qp *qp, const struct wqe *w, uint64_t limit)
 {
-	if (wanted(qp, w) && qp->tapped != qp->sq_done + 1)
+	if (wanted(qp, w) && qp->tapped != qp_message(qp))
 		request(qp, w, limit);
 }
 
@@ -287,7 +287,7 @@ void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a)
 	/* The attempt has not ended, or (V_STOPPED) @qp may be another QP by now. */
 	if (a->verdict == V_BUSY || a->verdict == V_LATER || a->verdict == V_STOPPED)
 		return;
-	if (qp->tapped == qp->sq_done + 1 && wanted(qp, w))
+	if (qp->tapped == qp_message(qp) && wanted(qp, w))
 		answer(qp, w, a);
 	qp->tapped = 0;
 }

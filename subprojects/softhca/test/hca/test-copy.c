@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fabric/arena.h"
 #include "rig.h"
 #include "softhca.h"
 
@@ -191,8 +192,6 @@ TEST(others_go_on)
 	struct call c;
 	GAP g = {0};
 
-	if (rig_mode("poll"))
-		return; /* one thread executes all messages: it is in the middle of the copy */
 	rig_open_pair(&p.a, NULL, &p.b, NULL);
 	rig_open_pair(&other.a, NULL, &other.b, NULL);
 	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
@@ -214,8 +213,6 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	struct call c, w;
 	GAP g = {0};
 
-	if (rig_mode("poll"))
-		return;
 	rig_open_pair(&p.a, NULL, &p.b, NULL);
 	rig_open_pair(&other.a, NULL, &other.b, NULL);
 	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
@@ -256,8 +253,6 @@ TEST(one_srq)
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
 	GAP g = {0};
 
-	if (rig_mode("poll"))
-		return;
 	rig_open_pair(&p.a, NULL, &p.b, &(struct rig_attr){.srq = true});
 	rig_open(&third, NULL);
 	fourth = rig_with(&p.b, rig_qp(&p.b));
@@ -294,25 +289,89 @@ TEST(one_srq)
 	CHECK(!ibv_destroy_qp(fourth.qp));
 }
 
-/* A long WRITE whose immediate finds no receive completes after a receive has been posted. */
+/*
+ * Another message takes the receive of a long WRITE with immediate during the copy. The WRITE
+ * completes after a receive has been posted, and its payload is not placed again.
+ */
 TEST(placed_once)
 {
 	PAIR p;
+	RIG third;
+	struct rig fourth;
+	struct call c;
+	GAP g = {0};
 
-	if (rig_mode("poll"))
-		return;
-	rig_open_pair(&p.a, NULL, &p.b, NULL);
-	rig_recv(&p.b, 1, 0, 0);
-	rig_fill(p.a.buf, LONG, 8);
-	for (uint32_t n = 0; n < 2; n++)
-		rig_write_imm(&p.a, n, 0, LONG, rig_addr(&p.b));
-	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 0);
-	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 0);
+	rig_open_pair(&p.a, NULL, &p.b, &(struct rig_attr){.srq = true});
+	rig_open(&third, NULL);
+	fourth = rig_with(&p.b, rig_qp(&p.b));
+	rig_connect_pair(&third, &fourth);
+	rig_recv(&p.b, 1, 0, 64);
+	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE_WITH_IMM);
+	rig_send(&third, 64);
+	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 1);
+	gap_fill(&g);
+	call_join(&c);
 	rig_idle(p.a.scq);
+	rig_fill(p.a.buf, LONG, 8); /* would be placed now */
 	rig_recv(&p.b, 2, 0, 0);
-	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 1);
-	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 1);
-	CHECK(rig_same(p.b.buf, LONG, 8));
+	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 2);
+	rig_wait_ok(p.a.scq);
+	CHECK(rig_same(g.p, LONG, 5));
+	CHECK(!ibv_destroy_qp(fourth.qp));
+}
+
+/* Changes the HCA's count of the blocks that a send queue has executed. The last 16 bits stay. */
+static void set_lap(const struct ibv_qp *qp, uint16_t lap)
+{
+	uint32_t count;
+	off_t at = (off_t)offsetof(struct arena, qps[qp->qp_num % MAX_QPS].sq_done);
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/arena", (int)geteuid(),
+		getenv("SOFTHCA_FABRIC"));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK_EQ(pread(fd, &count, sizeof(count), at), sizeof(count));
+	count = (uint32_t)lap << 16 | (count & UINT16_MAX);
+	CHECK_EQ(pwrite(fd, &count, sizeof(count), at), sizeof(count));
+	close(fd);
+}
+
+/* Executes UINT16_MAX blocks. */
+static void almost_a_lap(struct pair *p)
+{
+	for (uint32_t n, left = UINT16_MAX; left; left -= n) {
+		n = left < RIG_DEPTH ? left : RIG_DEPTH;
+		rig_write_list(&p->a, &p->b, n, 8, 1); /* one block each */
+		rig_wait_ok(p->a.scq);
+	}
+}
+
+static void long_write_imm(struct pair *p, uint32_t seed)
+{
+	rig_recv(&p->b, 1, 0, 0);
+	rig_fill(p->a.buf, LONG, seed);
+	rig_write_imm(&p->a, 0, 0, LONG, rig_addr(&p->b));
+	rig_wait_ok(p->b.rcq);
+	rig_wait_ok(p->a.scq);
+	CHECK(rig_same(p->b.buf, LONG, seed));
+}
+
+/*
+ * After a long WRITE with immediate the count of blocks wraps. At the next such message it is the
+ * same as at the first.
+ */
+TEST(count_wraps)
+{
+	PAIR p;
+
+	rig_open_pair(&p.a, NULL, &p.b, NULL);
+	almost_a_lap(&p);
+	set_lap(p.a.qp, UINT16_MAX);
+	long_write_imm(&p, 11);
+	almost_a_lap(&p);
+	set_lap(p.a.qp, UINT16_MAX);
+	long_write_imm(&p, 12);
 }
 
 /* In another process: connects, sends one long SEND or WRITE into the gap, and is killed. */

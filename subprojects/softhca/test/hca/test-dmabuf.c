@@ -260,6 +260,5 @@ int main(int argc, char **argv)
 {
 	test_fabric("dmabuf");
 	stand_in();
-	test_main(argc, argv);
-	return 0;
+	return test_main(argc, argv);
 }

@@ -6,7 +6,7 @@
  * (docs/locks.md). Then the stopped process is continued. It must not change a byte of that memory
  * or make a completion; if it was stopped inside the code of the HCA, its QP has failed.
  *
- * test-stop [number of points for each kind of message]
+ * test-stop [number of points for each kind of message [seed]]
  */
 #include <sched.h>
 #include <signal.h>
@@ -45,6 +45,7 @@ static const struct kind kinds[] = {
 	[ATOMIC] = {"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
 };
 static uint32_t points; /* at which a message of each kind is stopped */
+static unsigned seed; /* determines the points */
 
 /* Shared by tester and victim. */
 static struct shared {
@@ -267,8 +268,8 @@ static void end(struct process *p, bool taken)
 	test_peer_ends(p->pid, p->fd);
 }
 
-/* Stops a victim after @instructions. Returns true if the message was completed before that. */
-static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
+/* Stops a victim after @instructions. */
+static void at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
 {
 	struct process p;
 	bool ended, taken;
@@ -278,7 +279,6 @@ static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t
 	*taken_p += taken;
 	CHECK(!ptrace(PTRACE_DETACH, p.tid, NULL, (void *)(intptr_t)sig));
 	end(&p, taken);
-	return ended;
 }
 
 /* Returns the number of instructions until the message is completed. */
@@ -301,10 +301,10 @@ static uint32_t length_of(const struct kind *k)
 static void at_instructions(const struct kind *k)
 {
 	uint32_t n = length_of(k), taken = 0;
-	unsigned seed = (unsigned)getpid();
+	unsigned state = seed;
 
 	for (uint32_t i = 0; i < points; i++)
-		at_instruction(k, n / points * i + (uint32_t)rand_r(&seed) % (n / points), &taken);
+		at_instruction(k, n / points * i + (uint32_t)rand_r(&state) % (n / points), &taken);
 	fprintf(stderr, "%s: %u instructions, stopped at %u points, %u times taken over\n", k->name,
 		n, points, taken);
 	CHECK(taken > 0);
@@ -344,6 +344,8 @@ TEST_WITH(atomic_in_readv_untold, at_entry, &kinds[ATOMIC], SYS_process_vm_readv
 int main(int argc, char **argv)
 {
 	points = (uint32_t)test_number(&argc, argv, rig_mode("poll") ? 10 : 30);
+	seed = (unsigned)test_number(&argc, argv, (uint64_t)getpid());
+	fprintf(stderr, "seed %u\n", seed);
 	test_fabric("stop");
 	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);

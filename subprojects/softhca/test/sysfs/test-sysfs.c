@@ -119,6 +119,7 @@ TEST(local_cpus)
 {
 	cpu_set_t want, got;
 	char path[256], mask[512];
+	size_t bit = 0;
 	FILE *f;
 
 	softhca_numa_cpus(&t, -1, &want);
@@ -131,13 +132,12 @@ TEST(local_cpus)
 	CHECK(f && fgets(mask, sizeof(mask), f));
 	fclose(f);
 	CPU_ZERO(&got);
-	for (char *p = mask + strcspn(mask, "\n"), bit = 0; p > mask; p--) {
+	for (char *p = mask + strcspn(mask, "\n"); p > mask; p--) {
 		if (p[-1] == ',')
 			continue;
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 4; i++, bit++)
 			if (strtol((char[]){p[-1], 0}, NULL, 16) & 1 << i)
-				CPU_SET((size_t)(bit + i), &got);
-		bit = (char)(bit + 4);
+				CPU_SET(bit, &got);
 	}
 	CHECK(CPU_EQUAL(&want, &got));
 }

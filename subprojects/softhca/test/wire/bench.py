@@ -41,8 +41,6 @@ def bandwidth(a, b, tool):
 
 
 def main():
-    if not hosts.possible():
-        return hosts.SKIP
     rows = {}
     with hosts.Network(RUN) as (a, b):
         for _ in range(TURNS):
@@ -62,4 +60,4 @@ def main():
     return 0
 
 
-sys.exit(main())
+sys.exit(hosts.run(main))
