@@ -251,7 +251,7 @@ static void print(FILE *out, void (*put)(FILE *f, const char *name), const char 
 		return;
 	}
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
+		_exit(1); /* not exit(): the interrupted code may hold a lock of libc */
 	fabric_reap();
 	put(f, name);
 	fabric_leave(&saved);

@@ -70,33 +70,21 @@ static void finish_output(void)
 		quit(1, "standard output: %s", strerror(errno));
 }
 
-/*
- * Compares a fabric's name with the wanted one. In the fabric's name '_' may stand for a character
- * that such names cannot contain.
- */
-static int same_name(const char *name, void *wanted)
-{
-	const char *w = wanted;
-
-	while (*name && *w && (*name == *w || *name == '_')) {
-		name++;
-		w++;
-	}
-	return !*name && !*w;
-}
-
-/* Returns the name from which fabric_dir() makes the fabric's name. */
+/* Returns the name of the fabric that the environment names. */
 static const char *chosen_name(void)
 {
-	static const char *const variables[] = {"SOFTHCA_FABRIC", "PMIX_NAMESPACE"};
+	static char dir[128];
+	int n;
 
-	for (size_t i = 0; i < 2; i++) {
-		const char *name = getenv(variables[i]);
+	fabric_dir(dir, sizeof(dir));
+	n = snprintf(NULL, 0, "/dev/shm/softhca-%u-", (unsigned)geteuid());
+	return dir + n;
+}
 
-		if (name && *name)
-			return name;
-	}
-	return "default";
+/* Returns true if there is a fabric with this name. */
+static int is_name(const char *name, void *wanted)
+{
+	return !strcmp(name, wanted);
 }
 
 /* Joins an existing fabric, which must have a living member. */
@@ -106,7 +94,10 @@ static void join(void)
 	int rc;
 
 	fabric_sweep();
-	if (fabric_each(same_name, (void *)name) != 1)
+	rc = fabric_each(is_name, (void *)name);
+	if (rc < 0)
+		quit(1, "/dev/shm: %s", strerror(-rc));
+	if (!rc)
 		quit(1, "no fabric '%s': give --fabric a name from 'softhcactl list'", name);
 	rc = member_attach();
 	if (rc)
@@ -138,8 +129,12 @@ static int list_one(const char *name, void *arg)
 
 static void cmd_list(char **argv)
 {
+	int rc;
+
 	fabric_sweep();
-	fabric_each(list_one, NULL);
+	rc = fabric_each(list_one, NULL);
+	if (rc)
+		quit(1, "/dev/shm: %s", strerror(-rc));
 }
 
 static void cmd_show(char **argv)
@@ -174,7 +169,7 @@ static void cmd_link(char **argv)
 	join();
 	i = find_adapter("link", argv[0]);
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
+		_exit(1); /* not exit(): the interrupted code may hold a lock of libc */
 	port_set_link(i, up);
 	fabric_leave(&saved);
 }
@@ -196,7 +191,7 @@ static void cmd_gid(char **argv)
 	join();
 	i = find_adapter("gid", argv[0]);
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
+		_exit(1); /* not exit(): the interrupted code may hold a lock of libc */
 	rc = port_set_gid(i, (uint32_t)index, gid);
 	fabric_leave(&saved);
 	if (rc)
@@ -233,7 +228,7 @@ static void cmd_fault_add(char **argv)
 		find_adapter("fault add: device", stray);
 	free(copy);
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
+		_exit(1); /* not exit(): the interrupted code may hold a lock of libc */
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
 	fault_changed(fabric_self.arena);
 	fabric_leave(&saved);
@@ -255,7 +250,7 @@ static bool clear_faults(unsigned long n)
 	bool found;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* the reason was printed; exit() might wait for a lock of libc */
+		_exit(1); /* not exit(): the interrupted code may hold a lock of libc */
 	found = n && rules[n - 1].action;
 	if (n)
 		memset(&rules[n - 1], 0, sizeof(*rules));
@@ -373,7 +368,11 @@ int main(int argc, char **argv)
 			finish_output();
 			return 0;
 		default:
-			quit(BAD_USAGE, "%s: unknown option, or no value; see softhcactl --help",
+			if (optopt && optopt != 'V')
+				quit(BAD_USAGE,
+					"-%c: unknown option, or no value; see softhcactl --help",
+					optopt);
+			quit(BAD_USAGE, "%s: unknown option, or a value; see softhcactl --help",
 				argv[optind - 1]);
 		}
 	}

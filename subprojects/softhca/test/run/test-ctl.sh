@@ -116,12 +116,19 @@ inside)
 	inside
 	exit 0
 	;;
+other)
+	says 1 "no fabric 'ctl-" -f "$(echo "$SOFTHCA_FABRIC" | tr _ -)" show
+	says 2 ' -x: unknown option' -f "$SOFTHCA_FABRIC" -xy
+	exit 0
+	;;
 chaos)
 	mode 'trap (auto: chaos mode)' SOFTHCA_CORES=2
 	exit 0
 	;;
 esac
 says 1 'no fabric' show
+# The name of another fabric is not taken for this one.
+"$run" --fabric "ctl_$$" "$0" "$run" "$ctl" other || exit 1
 "$run" -n 2 "$0" "$run" "$ctl" inside || exit 1
 "$run" --chaos 1 "$0" "$run" "$ctl" chaos || exit 1
 [ ! -e "$dir" ] || fail "$dir is left"
