@@ -271,6 +271,7 @@ TEST(time_is_over)
 /* At most max_guests endpoints are kept. If there is one more, the oldest is given up. */
 TEST(too_many)
 {
+	uint64_t oldest = 0;
 	NODES n[2];
 
 	open_behind_proxy(n, 3, 2);
@@ -278,11 +279,14 @@ TEST(too_many)
 		uint32_t cuts = proxy.cuts;
 
 		up_alone(n);
+		oldest = oldest ? oldest : n[0].ep->owner;
 		leave(n);
 		SOON(proxy.cuts > cuts && kept(&n[1]) == (i < 2 ? i : 2) && !n[0].ctx->eps);
 		turns(n, 200);
 	}
 	CHECK_EQ(kept(&n[1]), 2);
+	for (const struct copyrpc_ep *ep = n[1].ctx->eps; ep; ep = ep->next)
+		CHECK(ep->ch.status || ep->peer_owner != oldest);
 	CHECK(!n[1].ep);
 	close_proxy();
 }
