@@ -329,7 +329,7 @@ TEST(both_sides_know_the_versions)
 TEST(nobody_is_there)
 {
 	NODES n[2];
-	int listener;
+	int listener, keeps;
 
 	open_nodes(n);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "no host.invalid", 1, 0, 1), -EADDRNOTAVAIL);
@@ -347,6 +347,7 @@ TEST(nobody_is_there)
 	close(listener);
 	copyrpc_unlisten(n[1].ctx, n[1].listener);
 	close(n[1].listener);
+	keeps = refusing_port(&n[1].port);
 	dial(&n[0], n[1].port, false, 5);
 	for (int i = 0; i < 100; i++)
 		turn(&n[0]);
@@ -364,6 +365,7 @@ TEST(nobody_is_there)
 	CHECK_EQ(n[0].gone.status, -ECONNREFUSED);
 	n[1].listener = -1;
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
+	close(keeps);
 }
 
 /* The library refuses descriptors, ring sizes and paths with which no endpoint can be connected. */
