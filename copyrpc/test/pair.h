@@ -150,7 +150,7 @@ static inline void pair_settle(struct pair *p)
 	uint64_t before, sent = UINT64_MAX;
 
 	do {
-		struct heard h;
+		struct heard h = {0};
 
 		before = sent;
 		sent = 0;
