@@ -196,7 +196,7 @@ TEST(a_peer_that_has_only_the_blob)
 			 (uint32_t)field(72, 4), 2, 0, 0),
 		0);
 	mlx5dvl_ring(b.qp);
-	while (!copyrpc_poll(ctx, hear, &sent))
+	while (!copyrpc_poll(ctx, NULL, NULL))
 		;
 	CHECK_EQ(copyrpc_recv(ctx, &req), 1);
 	CHECK(copyrpc_req_len(req) == 5 && memcmp(copyrpc_req_data(req), "hello", 5) == 0);

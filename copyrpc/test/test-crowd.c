@@ -172,16 +172,6 @@ static void call_meanwhile(struct node n[2], int times)
 	CHECK(most <= 120);
 }
 
-static uint16_t free_port(void)
-{
-	int listener, port;
-
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
-	port = copyrpc_tcp_port(listener);
-	close(listener);
-	return (uint16_t)port;
-}
-
 static int open_sockets(const int fd[], int n)
 {
 	int open = 0;
@@ -196,7 +186,8 @@ static int open_sockets(const int fd[], int n)
 TEST(crowds_delay_no_call)
 {
 	const struct copyrpc_listen_attr attr = {.max_guests = 200, .patience_ms = 1000};
-	uint16_t closed = free_port(), silent;
+	uint16_t closed, silent;
+	AT_END(end_close_fd) int refuses = refusing_port(&closed);
 	int fd[200], listener;
 	NODES n[2];
 
@@ -287,7 +278,9 @@ TEST(many_connect_at_once)
 /* More dials are refused than the polls of a millisecond can retry, so the dials take turns. */
 TEST(refused_dials_take_turns)
 {
-	uint16_t closed = free_port(), port = free_port();
+	uint16_t closed, port;
+	AT_END(end_close_fd) int refuses = refusing_port(&closed);
+	AT_END(end_close_fd) int keeps = refusing_port(&port);
 	NODES n[2];
 	AT_END(end_close_fd) int listener;
 

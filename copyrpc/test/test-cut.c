@@ -202,14 +202,14 @@ static void cut_later(int side, int learns)
 	dial(n);
 	SOON(n[0].ep && n[1].ep);
 	for (uint32_t at = 0; at <= LATER; at++) {
-		uint32_t backs[2] = {n[0].backs, n[1].backs};
+		uint32_t backs[2] = {n[0].backs, n[1].backs}, cuts = proxy.cuts;
 
 		arm_cut(side, at, learns);
 		ep_fail(n[0].ep, -ECONNRESET);
 		call_once(n);
 		SOON(n[0].backs > backs[0] && n[1].backs > backs[1]);
+		CHECK_EQ(proxy.cuts, cuts + 1);
 	}
-	CHECK(proxy.cuts > LATER);
 	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
 	close_proxy();
 }
@@ -271,6 +271,7 @@ TEST(time_is_over)
 /* At most max_guests endpoints are kept. If there is one more, the oldest is given up. */
 TEST(too_many)
 {
+	uint64_t oldest = 0;
 	NODES n[2];
 
 	open_behind_proxy(n, 3, 2);
@@ -278,11 +279,14 @@ TEST(too_many)
 		uint32_t cuts = proxy.cuts;
 
 		up_alone(n);
+		oldest = oldest ? oldest : n[0].ep->owner;
 		leave(n);
 		SOON(proxy.cuts > cuts && kept(&n[1]) == (i < 2 ? i : 2) && !n[0].ctx->eps);
 		turns(n, 200);
 	}
 	CHECK_EQ(kept(&n[1]), 2);
+	for (const struct copyrpc_ep *ep = n[1].ctx->eps; ep; ep = ep->next)
+		CHECK(ep->ch.status || ep->peer_owner != oldest);
 	CHECK(!n[1].ep);
 	close_proxy();
 }

@@ -4,6 +4,7 @@
 
 #include "support/stranger.h"
 #include "dial.h"
+#include "lobby.h"
 
 TEST(up_and_down)
 {
@@ -44,8 +45,10 @@ TEST(waiting_and_listening)
 	CHECK_EQ(copyrpc_accept(n[0].ctx, NULL, n[0].listener, 0, &ep), -EBUSY);
 	CHECK_EQ(copyrpc_listen(n[0].ctx, NULL, n[0].listener, 0), -EBUSY);
 	CHECK_EQ(copyrpc_unlisten(n[0].ctx, n[1].listener), -ENOENT);
-	/* Nobody answers: n[1] is polled by this thread, which waits in copyrpc_connect(). */
+	/* Nobody answers: n[1] is polled by this thread, which waits in copyrpc_connect().
+	 * Meanwhile n[0] accepts the connection of the dial. */
 	CHECK_EQ(copyrpc_connect(n[0].ctx, NULL, "127.0.0.1", n[1].port, 100, &ep), -ETIMEDOUT);
+	CHECK_EQ(container_of(n[0].ctx->side, struct lobby, side)->came, 1);
 	n[0].ctx->clock = stopped_clock;
 	while (!n[0].ups || !n[1].ups)
 		turn_both(n);
@@ -326,7 +329,7 @@ TEST(both_sides_know_the_versions)
 TEST(nobody_is_there)
 {
 	NODES n[2];
-	int listener;
+	int listener, keeps;
 
 	open_nodes(n);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "no host.invalid", 1, 0, 1), -EADDRNOTAVAIL);
@@ -344,6 +347,7 @@ TEST(nobody_is_there)
 	close(listener);
 	copyrpc_unlisten(n[1].ctx, n[1].listener);
 	close(n[1].listener);
+	keeps = refusing_port(&n[1].port);
 	dial(&n[0], n[1].port, false, 5);
 	for (int i = 0; i < 100; i++)
 		turn(&n[0]);
@@ -361,6 +365,7 @@ TEST(nobody_is_there)
 	CHECK_EQ(n[0].gone.status, -ECONNREFUSED);
 	n[1].listener = -1;
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
+	close(keeps);
 }
 
 /* The library refuses descriptors, ring sizes and paths with which no endpoint can be connected. */
@@ -435,12 +440,12 @@ TEST(strangers_hold_sockets)
 	for (size_t i = 0; i < ARRAY_SIZE(fd); i++)
 		open += !closed_by_peer(fd[i]);
 	CHECK_EQ(open, 4);
+	CHECK_EQ(copyrpc_ctx_arm(n[1].ctx), 0);
+	CHECK(copyrpc_ctx_timeout(n[1].ctx) > 0 && copyrpc_ctx_timeout(n[1].ctx) <= 100);
 	dial(&n[0], n[1].port, false, 1);
 	while (!n[0].ups || !n[1].ups)
 		turn_both(n);
 	call_both(n);
-	CHECK_EQ(copyrpc_ctx_arm(n[1].ctx), 0);
-	CHECK(copyrpc_ctx_timeout(n[1].ctx) <= 100);
 	now += 100 * NSEC_PER_MSEC;
 	turn(&n[1]);
 	for (size_t i = 0; i < ARRAY_SIZE(fd); i++) {

@@ -108,12 +108,14 @@ TEST(peer_killed)
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	struct ends e = {0};
+	ssize_t got;
 	pid_t child;
 	int fd[2];
 	char c;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	child = test_fork();
+	close(fd[!!child]);
 	ctx = open_ctx();
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
 	copyrpc_ep_info(ep, mine);
@@ -135,7 +137,8 @@ TEST(peer_killed)
 		pause();
 	}
 	call_many(ep, 0, 30);
-	while (recv(fd[0], &c, 1, MSG_DONTWAIT) != 1) {
+	while ((got = recv(fd[0], &c, 1, MSG_DONTWAIT)) != 1) {
+		CHECK(got < 0); /* 0: the child has ended */
 		copyrpc_poll(ctx, on_end, &e);
 		sched_yield();
 	}
@@ -148,7 +151,6 @@ TEST(peer_killed)
 	check_usable(ctx, ctx);
 	copyrpc_ctx_destroy(ctx);
 	close(fd[0]);
-	close(fd[1]);
 }
 
 /* ------------------------------------------------------------------- refusals */

@@ -31,7 +31,7 @@ static void child_of(int round)
 		if (round % 2)
 			execlp("true", "true", (char *)NULL);
 		memset(payload, 0xdd, sizeof(payload)); /* its own copy */
-		_exit(0);
+		_exit(round % 2); /* 1: the other program was not found */
 	}
 	CHECK_EQ(test_reap(child), 0);
 }

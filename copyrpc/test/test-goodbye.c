@@ -189,14 +189,16 @@ TEST(a_peer_that_is_restarted)
 
 /* ------------------------------------------------------------------ without a goodbye */
 
-/* Replaces the node by another one, which listens at the port. */
-static void open_at(struct node *n, uint16_t port)
+/* Replaces the node by another one, which listens at the same port. */
+static void open_again(struct node *n)
 {
+	int listener = dup(n->listener);
+
 	close_node(n);
 	open_node(n, 16, NULL);
 	CHECK_EQ(copyrpc_unlisten(n->ctx, n->listener), 0);
 	close(n->listener);
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", port, &n->listener), 0);
+	n->listener = listener;
 	CHECK_EQ(copyrpc_listen(n->ctx, NULL, n->listener, 1), 0);
 }
 
@@ -206,13 +208,11 @@ static void open_at(struct node *n, uint16_t port)
 TEST(a_peer_that_was_killed)
 {
 	uint64_t start = now;
-	uint16_t port;
 	NODES n[2];
 
 	open_returning(n);
-	port = n[1].port;
 	CHECK_EQ(mlx5dvl_qp_to_error(n[1].up.ep->qp), 0);
-	open_at(&n[1], port);
+	open_again(&n[1]);
 	while (!n[0].downs)
 		turn_both(n);
 	CHECK(now - start < SECOND);

@@ -328,7 +328,6 @@ TEST(writes_while_it_is_read)
 	attacker_open(&b);
 	for (int round = 0; round < 30; round++) {
 		struct copyrpc_ep *ep = attack(&b, n.ctx);
-		uint8_t bytes[COPYRPC_INFO_SIZE];
 		struct copyrpc_ep *door;
 		pthread_t thread;
 
@@ -336,7 +335,6 @@ TEST(writes_while_it_is_read)
 		memset(&r, 0, sizeof(r));
 		attacker_open(&r.a);
 		door = attack(&r.a, n.ctx);
-		copyrpc_ep_info(ep, bytes);
 		r.addr = (uintptr_t)ep->recv.at;
 		r.rkey = ep->recv.rkey;
 		CHECK_EQ(pthread_create(&thread, NULL, scribble, &r), 0);

@@ -48,6 +48,23 @@ static inline int stranger_connect(uint16_t port)
 	return fd;
 }
 
+/* Returns a socket that keeps a port which refuses all connections: it does not listen. Another
+ * socket can listen at the port, if it has SO_REUSEADDR. */
+static inline int refusing_port(uint16_t *port_p)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_EQ(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+	/* Later than bind(), or the kernel could choose a port that another socket has. */
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	*port_p = ntohs(a.sin_port);
+	return fd;
+}
+
 static inline void stranger_say(int fd, const void *bytes, size_t n)
 {
 	CHECK_EQ(send(fd, bytes, n, MSG_NOSIGNAL), n);

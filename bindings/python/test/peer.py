@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 
-LIMIT = 240  # seconds, so that a test does not hang
+LIMIT = 60  # seconds, so that a test does not hang; less than its time limit in meson, after which it cannot clean up
 spawn = multiprocessing.get_context("spawn")
 
 

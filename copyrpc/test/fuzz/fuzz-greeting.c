@@ -23,7 +23,7 @@
 #define NODE 0x4d0000u /* number of the context */
 #define OWNER 0x77 /* owner number of its endpoints; fixed, so that the input can contain it */
 
-static int listener = -1, peers[PEERS + 1], dialed;
+static int listener = -1, peers[PEERS + 1], dialed, turn; /* turn: number of attempts of dials */
 static struct sockaddr_un address;
 static socklen_t address_len = sizeof(address);
 static uint8_t cqe[64];
@@ -171,7 +171,6 @@ struct addrinfo *__wrap_tcp_resolve(const char *host, uint16_t port)
 /* A new attempt replaces the last one of the same peer. */
 int __wrap_tcp_connect_begin(const struct addrinfo *a, int *fd_p)
 {
-	static int turn;
 	int pair[2], *peer = &peers[dialed ? turn++ % dialed : 0];
 
 	must(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
@@ -204,6 +203,7 @@ static void start(const uint8_t *data, size_t size)
 	fuzz_peer.ns = NSEC_PER_SEC;
 	fuzz_peer.step = step;
 	cq.usual = MLX5DVL_CQE_OWNER_;
+	turn = 0;
 	for (int i = 0; i <= PEERS; i++)
 		peers[i] = -1;
 }

@@ -26,8 +26,6 @@
 /* The credit that calls leave for nested calls. */
 #if !defined(NESTED) || defined(DEFECT_NO_RESERVE)
 #define RESERVE 0
-#elif defined(DEFECT_RESERVE_WITHOUT_SLACK)
-#define RESERVE (LARGE + 1)
 #else
 #define RESERVE credit_reserve(C)
 #endif
