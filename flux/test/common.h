@@ -55,7 +55,7 @@ static inline void flux_end(struct flux **f)
 	flux_destroy(*f);
 }
 
-#define FLUX __attribute__((cleanup(flux_end))) struct flux
+#define FLUX __attribute__((cleanup(flux_end), unused)) struct flux
 
 static inline struct flux_stats stats_of(const struct flux_node *n)
 {

@@ -59,8 +59,8 @@ static inline struct RPC(client_stats) client_stats_of(const struct rpc_client *
 	return st;
 }
 
-#define SERVER __attribute__((cleanup(rpc_server_end))) struct rpc_server
-#define CLIENT __attribute__((cleanup(rpc_client_end))) struct rpc_client
+#define SERVER __attribute__((cleanup(rpc_server_end), unused)) struct rpc_server
+#define CLIENT __attribute__((cleanup(rpc_client_end), unused)) struct rpc_client
 
 #define RPC_QUOTE(layer) #layer
 #define RPC_TEXT(layer) RPC_QUOTE(layer)

@@ -47,7 +47,7 @@ void test_now(void (*fn)(void));
 void test_end(void);
 
 /* Attribute of a variable: fn(&variable) is called at the end of the variable's block. */
-#define AT_END(fn) __attribute__((cleanup(fn)))
+#define AT_END(fn) __attribute__((cleanup(fn), unused)) /* unused: for clang */
 
 /* Defines a case. */
 #define TEST(f)                                                                                    \

@@ -190,6 +190,13 @@ def lossy_pair(a, b, *program, port, percent, env={}):
                 server_env=faults(percent, 100))
 
 
+def tell_listen(runner):
+    """Returns the path of tell-listen.so, which is built beside softhca-run."""
+    path = os.path.join(os.path.dirname(os.path.abspath(runner)), "../../test/wire/tell-listen.so")
+    assert os.path.exists(path), path
+    return path
+
+
 class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
@@ -198,8 +205,7 @@ class Network:
         @topology: keys for each rail, or a list with the keys for each host's rails. @built: the softhca-run of the
         build, if @runner is another program.
         """
-        self.tell = os.path.join(os.path.dirname(os.path.abspath(built or runner)), "../../test/wire/tell-listen.so")
-        assert os.path.exists(self.tell), self.tell
+        self.tell = tell_listen(built or runner)
         self.runner, self.n, self.rails, self.mtu = runner, n, rails, mtu
         self.topologies = [topology] * n if isinstance(topology, str) else topology
         self.ipv6 = ipv6

@@ -258,7 +258,7 @@ def all_pairs(software, guest, peer, records):
 
 
 def run(tmp, runner, peer, records, package):
-    software = Software(tmp, 1, runner, ipv6=True)
+    software = Software(tmp, 1, runner, hosts.tell_listen(runner), ipv6=True)
     software.capture = os.path.join(tmp, "capture")
     try:
         for words in ("link set lo up", "tuntap add wire0 mode tap", "link set wire0 mtu 9000 up",
