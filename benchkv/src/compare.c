@@ -15,7 +15,7 @@
 #include "job.h"
 #include "options.h"
 
-/* The figures that are compared. A figure that a report lacks is left out. */
+/* The figures that are compared. A figure that a report lacks, or that is 0, is left out. */
 static const struct figure {
 	const char *name, *group; /* group: the object that contains it, or NULL */
 	bool more; /* more is better */
@@ -36,9 +36,9 @@ static const char *const parameters[] = {"backend", "np", "daemons", "net_daemon
 	"preload", "seed", "ring_size", "device", "software_hca", "control", "rate", "warmup_s",
 	"requested", "version", "host"};
 
-#define BOTH_SIDES "A and B" /* value of `jobs`: the first job of each side */
+#define BOTH_SIDES "A and B" /* a difference's `jobs`: the first job of each side */
 
-/* Figures of one row: the values of both sides, the median ratio B/A and its interval. */
+/* One row: the medians of both sides, the ratio B/A (compare.h) and its interval, if any. */
 struct row {
 	double median[2], ratio, low, high;
 	bool there, interval, worse; /* worse: by more than the tolerance */
@@ -71,7 +71,7 @@ static double value_of(const json_t *report, const struct figure *f)
 {
 	const json_t *in = f->group ? json_object_get(report, f->group) : report;
 
-	return json_number_value(json_object_get(in, f->name)); /* 0: no such figure */
+	return json_number_value(json_object_get(in, f->name)); /* 0: also if there is none */
 }
 
 int compare_add(json_t *reports, json_t *report, const char *name)
@@ -160,7 +160,7 @@ static double median_of(const json_t *reports, const struct figure *f, double *s
 	return order_median(scratch, n);
 }
 
-/* Fills in a row, except the verdict. False: not all reports have the figure. @pairs may be 0. */
+/* Fills in a row, except the verdict. False: in a report the figure is missing or 0. @pairs may be 0. */
 static bool row_of(json_t *const reports[2], const struct figure *f, size_t pairs, double *scratch,
 	struct row *r)
 {

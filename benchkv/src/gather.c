@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-#define KEY_RESULT "result" /* published with a run's number; LIFELINE_DAEMONS: j->daemons */
+#define KEY_RESULT "result" /* its number: a run, or LIFELINE_DAEMONS for j->daemons */
 #define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun sends SIGKILL a second after SIGTERM */
 
 /* Sends a result over the lifeline; if @line is NULL, publishes it for rank 0. */
@@ -73,7 +73,7 @@ static int take_result(void *arg, uint32_t rank, uint32_t run, const void *data,
 	return err;
 }
 
-/* Adds the results of rank 0 itself. */
+/* Enters the results of rank 0 itself into j->ranks; j->runs and j->daemons have them already. */
 static void begin(struct job *j)
 {
 	result_sequel_all(&j->ranks[0], j->runs, j->begun);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * QPs are destroyed while a message to them is partly received: the SRQ must not lose a receive.
- * With the fault rule of hold.faults the device holds a receive for each SEND, and the rest of the
- * SEND never arrives.
+ * With the fault rule of hold.faults the device holds a receive for each SEND without immediate,
+ * and the rest of the SEND never arrives. SENDs with immediate arrive.
  */
 #include "hca.h"
 

@@ -17,17 +17,18 @@
  * The caller must report all available completions before it calls sched_run(). Otherwise a rail
  * may seem to have stalled although only the caller was late.
  *
- * No slice arrives after its request has ended, unless a fence fails: the slices that a failed rail
- * has not completed go to other rails only after sched_fenced(), which the caller must call when
- * the peer has confirmed that nothing more can arrive on the failed rail.
+ * No slice arrives after its request has ended, because the slices that a failed rail has not
+ * completed go to other rails only after sched_fenced(), which the caller must call when the peer
+ * has confirmed that nothing more can arrive on the failed rail. Only a failed fence is an
+ * exception.
  *
- * A mark is a message without data that follows the slices of a request. Marks tell the receiver
+ * A mark is a message with no bytes of a request that follows the slices of a request. Marks tell the receiver
  * that all bytes are in place, see notice.h. The caller chooses the rail of a mark. Marks are in
  * the rail's list of posted slices, so the deadline of a silent rail applies to marks too, and
  * rail_ops.marked reports the end of each mark exactly once.
  *
- * The diagram shows the states of a rail. The engine calls this rail a pair (struct pair), and
- * keeps no second state for it. A link exists in all states except DOWN: rail_ops.open makes it and
+ * The diagram shows the states of a rail. A rail of this file is a pair of a local and a remote
+ * rail in engine.h (struct pair), which keeps no second state for it. A link exists in all states except DOWN: rail_ops.open makes it and
  * rail_ops.close destroys it.
  *
  *	                 a slice or a mark has arrived
@@ -83,16 +84,16 @@ struct sched_slice {
 	uint64_t offset, length; /* within the request */
 	bool again; /* a rail that had the slice has failed */
 	bool alone; /* the request wakes only one rail; see sched_attr.wake_ns */
-	bool mark; /* a message without data: length is 0 */
+	bool mark; /* length is 0 */
 	uint32_t position; /* of a mark, from sched_mark() */
 };
 
 /* Callbacks. The core calls them from within its own functions. */
 struct rail_ops {
 	/*
-	 * Starts a slice or a mark. 0; -EAGAIN: the rail's queue is full, the core tries again
-	 * after the rail's next completion; another -errno: the rail has failed, nothing was
-	 * started.
+	 * Starts a slice or a mark. 0; -EAGAIN: the rail's queue is full: the core tries a slice
+	 * again after the rail's next completion, and sched_mark() returns -EAGAIN; another -errno:
+	 * the rail has failed, nothing was started.
 	 */
 	int (*post)(void *arg, uint32_t rail, const struct sched_slice *slice);
 	/*
@@ -109,12 +110,12 @@ struct rail_ops {
 	int (*open)(void *arg, uint32_t rail, uint32_t epoch);
 	/* Destroys the rail's link. Later replies for its epoch have no effect. */
 	void (*close)(void *arg, uint32_t rail);
-	/* The request has ended: its memory is not read or written any more. */
+	/* The request has ended: its memory is not read or written any more, unless a fence failed. */
 	void (*done)(void *arg, uint64_t user, int status);
 	/*
 	 * The mark has ended. @status is 0 if the mark has arrived, else its last error, or
 	 * -ENOTCONN if there was no error. The core calls this from sched_completed() and
-	 * sched_fenced(). The callback must not submit anything.
+	 * sched_fenced(). The callback must not call sched_submit(); it may call sched_mark().
 	 */
 	void (*marked)(void *arg, uint64_t user, uint32_t position, int status);
 };
@@ -123,7 +124,7 @@ struct sched_rail_attr {
 	double rate; /* initial estimate: bytes per ns of the link */
 	uint64_t latency_ns; /* of an empty message and its completion; 0: 5 us */
 	uint32_t depth; /* maximum number of slices posted at a time; 0: 256 */
-	uint32_t group; /* number of the link that the rail shares, or SCHED_NO_GROUP */
+	uint32_t group; /* index in group_rates: of the link that rails share; or SCHED_NO_GROUP */
 	uint64_t stall_min_ns; /* the shortest silence that excludes the rail, at most
 				  SCHED_STALL_MAX_NS. 0: 2 ms; SCHED_NEVER: silence never excludes
 				  the rail */
@@ -147,10 +148,11 @@ struct sched_attr {
 	uint64_t wake_ns;
 	uint32_t most_awake;
 	uint32_t max_requests; /* maximum number of open requests; 0: 64 */
-	uint32_t max_slices; /* maximum number of slices bound to rails at a time; 0: 4096 */
+	uint32_t max_slices; /* maximum number of slices and marks that have not ended; 0: 4096 */
 	uint64_t probe_timeout_ns; /* time limit of an open, including its probe; 0: 2 ms */
-	uint64_t first_open_ns; /* the same for a rail's first open: rails begin closed, and the
-				  first sched_run() opens them. 0: rails begin in use */
+	uint64_t first_open_ns; /* the same for a rail's opens until one has succeeded: rails begin
+				  closed, and the first sched_run() opens them. 0: rails begin in
+				  use */
 	uint64_t no_rail_ns; /* how long requests wait for a rail when none is up; 0: not at all */
 	uint64_t seed;
 	const struct rail_ops *ops;
@@ -201,8 +203,8 @@ struct sched_stats {
 int sched_create(const struct sched_attr *attr, struct sched **s_p);
 void sched_destroy(struct sched *s);
 /*
- * Adds @n locations after the present ones, with tiers[location * rails + rail]. 0; -EINVAL: there
- * would be too many; -ENOMEM.
+ * Adds @n locations after the present ones. tiers[i * n_rails + rail] is for the new location
+ * number i, from 0. Returns 0; -EINVAL: there would be too many; -ENOMEM.
  */
 int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n);
 
@@ -270,7 +272,7 @@ int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status);
 
 /* The rail's port has gone down or its device is dead. */
 void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail);
-/* The port is up again: the next sched_run() opens the rail. */
+/* The port is up again: sched_run() opens the rail if it is not in use, when it is fenced. */
 void sched_rail_up(struct sched *s, uint64_t now, uint32_t rail);
 
 /*

@@ -149,7 +149,8 @@ static bool is_over(const struct look *l)
 	return l->state == 'X' || l->state == 'Z';
 }
 
-/* Reads the state of the owner in @word. If the owner has ended, another thread may have its id. */
+/* Reads the state of the owner in @word. If a thread of another process has its id now, the owner
+ * has ended: state 'X'. Returns false if the owner is not known to be of a process that joined. */
 static bool look_at_owner(uint64_t word, struct look *l)
 {
 	if (!look_at(claim_tid(word), l))
