@@ -211,8 +211,8 @@ void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 	mlx5dvl_mr_dereg(&p->mr);
 	slab_put(&c->pieces, (uint32_t)((size_t)(p->at - c->at) / c->piece_len));
 	/* Clear the piece, which will serve another peer: a flush also sends the gaps between
-	 * messages. */
-	if (c->use == MEMORY_SEND && c->pieces.used)
+	 * messages, and a peer can announce a request that it has not written. */
+	if (c->pieces.used)
 		memset(p->at, 0, c->piece_len);
 	*p = (struct piece){0};
 	if (c->pieces.used)

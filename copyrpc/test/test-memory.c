@@ -213,8 +213,9 @@ TEST(huge_pages_are_not_of_the_file)
 	CHECK(p.ctx[1]->file.end > 0 && p.ctx[1]->file.end < 2 << 20);
 }
 
-/* A send ring that another endpoint has used is cleared: a batch includes the padding between its
- * messages, so it would carry old bytes to another peer. */
+/* Rings that another endpoint has used are cleared. A batch includes the padding between its
+ * messages, so it would carry old bytes of the send ring to another peer. A peer can announce a
+ * request that it has not written, so its payload would be old bytes of the receive ring. */
 TEST(nothing_goes_to_another_peer)
 {
 	static const uint8_t zero[8192];
@@ -228,15 +229,17 @@ TEST(nothing_goes_to_another_peer)
 	memset(secret, 0x5e, sizeof(secret));
 	for (int i = 0; i < MANY; i++)
 		join(p.ctx[0], p.ctx[1], ep[i]);
-	for (int i = 0; i < MANY; i++)
-		CHECK_EQ(copyrpc_call(ep[i][0], secret, sizeof(secret), 0, 0), 0);
-	copyrpc_poll(p.ctx[0], hear, &h);
+	for (int i = 0; i < 2 * MANY; i++)
+		CHECK_EQ(copyrpc_call(ep[i / 2][i % 2], secret, sizeof(secret), 0, 0), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	CHECK_EQ(copyrpc_poll(p.ctx[0], hear, &h), MANY);
 	for (int i = 0; i < MANY / 2; i++)
 		copyrpc_ep_destroy(ep[2 * i][0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	/* Use all pieces of memory, including those that were used before. */
 	while (!copyrpc_ep_create(p.ctx[0], NULL, &ep[0][0])) {
 		CHECK(!memcmp(ep[0][0]->ch.send_ring, zero, sizeof(zero)));
+		CHECK(!memcmp(ep[0][0]->recv.at, zero, sizeof(zero)));
 		n++;
 	}
 	CHECK_EQ(n, 2 * MANY - 1 - MANY / 2);

@@ -430,7 +430,6 @@ FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn
 	struct cellring_cursor *at = &o->resp;
 	const unsigned char *ready = at->ready;
 	unsigned char *slot = at->slot;
-	uint32_t tail = o->ids_tail;
 	int n = 0;
 
 	do {
@@ -440,8 +439,8 @@ FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn
 		uint64_t token = o->tokens[id];
 
 		slot += at->stride;
-		o->ids[tail++ & o->ids_mask] = id;
-		o->ids_tail = tail; /* fn may call flux_call() */
+		/* fn may call flux_call(), which takes ids and adds those of consumed posts. */
+		o->ids[o->ids_tail++ & o->ids_mask] = id;
 		fn(arg, token, payload, CELLRING_LENGTH(head));
 	} while (++n < max && slot != ready);
 	at->slot = slot;

@@ -133,6 +133,45 @@ TEST(posts_and_calls_keep_the_order)
 	}
 }
 
+/* Calls and posts that the response function makes, while ids of consumed posts can be taken. */
+static void pair_ended_and_again(void *arg, uint64_t token, const void *payload, uint32_t len)
+{
+	struct pair *p = arg;
+
+	pair_ended(p, token, payload, len);
+	for (int i = 0; i < 3; i++)
+		pair_send(p, i == 1);
+}
+
+TEST(response_functions_take_room)
+{
+	struct pair p;
+
+	pair_begin(&p, 16);
+	for (uint32_t round = 0; round < 100; round++) {
+		for (uint32_t i = 0; !pair_send(&p, i % 4 == 3); i++)
+			;
+		flux_flush(p.a);
+		pair_receive(&p, UINT32_MAX);
+		while (p.n_held)
+			pair_answer(&p);
+		flux_flush(p.b);
+		CHECK(flux_poll(p.a, pair_ended_and_again, &p) > 0);
+		CHECK_EQ(flux_pending(p.a), p.calls - p.ended);
+		CHECK(flux_pending(p.a) <= 16);
+	}
+	while (p.received < p.made || p.n_held || p.ended < p.calls) {
+		pair_receive(&p, UINT32_MAX);
+		while (p.n_held)
+			pair_answer(&p);
+		flux_flush(p.b);
+		flux_poll(p.a, pair_ended, &p);
+		flux_flush(p.a);
+	}
+	CHECK(flux_posts(p.a, 1) == 0 && !flux_pending(p.a));
+	flux_destroy(p.f);
+}
+
 TEST(wrong_arguments)
 {
 	FLUX *f = make(2, 0, 4);

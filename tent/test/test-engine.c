@@ -169,6 +169,29 @@ TEST(cancelled_requests_end)
 	CHECK_EQ(duo_move(TENT_WRITE, 0, MIB, 0), 0);
 }
 
+/* The loss of a peer may be noticed only when a notice is sent. */
+TEST(a_peer_dies_before_its_notices)
+{
+	for (int i = 0; i < 5; i++) {
+		struct tent_request r[2];
+		struct tent_batch *b;
+		int err;
+
+		duo_open(&(struct duo_attr){.len = MIB});
+		for (int k = 0; k < 2; k++) {
+			r[k] = duo_request(TENT_WRITE, 0, 4096);
+			r[k].notify = 1;
+		}
+		duo_kill();
+		while (!(err = tent_submit(d.t, r, 2, &b))) {
+			tent_wait(b, -1);
+			CHECK_EQ(tent_batch_free(b), 0);
+		}
+		CHECK_EQ(err, -ECONNRESET);
+		test_now(duo_close);
+	}
+}
+
 TEST(a_dead_peer_is_an_error)
 {
 	struct tent_request r;
