@@ -394,8 +394,8 @@ void tasks_notify(struct tent_segment *s)
 {
 	while (notify_next(s))
 		;
-	/* Without marks, a task stays in its slot only if the peer is lost: tasks_fail() ends it. */
-	if (!s->t->transport->marks)
+	/* Without marks, a task stays in its slot only if the peer is lost. */
+	if (!s->t->transport->marks) /* tasks_fail() ends it */
 		return;
 	for (uint8_t slot = 0; slot < NOTICE_SLOTS && s->notifying; slot++) {
 		int err = s->slots[slot].task == NO_TASK ? 0 : post_marks(s, slot);
