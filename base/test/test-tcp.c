@@ -89,25 +89,9 @@ TEST(addresses)
 	CHECK_EQ(strncmp(name, "127.0.0.1:", 10), 0); /* unchanged */
 }
 
-/*
- * Returns a socket whose port nobody listens at, and writes the port to `port`. Nobody else gets
- * the port, but tcp_listen() can be given it.
- */
-static int hold_port(void)
-{
-	const struct sockaddr_in any = {AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	const int on = 1;
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
-	CHECK_EQ(bind(fd, (const struct sockaddr *)&any, sizeof(any)), 0);
-	port = (uint16_t)tcp_port(fd);
-	return fd;
-}
-
 TEST(what_cannot_be)
 {
-	AT_END(end_close_fd) int held = hold_port();
+	AT_END(end_close_fd) int held = refusing_port(&port);
 	int fd;
 
 	CHECK_EQ(tcp_listen("no host.invalid", 0, &fd), -EADDRNOTAVAIL);
@@ -173,7 +157,7 @@ static void *dial_patiently(void *arg)
 
 TEST(a_server_may_come_later)
 {
-	AT_END(end_close_fd) int held = hold_port();
+	AT_END(end_close_fd) int held = refusing_port(&port);
 	pthread_t thread;
 	int fd;
 

@@ -108,7 +108,7 @@ def interrupted_later():
     end = time.monotonic() + GUARD
     while "client0/1" not in "".join(threads(proc.pid)):
         check(time.monotonic() < end and proc.poll() is None, "no second run")
-        time.sleep(0.01)
+        os.sched_yield()
     os.kill(proc.pid, signal.SIGINT)
     r = finish(proc, argv)
     check(r.status == 130 and re.search(r"\nPARTIAL +told to stop by SIGINT; run (?!1 )\d+ of 1000; \d+ op", r.out), r)

@@ -17,7 +17,7 @@ def all_named(proc, np):
     pids, end = [], time.monotonic() + GUARD
     while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
         check(time.monotonic() < end and proc.poll() is None, "no rank stops")
-        time.sleep(0.01)
+        os.sched_yield()
         pids = ranks_of(proc.pid, KILLED)
     return pids
 
@@ -103,7 +103,7 @@ def case_barrier():
     first, end = {}, time.monotonic() + GUARD
     while True:
         check(time.monotonic() < end and proc.poll() is None, "the job does not wait")
-        time.sleep(0.01)
+        os.sched_yield()
         pids = {rank_of(p): p for p in ranks_of(proc.pid, KILLED)}
         if "0" not in pids or sum(x.startswith("client") for x in threads(pids["0"])) < 3:
             continue

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 MARK = f"HWCHECK_STOPPED={os.getpid()}"
 
@@ -51,7 +50,7 @@ def stop(sig):
         proc = subprocess.Popen(argv, env=os.environ | dict([MARK.split("=")]), stdout=subprocess.PIPE, stderr=said, text=True)
         line = proc.stdout.readline()  # precedes the start of the program
         while proc.poll() is None and not serves():
-            time.sleep(0.01)
+            os.sched_yield()
         proc.send_signal(sig)
         proc.wait()
         said.seek(0)

@@ -81,8 +81,12 @@ static inline const struct softhca_rail *rail_at(uint32_t rail)
 #define FABRIC_NAME_MAX 63
 #define FABRIC_NAME_GIVE "give up to 63 letters, digits, '.', '_' or '-'"
 
-/* Returns true if @name is a valid name. fabric_dir() converts the names of jobs to valid ones. */
+/* Returns true if @name is a valid name. fabric_name() converts the names of jobs to valid ones. */
 bool fabric_name_ok(const char *name);
+
+/* Writes the name of the fabric that the environment names (SOFTHCA_FABRIC, or the job's namespace,
+ * or the default). */
+void fabric_name(char name[FABRIC_NAME_MAX + 1]);
 
 /*
  * Functions of the higher directories, which this directory calls without depending on them. They

@@ -6,10 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/*
- * Writes the directory of the fabric that the environment names (SOFTHCA_FABRIC, or the job's
- * namespace, or the default) to @dir.
- */
+/* Writes the directory of the fabric of fabric_name() to @dir. */
 void fabric_dir(char *dir, size_t size);
 
 /*

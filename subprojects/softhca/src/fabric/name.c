@@ -32,18 +32,24 @@ bool fabric_name_ok(const char *name)
  * Characters of a job's name that are not valid in a fabric's name are replaced; those after the
  * first FABRIC_NAME_MAX are omitted.
  */
-void fabric_dir(char *dir, size_t size)
+void fabric_name(char clean[FABRIC_NAME_MAX + 1])
 {
 	const char *name = getenv("SOFTHCA_FABRIC");
-	char clean[FABRIC_NAME_MAX + 1];
 	size_t i;
 
 	if (!name || !*name)
 		name = getenv("PMIX_NAMESPACE");
 	if (!name || !*name)
 		name = "default";
-	for (i = 0; name[i] && i + 1 < sizeof(clean); i++)
+	for (i = 0; name[i] && i < FABRIC_NAME_MAX; i++)
 		clean[i] = in_a_name(name[i]) ? name[i] : '_';
 	clean[i] = '\0';
+}
+
+void fabric_dir(char *dir, size_t size)
+{
+	char clean[FABRIC_NAME_MAX + 1];
+
+	fabric_name(clean);
 	snprintf(dir, size, "/dev/shm/softhca-%u-%s", (unsigned)geteuid(), clean);
 }

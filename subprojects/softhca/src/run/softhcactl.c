@@ -73,12 +73,10 @@ static void finish_output(void)
 /* Returns the name of the fabric that the environment names. */
 static const char *chosen_name(void)
 {
-	static char dir[128];
-	int n;
+	static char name[FABRIC_NAME_MAX + 1];
 
-	fabric_dir(dir, sizeof(dir));
-	n = snprintf(NULL, 0, "/dev/shm/softhca-%u-", (unsigned)geteuid());
-	return dir + n;
+	fabric_name(name);
+	return name;
 }
 
 /* Returns true if there is a fabric with this name. */
