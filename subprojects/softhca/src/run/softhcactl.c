@@ -370,7 +370,8 @@ int main(int argc, char **argv)
 				quit(BAD_USAGE,
 					"-%c: unknown option, or no value; see softhcactl --help",
 					optopt);
-			quit(BAD_USAGE, "%s: unknown option, or a value; see softhcactl --help",
+			quit(BAD_USAGE,
+				"%s: unknown option, or it has no value; see softhcactl --help",
 				argv[optind - 1]);
 		}
 	}
