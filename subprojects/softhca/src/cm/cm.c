@@ -351,7 +351,10 @@ int cm_disconnect(struct cm_id *id)
 	return 0;
 }
 
-/* Refuses the requests that the program of a listening id has not read. */
+/*
+ * Refuses the requests that the program of a listening id has not read, except those that their
+ * senders have withdrawn.
+ */
 static void drop_requests(const struct cm_id *listener)
 {
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
@@ -359,24 +362,24 @@ static void drop_requests(const struct cm_id *listener)
 
 		if (!id->used || !id->unread || cm_linked(id->listener) != listener)
 			continue;
-		refuse(id, cm_is_ud(id) ? CM_SIDR_REJECT : CM_REJ_CONSUMER, false);
+		if (id->state != CM_ENDED)
+			refuse(id, cm_is_ud(id) ? CM_SIDR_REJECT : CM_REJ_CONSUMER, false);
 		cm_free(id);
 	}
 }
 
-/* Withdraws the request of an id that is being destroyed. */
+/*
+ * Withdraws the request of an id that is being destroyed. As in the kernel, a program that has not
+ * read the request still gets it, and finds out when it accepts.
+ */
 static void withdraw(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
 
 	if (cm_is_away(id) && !cm_is_ud(id))
 		remote_withdraw(id);
-	if (!peer)
-		return;
-	if (peer->unread)
-		cm_free(peer);
-	else
-		peer->state = CM_ENDED;
+	if (peer)
+		peer->state = CM_ENDED; /* its event is left to its own process, see cm_free() */
 }
 
 /* Keeps an id that the program has destroyed until its DREQ is answered. */

@@ -55,7 +55,10 @@ struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
 struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
 
-/* Frees the id and its unread events. The other end is not notified. */
+/*
+ * Frees the id and its unread events. The other end is not notified. If the id has events, it must
+ * belong to this process or to a dead one (fifo_drop()).
+ */
 void cm_free(struct cm_id *id);
 
 /*

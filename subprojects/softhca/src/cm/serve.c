@@ -239,23 +239,23 @@ static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 	cm_tell(id, m->status ? CM_EV_UNREACHABLE : CM_EV_ESTABLISHED, m->status, true);
 }
 
-/* If the program has not read the request, the id is freed, and the program gets no event. */
+/*
+ * If the other end withdraws its request, the program gets no event of that: it finds out when it
+ * accepts. A request that it has not read yet is not freed (cm_free()).
+ */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {
-	bool withdrawn = m->status == CM_REJ_TIMEOUT && id->state == CM_REQ_RCVD;
+	bool withdrawn = id->state == CM_REQ_RCVD;
 
 	if (id->state != CM_REQ_SENT && id->state != CM_REQ_RCVD && id->state != CM_REP_SENT &&
 		id->state != CM_REP_RCVD)
 		return;
 	remote_stop(id);
-	if (id->unread) {
-		cm_free(id);
-		return;
-	}
 	id->state = CM_ENDED;
+	if (withdrawn)
+		return;
 	id->remote = m->param;
-	if (!withdrawn)
-		cm_tell(id, CM_EV_REJECTED, m->status, true);
+	cm_tell(id, CM_EV_REJECTED, m->status, true);
 }
 
 static void on_end(struct cm_id *id)

@@ -29,7 +29,8 @@ bool fifo_unread(uint64_t id);
 
 /*
  * Removes from the FIFO the unread events that begin with the 8 bytes @handle. @len: size of an
- * event. Returns the number of removed events.
+ * event. Returns the number of removed events. The FIFO must belong to this process or to a dead
+ * one, because a process that is killed in this function loses all events of the FIFO.
  */
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 

@@ -476,6 +476,39 @@ TEST(withdrawn)
 	destroy(listener);
 }
 
+/* The other host withdraws requests that the program has not read: it gets them, but no more. */
+TEST(withdrawn_unread)
+{
+	struct rdma_ucm_event_resp e;
+	uint32_t listener, child;
+	struct mad req, m;
+
+	open_all();
+	req = request_to(raw_listener(channel, SERVER, HERE, 0, &listener));
+	m = (struct mad){.type = MAD_REJ, .local = req.local, .status = 4};
+	say(&req);
+	say(&m);
+	say(&(struct mad){.type = MAD_DREQ, .local = 1, .remote = 2});
+	hear(MAD_DREP); /* so the REJ before the DREQ has been handled */
+	e = raw_expect(channel, CONNECT_REQUEST, SERVER);
+	raw_check_param(&e.param.conn);
+	child = e.id;
+	no_event();
+	CHECK_EQ(raw_accept(channel, child, CHILD, &(struct rdma_ucm_conn_param){.valid = 1}),
+		-EINVAL);
+	destroy(child);
+	req.local++;
+	m.local++;
+	say(&req);
+	say(&m);
+	say(&(struct mad){.type = MAD_DREQ, .local = 3, .remote = 2});
+	hear(MAD_DREP);
+	destroy(listener); /* refuses no request that is withdrawn */
+	say(&(struct mad){.type = MAD_DREQ, .local = 4, .remote = 2});
+	hear(MAD_DREP);
+	no_event();
+}
+
 /*
  * Wrong and forged messages, which must have no effect. The true reply after them takes effect.
  */

@@ -6,7 +6,10 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <sys/syscall.h>
+
 #include "../tmpdir.h"
+#include "../trace.h"
 #include "raw.h"
 
 #define NO_SERVICE 8 /* reasons of a rejection */
@@ -334,11 +337,21 @@ TEST(not_answered)
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	CHECK_EQ(raw_destroy(sch, listener), 1);
-	/* A client that is destroyed before its request is read withdraws the request. */
+	/* A client that is destroyed before its request is read: the server cannot accept. */
 	port = serve(&listener);
 	client = request(RDMA_PS_TCP, CLIENT, port);
+	CHECK(raw_readable(sch, GUARD_MS));
 	CHECK_EQ(raw_destroy(cch, client), 2);
-	/* The next request arrives after it, and is the only one. */
+	CHECK(raw_readable(sch, 0));
+	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
+	CHECK_EQ(raw_accept(sch, child, CHILD, &p), -EINVAL);
+	CHECK_EQ(raw_destroy(sch, child), 0);
+	/* The same, but the server never reads it. */
+	client = request(RDMA_PS_TCP, CLIENT, port);
+	CHECK_EQ(raw_destroy(cch, client), 2);
+	CHECK_EQ(raw_destroy(sch, listener), 1);
+	none_left();
+	port = serve(&listener);
 	second = request(RDMA_PS_TCP, CLIENT + 1, port);
 	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
 	CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
@@ -673,6 +686,49 @@ TEST(dead_listener)
 
 	end(pid, fd);
 	refused();
+}
+
+/* Destroys its id before the server has read the request. */
+static void withdraw_when_told(int fd)
+{
+	uint32_t id;
+
+	cch = raw_open(0);
+	id = request(RDMA_PS_TCP, CLIENT, server_port);
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	raw_destroy(cch, id);
+	await_death(fd);
+}
+
+/*
+ * A client is killed while it withdraws its request, at the first byte that it writes anywhere. The
+ * server still gets the event of another connection.
+ */
+TEST(client_dies_withdrawing)
+{
+	uint32_t listener, client;
+	pid_t pid;
+	int fd;
+
+	server_port = serve(&listener);
+	client = request(RDMA_PS_TCP, CLIENT, server_port);
+	CHECK(raw_readable(sch, GUARD_MS));
+	pid = test_peer(withdraw_when_told, &fd);
+	test_get(fd, &(char){0}, 1);
+	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	test_stopped(pid);
+	test_put(fd, "g", 1);
+	trace_to_entry(pid, 0, SYS_write);
+	test_kill(pid);
+	close(fd);
+	CHECK(raw_readable(sch, 0));
+	CHECK_EQ(raw_destroy(sch, raw_expect(sch, CONNECT_REQUEST, SERVER).id), 0);
+	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
+	CHECK_EQ(raw_destroy(cch, client), 3);
+	CHECK_EQ(raw_destroy(sch, listener), 1);
+	none_left();
 }
 
 int main(int argc, char **argv)
