@@ -387,9 +387,8 @@ static void linger(struct cm_id *id)
 {
 	id->uid = 0;
 	id->has_port = 0;
-	id->first_coming = id->last_coming;
 	id->away.gone = 1;
-	fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
+	cm_forget_events(id);
 }
 
 void cm_destroy(struct cm_id *id)

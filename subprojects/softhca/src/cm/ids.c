@@ -69,12 +69,6 @@ void cm_publish(struct cm_id *id)
 	id->used = 1;
 }
 
-void cm_free(struct cm_id *id)
-{
-	fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
-	id->used = 0;
-}
-
 int cm_find(uint32_t index, uint64_t fifo, struct cm_id **id_p)
 {
 	struct cm_id *id;
@@ -209,14 +203,15 @@ uint32_t cm_unread(const struct cm_id *listener)
 	return n;
 }
 
-static void post(const struct cm_id *id, const struct cm_coming *c)
+/* Returns false if the event is not posted, see fifo_post(). */
+static bool post(const struct cm_id *id, const struct cm_coming *c)
 {
 	struct cm_event e = {.id = cm_index(id),
 		.type = c->type,
 		.has_param = c->has_param,
 		.status = c->status};
 
-	fifo_post(id->fifo, &e, sizeof(e));
+	return fifo_post(id->fifo, &e, sizeof(e));
 }
 
 static bool is_coming(const struct cm_id *id)
@@ -229,26 +224,79 @@ static struct cm_coming *coming(struct cm_id *id, uint32_t number)
 	return &id->coming[number % CM_COMING];
 }
 
-/* If the process is killed between the two statements, the event is delivered twice. */
-static void arrive(struct cm_id *id)
-{
-	post(id, coming(id, id->first_coming));
-	id->first_coming++;
-}
-
 void cm_wake(const struct cm_id *id, uint64_t due)
 {
 	struct proc *p = &arena()->procs[id->owner];
 
+	if (!due)
+		return;
 	if (!p->cm_due || due < p->cm_due)
 		p->cm_due = due;
 	timer_ring(id->owner);
 }
 
+/*
+ * Returns the time at which an event that was not posted is tried again. 0: when the program has
+ * read the events of the channel, because the channel is full. Otherwise this process lacks the
+ * means to write, such as a descriptor.
+ */
+static uint64_t next_try(const struct cm_id *id)
+{
+	return fifo_unread(id->fifo) ? 0 : timer_now() + LOOK_NS;
+}
+
+/*
+ * Posts the id's oldest event. Returns false if it has to wait. If the process is killed between
+ * the event and its removal, the event is delivered twice.
+ */
+static bool arrive(struct cm_id *id)
+{
+	struct cm_coming *c = coming(id, id->first_coming);
+
+	if (!post(id, c)) {
+		c->due = next_try(id);
+		cm_wake(id, c->due);
+		return false;
+	}
+	id->first_coming++;
+	return true;
+}
+
+void cm_refill(uint64_t fifo)
+{
+	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
+		struct cm_id *id = cm_at(i);
+
+		if (!id->used || id->owner != fabric_self.slot || id->fifo != fifo || cm_due(id))
+			continue;
+		while (is_coming(id) && !cm_due(id))
+			if (!arrive(id))
+				return;
+		cm_wake(id, cm_due(id));
+	}
+}
+
+void cm_forget_events(struct cm_id *id)
+{
+	id->first_coming = id->last_coming;
+	if (fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event)))
+		cm_refill(id->fifo);
+}
+
+void cm_free(struct cm_id *id)
+{
+	cm_forget_events(id);
+	id->used = 0;
+}
+
+/*
+ * If there is no room, the oldest event is lost. This needs a program that does not read what its
+ * commands cause: a connection has fewer events.
+ */
 static void on_its_way(struct cm_id *id, const struct cm_coming *c)
 {
-	if (id->last_coming - id->first_coming == CM_COMING)
-		arrive(id);
+	if (id->last_coming - id->first_coming == CM_COMING && !arrive(id))
+		id->first_coming++;
 	*coming(id, id->last_coming) = *c;
 	id->last_coming++;
 	cm_wake(id, c->due);
@@ -258,11 +306,13 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
 {
 	struct cm_coming c = {.type = (uint16_t)type, .has_param = has_param, .status = status};
 
-	if (!is_coming(id)) {
-		post(id, &c);
-		return;
+	if (is_coming(id)) {
+		c.due = coming(id, id->last_coming - 1)->due;
+	} else {
+		if (post(id, &c))
+			return;
+		c.due = next_try(id);
 	}
-	c.due = coming(id, id->last_coming - 1)->due;
 	on_its_way(id, &c);
 }
 
@@ -367,8 +417,10 @@ void cm_move(struct cm_id *id, uint64_t fifo)
 		return;
 	id->fifo = fifo;
 	fifo_drop_if(from, sizeof(struct cm_event), move_event, id);
+	cm_refill(from);
 	/* Requests that have not arrived yet are in no FIFO. */
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
 		if (cm_at(i)->used && cm_at(i)->unread && cm_linked(cm_at(i)->listener) == id)
 			cm_at(i)->fifo = fifo;
+	cm_refill(fifo);
 }

@@ -60,6 +60,8 @@ void cm_publish(struct cm_id *id);
  * belong to this process or to a dead one (fifo_drop()).
  */
 void cm_free(struct cm_id *id);
+/* Frees only the events. */
+void cm_forget_events(struct cm_id *id);
 
 /*
  * Finds an id by number. Returns 0; -ENOENT if this process has no such id; -EINVAL if the id
@@ -99,7 +101,7 @@ void cm_move(struct cm_id *id, uint64_t fifo);
  */
 #define CM_PATIENCE_NS 500000000u
 
-/* Makes the thread of the id's process run cm_serve() at @due. */
+/* Makes the thread of the id's process run cm_serve() at @due; 0: never. */
 void cm_wake(const struct cm_id *id, uint64_t due);
 
 /*
@@ -113,7 +115,13 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
  */
 void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
 
-/* Returns the time at which the next event of the id is posted; 0: none. */
+/*
+ * Posts the events of this process's ids for which the channel had no room. Must be called when the
+ * program has read the last event of the channel.
+ */
+void cm_refill(uint64_t fifo);
+
+/* Returns the time at which the next event of the id is posted; 0: none, or see cm_refill(). */
 uint64_t cm_due(const struct cm_id *id);
 
 /* Posts the next event of the id, unless the program has to poll first (CM_PATIENCE_NS). */

@@ -90,7 +90,8 @@ struct cm_refused {
 
 /* An event that is not posted yet. */
 struct cm_coming {
-	uint64_t due; /* time at which cm_deliver() is called next, CLOCK_MONOTONIC ns */
+	uint64_t due; /* time at which cm_deliver() is called next, CLOCK_MONOTONIC ns; 0: the
+			 channel is full (cm_refill() in cm/ids.h) */
 	uint64_t patience; /* end of a connection: latest time at which the event is posted
 			     (CM_PATIENCE_NS in cm/ids.h); 0: the message has not arrived */
 	uint32_t sends, receives; /* producer indexes of the QP's CQs when the message arrived */

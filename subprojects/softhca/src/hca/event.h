@@ -19,8 +19,8 @@ int fifo_create(uint64_t *id);
 void fifo_remove(uint64_t id);
 
 /*
- * Writes one event of @len bytes. Returns false if the event is lost, because the reader is gone or
- * the FIFO is full.
+ * Writes one event of @len bytes. Returns false if it could not, because the reader is gone, the
+ * FIFO is full, or this process has no descriptor left.
  */
 bool fifo_post(uint64_t id, const void *event, uint32_t len);
 

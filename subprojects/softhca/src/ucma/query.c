@@ -260,6 +260,8 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 	do {
 		if (!is_event_there(c->fd) || sys_read(c->fd, &e, sizeof(e)) != sizeof(e))
 			return -EAGAIN;
+		if (!is_event_there(c->fd))
+			cm_refill(c->fifo);
 		id = id_to_tell(&e, c->fifo);
 	} while (!id);
 	fill_event(id, &e, resp);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +14,9 @@
 #include "raw.h"
 
 #define COMMANDS 23u /* RDMA_USER_CM_CMD_JOIN_MCAST is the last one */
+#define GUARD_MS 60000
+#define FULL 256u /* events that the smallest FIFO holds */
+#define FULL_IDS (2 * FULL + 44)
 
 static int ch;
 static void *wrong; /* an address that cannot be accessed */
@@ -337,6 +341,123 @@ TEST(migrate)
 	close(to);
 	close(none);
 	migrate_asked();
+}
+
+/* Takes the event ADDR_RESOLVED of @n ids, which arrives within @ms. Their uids are 1 to @n. */
+static void take_resolved(int fd, uint32_t n, int ms)
+{
+	bool seen[FULL_IDS + 1] = {false};
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rdma_ucm_event_resp e;
+
+		CHECK(raw_readable(fd, ms));
+		CHECK_EQ(raw_event(fd, &e), 0);
+		CHECK_EQ(e.event, ADDR_RESOLVED);
+		CHECK(e.uid && e.uid <= n && !seen[e.uid]);
+		seen[e.uid] = true;
+	}
+	CHECK(!raw_readable(fd, 0));
+}
+
+/* Opens a channel with room for FULL events, and resolves more ids than that. */
+static int open_full(uint32_t ids[FULL_IDS])
+{
+	int fd = raw_open(0);
+
+	CHECK_EQ(fcntl(fd, F_SETPIPE_SZ, FULL * 16), FULL * 16);
+	for (uint32_t i = 0; i < FULL_IDS; i++) {
+		ids[i] = raw_id(fd, i + 1, RDMA_PS_TCP);
+		CHECK_EQ(raw_resolve(fd, ids[i], LOOP, 7), 0);
+	}
+	return fd;
+}
+
+/* A program that has not read its events for long gets all of them. */
+TEST(full_channel)
+{
+	uint32_t ids[FULL_IDS];
+	int fd = open_full(ids);
+
+	take_resolved(fd, FULL_IDS, 0);
+	close(fd);
+}
+
+/* The events in the channel are those of ids that are destroyed. */
+TEST(full_channel_of_destroyed_ids)
+{
+	uint32_t ids[FULL_IDS];
+	struct rdma_ucm_event_resp e;
+	int fd = open_full(ids);
+
+	for (uint32_t i = 0; i < FULL; i++)
+		CHECK_EQ(raw_destroy(fd, ids[i]), 0);
+	for (uint32_t i = FULL; i < FULL_IDS; i++) {
+		CHECK(raw_readable(fd, 0));
+		CHECK_EQ(raw_event(fd, &e), 0);
+		CHECK_EQ(e.uid, i + 1);
+	}
+	CHECK(!raw_readable(fd, 0));
+	close(fd);
+}
+
+/* An id whose event has no room in its channel migrates. */
+TEST(full_channel_migrates)
+{
+	uint32_t ids[FULL_IDS];
+	int to = raw_open(0), fd = open_full(ids);
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = ids[FULL_IDS - 1],
+		.fd = (uint32_t)fd};
+
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK(raw_readable(to, 0));
+	raw_expect(to, ADDR_RESOLVED, FULL_IDS);
+	take_resolved(fd, FULL_IDS - 1, 0);
+	close(fd);
+	close(to);
+}
+
+/* The id whose events fill a channel migrates: they make room for the event of another id. */
+TEST(full_channel_is_left)
+{
+	uint64_t record[2] = {0, ADDR_RESOLVED};
+	int to = raw_open(0), fd = raw_open(0);
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = raw_id(fd, 1, RDMA_PS_TCP),
+		.fd = (uint32_t)fd};
+
+	record[0] = in.id;
+	CHECK_EQ(fcntl(fd, F_SETPIPE_SZ, FULL * 16), FULL * 16);
+	for (uint32_t i = 0; i < FULL; i++)
+		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
+	CHECK_EQ(raw_resolve(fd, raw_id(fd, 2, RDMA_PS_TCP), LOOP, 7), 0);
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK(raw_readable(fd, 0));
+	raw_expect(fd, ADDR_RESOLVED, 2);
+	raw_expect(to, ADDR_RESOLVED, 1);
+	close(fd);
+	close(to);
+}
+
+/* An event is not lost because the process has no descriptor left at that moment. */
+TEST(no_descriptor_left)
+{
+	struct rlimit old, none;
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
+
+	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
+	raw_expect(ch, ADDR_RESOLVED, 1);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
+	none = (struct rlimit){0, old.rlim_max};
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK_EQ(raw_route(ch, id), 0);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+	CHECK(raw_readable(ch, GUARD_MS));
+	raw_expect(ch, ROUTE_RESOLVED, 1);
+	CHECK_EQ(raw_destroy(ch, id), 2);
 }
 
 /* Commands in a state of the id in which they are not permitted. */
