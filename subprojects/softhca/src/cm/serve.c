@@ -241,14 +241,15 @@ static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 
 /*
  * If the other end withdraws its request, the program gets no event of that: it finds out when it
- * accepts. A request that it has not read yet is not freed (cm_free()).
+ * accepts. A request that it has not read yet is not freed (cm_free()). A connection that is
+ * established here is rejected if its other end has ended before it was established there.
  */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {
-	bool withdrawn = id->state == CM_REQ_RCVD;
+	bool withdrawn = id->state == CM_REQ_RCVD, established = id->state == CM_ESTABLISHED;
 
 	if (id->state != CM_REQ_SENT && id->state != CM_REQ_RCVD && id->state != CM_REP_SENT &&
-		id->state != CM_REP_RCVD)
+		id->state != CM_REP_RCVD && !established)
 		return;
 	remote_stop(id);
 	id->state = CM_ENDED;
@@ -256,6 +257,8 @@ static void on_rejection(struct cm_id *id, const struct mad *m)
 		return;
 	id->remote = m->param;
 	cm_tell(id, CM_EV_REJECTED, m->status, true);
+	if (established)
+		cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
 }
 
 static void on_end(struct cm_id *id)

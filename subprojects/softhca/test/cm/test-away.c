@@ -377,6 +377,34 @@ TEST(other_host_refuses)
 	destroy(client);
 }
 
+/*
+ * The other host's program is killed before the acknowledgement of its reply arrives. As in the
+ * kernel, the event is a rejection, although the connection is established at this end.
+ */
+TEST(other_host_refuses_late)
+{
+	struct rdma_ucm_event_resp e;
+	uint32_t client;
+	struct mad m;
+
+	establish(&client);
+	m = hear(MAD_RTU);
+	m = answer(MAD_REJ, &m);
+	m.status = 28;
+	say(&m);
+	say(&m); /* has no effect on an id that has ended */
+	say(&(struct mad){.type = MAD_DREQ, .local = 5, .remote = 2});
+	hear(MAD_DREP); /* so both REJ have been handled */
+	CHECK(raw_readable(channel, GUARD_MS));
+	e = raw_expect(channel, REJECTED, CLIENT);
+	CHECK_EQ(e.status, 28);
+	raw_expect(channel, TIMEWAIT_EXIT, CLIENT);
+	no_event();
+	CHECK_EQ(raw_disconnect(channel, client), 0);
+	no_event();
+	destroy(client);
+}
+
 /* A repeated request is refused with the same message, also after the program has destroyed the id. */
 TEST(refuses)
 {
