@@ -91,7 +91,7 @@ int cmd_modify_srq(struct cmd *c)
 		return -EINVAL;
 	if (!(req.attr_mask & MASK_LIMIT))
 		return 0;
-	if (req.srq_limit >= srq->max_wr)
+	if (req.srq_limit >= srq->count)
 		return -EINVAL;
 	srq->limit = req.srq_limit;
 	return 0;

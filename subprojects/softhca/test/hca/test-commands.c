@@ -47,6 +47,24 @@ TEST(empty_srq)
 	CHECK(!ibv_destroy_srq(srq));
 }
 
+/* As with mlx5, the greatest limit is the greatest number of receives. */
+TEST(srq_limits)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 5, .max_sge = 1}};
+	struct ibv_srq_attr attr;
+	struct ibv_srq *srq;
+
+	rig_open(&a, NULL);
+	srq = ibv_create_srq(a.pd, &init);
+	CHECK(srq);
+	CHECK(!ibv_query_srq(srq, &attr));
+	attr.srq_limit = attr.max_wr;
+	CHECK_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), 0);
+	attr.srq_limit++;
+	CHECK_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), EINVAL);
+	CHECK(!ibv_destroy_srq(srq));
+}
+
 static struct ibv_qp *make_qp(struct ibv_srq *srq)
 {
 	struct ibv_qp_init_attr init = {
