@@ -32,6 +32,7 @@
 #define CM_REJ_TIMEOUT 4
 #define CM_REJ_INVALID_ID 6
 #define CM_REJ_NO_SERVICE 8
+#define CM_REJ_STALE 10
 #define CM_REJ_MTU 26
 #define CM_REJ_CONSUMER 28
 #define CM_REJ_VENDOR_OPTION 35

@@ -190,6 +190,11 @@ static void on_request(const struct flow *f, const struct cm_place *at, const st
 
 	if (was_refused(f, at, m)) /* even if the program has not destroyed the id yet */
 		return;
+	if (id && id->state == CM_ENDED && !ud) {
+		/* A new request: the other host uses the number again. */
+		refuse_request(f, at, m, CM_REJ_STALE, 0);
+		return;
+	}
 	if (id) {
 		repeated(id);
 		return;

@@ -194,6 +194,18 @@ static void leads_out(uint32_t id, uint32_t qpn, uint32_t psn)
 	CHECK(!memcmp(a.ah_attr.grh.dgid, gid, sizeof(gid)));
 }
 
+/* Sends a request that the HCA refuses; the program gets no event. */
+static void refused(const struct mad *req, uint16_t reason)
+{
+	struct mad m;
+
+	say(req);
+	m = hear(MAD_REJ);
+	CHECK_EQ(m.remote, req->local);
+	CHECK_EQ(m.status, reason);
+	no_event();
+}
+
 /* The other host sends REQ and DREQ again, as if it had not got the answers. */
 TEST(other_host_connects_and_disconnects)
 {
@@ -223,6 +235,8 @@ TEST(other_host_connects_and_disconnects)
 	CHECK_EQ(hear(MAD_DREP).remote, req.local);
 	say(&m);
 	hear(MAD_DREP);
+	/* The other host uses the number of its old end for a request, before the id is destroyed. */
+	refused(&req, 10);
 	destroy(child);
 	say(&m); /* the id is gone */
 	hear(MAD_DREP);
@@ -425,18 +439,6 @@ TEST(refuses)
 	hear(MAD_REJ);
 	no_event();
 	destroy(listener);
-}
-
-/* Sends a request that the HCA refuses; the program gets no event. */
-static void refused(const struct mad *req, uint16_t reason)
-{
-	struct mad m;
-
-	say(req);
-	m = hear(MAD_REJ);
-	CHECK_EQ(m.remote, req->local);
-	CHECK_EQ(m.status, reason);
-	no_event();
 }
 
 TEST(requests_that_nobody_can_serve)
