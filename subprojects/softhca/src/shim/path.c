@@ -107,11 +107,15 @@ static bool attached_for(const char *path)
 
 const char *path_map(const char *path, char *buf)
 {
+	/* The kernel refuses it with ENAMETOOLONG. */
+	static const char too_long[PATH_MAX + 1] = {[0 ... PATH_MAX - 1] = 'x'};
+	int n;
+
 	if (!path || !attached_for(path))
 		return path;
 	look_for_counters(path);
-	snprintf(buf, PATH_MAX, "%s%s", fabric_self.dir, path);
-	return buf;
+	n = snprintf(buf, PATH_MAX, "%s%s", fabric_self.dir, path);
+	return n < PATH_MAX ? buf : too_long;
 }
 
 int path_device(const char *path)

@@ -178,4 +178,19 @@ TEST(links_and_contents)
 	CHECK(!chdir("/"));
 }
 
+/* A path that is too long in the fabric's directory is refused, not cut. */
+TEST(long_path)
+{
+	char path[PATH_MAX] = CLASS;
+	size_t n = strlen(path);
+
+	while (n + 2 < sizeof(path))
+		n += (size_t)sprintf(path + n, "/.");
+	CHECK(open(path, O_RDONLY | O_CLOEXEC) < 0);
+	CHECK_EQ(errno, ENAMETOOLONG);
+	CHECK(access(path, R_OK) && errno == ENAMETOOLONG);
+	CHECK(!opendir(path) && errno == ENAMETOOLONG);
+	CHECK(!realpath(path, NULL) && errno == ENAMETOOLONG);
+}
+
 FABRIC_MAIN("files", "SOFTHCA_RAILS=2");
