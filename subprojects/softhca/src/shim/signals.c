@@ -4,8 +4,10 @@
  * neither replace the handlers nor block these signals. The kernel ends a process that faults while
  * the signal is blocked. The program's own handlers are kept, and called for its own faults.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "shim/real.h"
@@ -68,4 +70,80 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 	sigset_t copy;
 
 	return REAL(pthread_attr_setsigmask_np)(attr, deliverable(set, &copy));
+}
+
+/*
+ * The older functions, whose calls of sigaction() and sigprocmask() are internal to libc. Some
+ * headers do not declare bsd_signal(). A program in strict C calls __sysv_signal() as signal().
+ */
+sighandler_t bsd_signal(int sig, sighandler_t handler);
+
+static sighandler_t set_handler(int sig, sighandler_t handler, int flags)
+{
+	struct sigaction act = {.sa_handler = handler, .sa_flags = flags}, old;
+
+	if (handler == SIG_ERR) {
+		errno = EINVAL;
+		return SIG_ERR;
+	}
+	return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+}
+
+/* Blocks or unblocks one signal. *was_p: whether it was blocked before. Returns 0 or -1. */
+static int mask_one(int how, int sig, bool *was_p)
+{
+	sigset_t set, old;
+
+	sigemptyset(&set);
+	if (sigaddset(&set, sig) || sigprocmask(how, &set, &old))
+		return -1;
+	*was_p = sigismember(&old, sig) == 1;
+	return 0;
+}
+
+EXPORT sighandler_t __sysv_signal(int sig, sighandler_t handler)
+{
+	return set_handler(sig, handler, (int)SA_RESETHAND | SA_NODEFER);
+}
+
+EXPORT sighandler_t sysv_signal(int sig, sighandler_t handler)
+{
+	return __sysv_signal(sig, handler);
+}
+
+EXPORT sighandler_t bsd_signal(int sig, sighandler_t handler)
+{
+	return signal(sig, handler);
+}
+
+EXPORT sighandler_t ssignal(int sig, sighandler_t handler)
+{
+	return signal(sig, handler);
+}
+
+EXPORT sighandler_t sigset(int sig, sighandler_t handler)
+{
+	bool hold = handler == SIG_HOLD, was;
+	struct sigaction old;
+	sighandler_t before;
+
+	if (hold)
+		before = sigaction(sig, NULL, &old) ? SIG_ERR : old.sa_handler;
+	else
+		before = set_handler(sig, handler, 0);
+	if (before == SIG_ERR || mask_one(hold ? SIG_BLOCK : SIG_UNBLOCK, sig, &was))
+		return SIG_ERR;
+	return was ? SIG_HOLD : before;
+}
+
+EXPORT int sigignore(int sig)
+{
+	return set_handler(sig, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
+}
+
+EXPORT int sighold(int sig)
+{
+	bool was;
+
+	return mask_one(SIG_BLOCK, sig, &was);
 }

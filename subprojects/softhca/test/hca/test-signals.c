@@ -220,6 +220,54 @@ static void blocked_from_the_start(void)
 	exit(OK);
 }
 
+/* <signal.h> warns about the use of some of these. A program in strict C has the first as signal(). */
+typedef void (*setter)(int, void (*)(int));
+void by_sysv(int, void (*)(int)) __asm__("__sysv_signal");
+void by_sysv_too(int, void (*)(int)) __asm__("sysv_signal");
+void by_bsd(int, void (*)(int)) __asm__("bsd_signal");
+void by_ssignal(int, void (*)(int)) __asm__("ssignal");
+void by_sigset(int, void (*)(int)) __asm__("sigset");
+void by_sigignore(int) __asm__("sigignore");
+void by_sighold(int) __asm__("sighold");
+
+static void count(int sig)
+{
+	handled++;
+}
+
+/* The other functions that set handlers and masks. */
+static void old_functions(void)
+{
+	static const setter setters[] = {by_sysv, by_sysv_too, by_bsd, by_ssignal, by_sigset};
+
+	open_pair();
+	for (uint32_t i = 0; i < ARRAY_SIZE(setters); i++) {
+		setters[i](SIGSEGV, count);
+		message(i);
+		CHECK_EQ(handled, (int)i);
+		CHECK(!raise(SIGSEGV));
+		CHECK_EQ(handled, (int)i + 1);
+	}
+	by_sighold(SIGSEGV);
+	by_sigset(SIGSEGV, SIG_HOLD);
+	CHECK(!is_blocked(SIGSEGV));
+	CHECK(!raise(SIGSEGV));
+	CHECK_EQ(handled, (int)ARRAY_SIZE(setters) + 1);
+	by_sigignore(SIGSEGV);
+	CHECK(!raise(SIGSEGV));
+	message(9);
+	exit(OK);
+}
+
+static void one_shot_sysv(void)
+{
+	open_pair();
+	by_sysv(SIGSEGV, count);
+	CHECK(!raise(SIGSEGV));
+	message(1);
+	raise(SIGSEGV);
+}
+
 static void ignored(void)
 {
 	open_pair();
@@ -305,6 +353,8 @@ TEST_WITH(one_shot, ends, reset_hand, 128 + SIGSEGV);
 TEST_WITH(masks_in_handler, ends, masks, OK);
 TEST_WITH(blocked_in_thread, ends, blocked_thread, OK);
 TEST_WITH(blocked_at_start, ends, blocked_from_the_start, OK);
+TEST_WITH(old_functions_of_signals, ends, old_functions, OK);
+TEST_WITH(one_shot_of_strict_c, ends, one_shot_sysv, 128 + SIGSEGV);
 TEST_WITH(ignored_signal, ends, ignored, 128 + SIGSEGV);
 TEST_WITH(breakpoint_without_handler, ends, breakpoint, 128 + SIGTRAP);
 TEST_WITH(breakpoint_with_ignored_signal, ends, ignored_breakpoint, 128 + SIGTRAP);
