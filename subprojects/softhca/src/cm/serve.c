@@ -10,6 +10,7 @@
 #include "xport/wired.h"
 
 #define RC 0 /* mad.transport */
+#define BATCH 64 /* see struct batch */
 
 /* ---- repetitions ---- */
 
@@ -44,20 +45,42 @@ static uint64_t due_of(const struct cm_id *id)
 	return !arrives || (repeats && repeats < arrives) ? repeats : arrives;
 }
 
-/* Returns the id of this process that is due first, or NULL. */
-static struct cm_id *next_due(void)
-{
-	struct cm_id *next = NULL;
+/*
+ * The ids of this process that are due first, in the order in which they are due. There are several,
+ * because the search reads all ids, and thousands are due when a process is killed.
+ */
+struct batch {
+	uint32_t n;
+	struct cm_id *ids[BATCH];
+};
 
+static void insert(struct batch *b, struct cm_id *id)
+{
+	uint32_t at;
+
+	if (b->n == BATCH && due_of(id) >= due_of(b->ids[BATCH - 1]))
+		return;
+	if (b->n < BATCH)
+		b->n++;
+	for (at = b->n - 1; at && due_of(id) < due_of(b->ids[at - 1]); at--)
+		b->ids[at] = b->ids[at - 1];
+	b->ids[at] = id;
+}
+
+static void search(struct batch *b)
+{
+	b->n = 0;
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
 		struct cm_id *id = cm_at(i);
 
-		if (!id->used || id->owner != fabric_self.slot || !due_of(id))
-			continue;
-		if (!next || due_of(id) < due_of(next))
-			next = id;
+		if (id->used && id->owner == fabric_self.slot && due_of(id))
+			insert(b, id);
 	}
-	return next;
+}
+
+static bool is_due(const struct cm_id *id, uint64_t now)
+{
+	return id->used && due_of(id) && due_of(id) <= now;
 }
 
 static void serve(struct cm_id *id, uint64_t now)
@@ -71,13 +94,13 @@ static void serve(struct cm_id *id, uint64_t now)
 uint64_t cm_serve(uint64_t now)
 {
 	uint64_t *due = &arena()->procs[fabric_self.slot].cm_due;
-	struct cm_id *id;
+	struct batch b;
 
 	while (*due && *due <= now) {
-		id = next_due();
-		*due = id ? due_of(id) : 0;
-		if (id && *due <= now)
-			serve(id, now);
+		search(&b);
+		*due = b.n ? due_of(b.ids[0]) : 0;
+		for (uint32_t i = 0; i < b.n && is_due(b.ids[i], now); i++)
+			serve(b.ids[i], now);
 	}
 	return *due;
 }
