@@ -285,7 +285,9 @@ void cm_forget_events(struct cm_id *id)
 
 void cm_free(struct cm_id *id)
 {
-	cm_forget_events(id);
+	/* An id that is gone has none, and may be freed by another process than its own. */
+	if (!id->away.gone)
+		cm_forget_events(id);
 	id->used = 0;
 }
 
