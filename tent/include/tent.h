@@ -215,7 +215,8 @@ int tent_export(struct tent *t, char **text_p);
 /*
  * Connects to the engine that exported @text. Pairs the rails, and tests each pair with a message
  * without data. Blocks until all pairs have been tested, and waits at most 10 seconds for each
- * answer of the peer. The caller must release the segment with tent_release(). Errors:
+ * answer of the peer, and 60 seconds for all. The caller must release the segment with
+ * tent_release(). Errors:
  *
  *	-EINVAL		@text is not a description, or it contradicts itself or the rail map, see
  *			tent(7)

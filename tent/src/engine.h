@@ -45,6 +45,7 @@
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_IMPORTERS 4096 /* maximum number of peers that have imported; a multiple of 64 */
 #define MAX_STRANGERS 256 /* maximum number of connections that have not presented the key yet */
+#define READ_MAX 64 /* messages that are read from a connection at a time */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
 #define NOTICES 4096 /* while so many notices have not been taken, peers wait with new ones */
 #define NOTICE_RING (2 * NOTICES) /* with room for notices of closed connections; a power of two */

@@ -11,7 +11,6 @@
 #include "engine.h"
 
 #define EVENTS 64
-#define READ_MAX 64 /* messages that are read from a connection at a time */
 #define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
 
 void serve_watch(struct tent *t, int fd, struct conn *c)
