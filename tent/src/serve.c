@@ -196,6 +196,8 @@ static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 	if (memcmp(msg->key, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
 		reply.status = EACCES;
+	else if (t->ending)
+		reply.status = EACCES; /* serve_end() waits only for the peers that it has cut */
 	else if (t->importer_ids.used == MAX_IMPORTERS)
 		reply.status = EUSERS;
 	if (!reply.status) {

@@ -513,6 +513,38 @@ TEST(destroy_waits_for_copies)
 	host = NULL;
 }
 
+static uint32_t connections(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&host->lock);
+	n = host->n_conns;
+	pthread_mutex_unlock(&host->lock);
+	return n;
+}
+
+/* The engine does not wait for a peer whose greeting it reads later. */
+TEST(destroy_welcomes_nobody)
+{
+	pthread_t thread;
+	struct ctl a, b;
+
+	if (!duo_shm_rails())
+		return; /* other rails need no help of the peer to end its accesses */
+	host_begin();
+	a = host_guest();
+	b = host_call();
+	while (connections() < 2)
+		sched_yield();
+	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
+	host_disconnects(&a);
+	CHECK_EQ(host_exchange(&b, host_hello(1), CTL_WELCOME).status, EACCES);
+	ctl_close(&a);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	ctl_close(&b);
+	host = NULL;
+}
+
 /* Over shared memory a silent peer is disconnected; other rails refuse its later requests. */
 TEST(a_silent_peer)
 {
@@ -694,16 +726,6 @@ TEST(the_dead_free_their_places)
 	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
 	while (served(&p.fd))
 		sched_yield();
-}
-
-static uint32_t connections(void)
-{
-	uint32_t n;
-
-	pthread_mutex_lock(&host->lock);
-	n = host->n_conns;
-	pthread_mutex_unlock(&host->lock);
-	return n;
 }
 
 /*
