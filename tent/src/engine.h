@@ -316,7 +316,8 @@ struct tent {
 	struct buffer *going; /* registrations that are ending now */
 	uint32_t n_going;
 	struct conn *conns;
-	uint32_t n_conns; /* including the importers */
+	struct conn *departed; /* closed ones, for whose last notices the ring has no room yet */
+	uint32_t n_conns; /* of both lists, including the importers */
 	int ctls; /* an epoll set of the listener and of conns */
 	uint64_t conns_due; /* the earliest deadline of conns */
 	struct slab importer_ids;

@@ -21,7 +21,8 @@ void serve_watch(struct tent *t, int fd, struct conn *c)
 	epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e);
 }
 
-void conn_free(struct tent *t, struct conn *c)
+/* Ends what the peer does here. Its notices stay, and its place, which limits their number. */
+static void conn_close(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
 		link_close(&c->links[i]);
@@ -32,25 +33,25 @@ void conn_free(struct tent *t, struct conn *c)
 	epoll_ctl(t->ctls, EPOLL_CTL_DEL, c->ctl.fd, NULL);
 	ctl_close(&c->ctl);
 	free(c->text);
-	t->n_conns--;
+	c->text = NULL;
 	if (c->known) {
 		stage_left(t, c);
 		revoke_left(t, c);
-		slab_put(&t->importer_ids, c->place);
 	}
+}
+
+static void forget(struct tent *t, struct conn *c)
+{
+	t->n_conns--;
+	if (c->known)
+		slab_put(&t->importer_ids, c->place);
 	free(c);
 }
 
-void serve_end(struct tent *t)
+void conn_free(struct tent *t, struct conn *c)
 {
-	t->ending = true;
-	for (struct conn *c = t->conns; c; c = c->next) {
-		if (c->known && !t->transport->bars)
-			revoke_cut(c);
-	}
-	loop_wake(t, 0);
-	while (!t->transport->bars && t->importer_ids.used)
-		pthread_cond_wait(&t->ended, &t->lock);
+	conn_close(t, c);
+	forget(t, c);
 }
 
 /* ---- notices ---- */
@@ -64,9 +65,9 @@ static uint32_t notices_room(const struct tent *t)
 
 /*
  * Moves the complete notices, in their order, to the ring from which the program takes them, until
- * the ring contains @max. @gaps: see notice_next().
+ * the ring contains @max. @gaps: see notice_next(). Returns whether there was room for all.
  */
-static void give_notices(struct conn *c, uint32_t max, bool gaps)
+static bool give_notices(struct conn *c, uint32_t max, bool gaps)
 {
 	struct tent *t = c->t;
 	uint32_t slot;
@@ -78,7 +79,7 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 
 		if (t->notice_tail - t->notice_head >= max) {
 			t->full = true;
-			return;
+			return false;
 		}
 		*n = (struct tent_note){.peer = c->number, .notify = u->value, .len = u->len};
 		memcpy(n->bytes, u->bytes, u->len);
@@ -88,6 +89,23 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 			abort(); /* write() fails only on overflow, and NOTICE_RING is far below it */
 		ctl_send(&c->ctl, &taken);
 	}
+	return true;
+}
+
+/* Moves the last notices of a connection that ends. Returns whether there was room for all. */
+static bool give_last(struct conn *c)
+{
+	return give_notices(c, NOTICE_RING, true);
+}
+
+static void give_departed(struct tent *t)
+{
+	struct conn *c;
+
+	while ((c = t->departed) && give_last(c)) {
+		t->departed = c->next;
+		forget(t, c);
+	}
 }
 
 /* If there is room in the ring again, moves complete notices to it. */
@@ -96,6 +114,7 @@ static void give_all(struct tent *t)
 	if (!t->full || !notices_room(t))
 		return;
 	t->full = false;
+	give_departed(t);
 	for (struct conn *c = t->conns; c; c = c->next)
 		give_notices(c, NOTICES, false);
 }
@@ -408,13 +427,27 @@ static bool may_copy(const struct tent *t, const struct conn *c)
 	return !t->transport->bars && c->known && !c->closed && !c->cut;
 }
 
+/* Keeps a connection, whose peer has gone, until the ring has room for the last notices. */
+static void keep_notices(struct tent *t, struct conn *c)
+{
+	struct conn **link = &t->departed;
+
+	conn_close(t, c);
+	while (*link)
+		link = &(*link)->next;
+	c->next = NULL;
+	*link = c;
+}
+
 /* Ends a connection, which the caller has removed from the list. */
 static void end_conn(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
 		last_marks(c, i);
-	give_notices(c, NOTICE_RING, true);
-	conn_free(t, c);
+	if (give_last(c) || t->ending)
+		conn_free(t, c);
+	else
+		keep_notices(t, c);
 }
 
 /* Ends the connections that have failed, or whose time is over. */
@@ -462,4 +495,22 @@ void serve_port(struct tent *t, uint32_t rail, bool up)
 		if (c->known)
 			ctl_send(&c->ctl, &msg);
 	}
+}
+
+void serve_end(struct tent *t)
+{
+	struct conn *c;
+
+	t->ending = true;
+	while ((c = t->departed)) { /* nobody takes their notices any more */
+		t->departed = c->next;
+		forget(t, c);
+	}
+	for (c = t->conns; c; c = c->next) {
+		if (c->known && !t->transport->bars)
+			revoke_cut(c);
+	}
+	loop_wake(t, 0);
+	while (!t->transport->bars && t->importer_ids.used)
+		pthread_cond_wait(&t->ended, &t->lock);
 }

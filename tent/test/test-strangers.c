@@ -93,6 +93,42 @@ TEST(marks_by_message)
 	CHECK_EQ(value, 5);
 }
 
+/* A guest sends notices in all slots, with values from @first on, and leaves. */
+static void notifies(uint32_t first)
+{
+	struct ctl_msg m[NOTICE_SLOTS] = {{0}}, answer;
+	GUEST c = host_guest();
+
+	for (uint32_t i = 0; i < NOTICE_SLOTS; i++) {
+		m[i].type = CTL_NOTICE;
+		m[i].mark = (struct notice_mark){.lap = 1,
+			.value = (uint16_t)(first + i),
+			.slot = (uint8_t)i,
+			.positions = 1};
+	}
+	CHECK_EQ(ctl_send_all(&c, m, NOTICE_SLOTS), 0);
+	ctl_end(&c);
+	while (!ctl_await(&c, ANSWER_MS, &answer))
+		;
+}
+
+/* Guests leave before the program takes their notices, which are more than the ring holds. */
+TEST(notices_of_the_departed)
+{
+	const uint32_t n = NOTICE_RING + 4 * NOTICE_SLOTS;
+	uint16_t value = 0;
+
+	if (!duo_shm_rails())
+		return; /* other rails carry the marks of notices */
+	for (uint32_t i = 0; i < n; i += NOTICE_SLOTS)
+		notifies(i);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(tent_notice(host, &value), 0);
+		CHECK_EQ(value, i);
+	}
+	CHECK_EQ(tent_notice(host, &value), -EAGAIN);
+}
+
 /* Returns how many of the silent strangers the host has disconnected. */
 static int sent_away(const struct strangers *s)
 {

@@ -545,6 +545,32 @@ TEST(destroy_welcomes_nobody)
 	host = NULL;
 }
 
+/* The engine does not wait until a program takes the notices of peers that have gone. */
+TEST(destroy_drops_notices)
+{
+	struct ctl_msg m = {.type = CTL_NOTICE, .mark = {.lap = 1, .value = 1, .positions = 1}};
+	struct ctl a;
+	bool kept = false;
+
+	if (!duo_shm_rails())
+		return; /* other rails carry the marks of notices (notice.h) */
+	host_begin();
+	a = host_guest();
+	pthread_mutex_lock(&host->lock);
+	host->notice_tail = host->notice_head + NOTICE_RING; /* as if it were full */
+	pthread_mutex_unlock(&host->lock);
+	host_send(&a, m);
+	ctl_end(&a);
+	host_disconnects(&a);
+	ctl_close(&a);
+	while (!kept) {
+		pthread_mutex_lock(&host->lock);
+		kept = host->departed;
+		pthread_mutex_unlock(&host->lock);
+		sched_yield();
+	}
+}
+
 /* Over shared memory a silent peer is disconnected; other rails refuse its later requests. */
 TEST(a_silent_peer)
 {
