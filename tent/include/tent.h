@@ -170,7 +170,8 @@ void tent_destroy(struct tent *t);
  *		on a disk (not of tmpfs)
  *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
- *	-ENOSPC	more than 65,536 parts, raise max_registration; or 16,384 registrations exist
+ *	-ENOSPC	more than 65,536 parts, raise max_registration; or 16,384 registrations exist; or
+ *		the engine has made about 4.3 billion registrations: create another engine
  */
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);

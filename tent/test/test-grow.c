@@ -299,6 +299,27 @@ TEST(who_does_not_ask)
 	host_disconnects(&c); /* there are no more registrations to request */
 }
 
+/* An id is never used again, so an engine makes a limited number of registrations. */
+TEST(ids_come_to_an_end)
+{
+	uint8_t *more = test_shared(2 * PIECE);
+	const uint32_t last = UINT32_MAX - DESC_MAX_BUFFERS;
+	GUEST c = {.fd = -1};
+
+	host_begin();
+	c = host_guest();
+	pthread_mutex_lock(&host->lock);
+	host->version = last - 1;
+	pthread_mutex_unlock(&host->lock);
+	CHECK_EQ(tent_register(host, more, PIECE, NULL, NULL), 0);
+	CHECK_EQ(host_await(&c, CTL_GREW).rail, last);
+	duo_not_registered(host, (uintptr_t)more + PIECE, PIECE, NULL, -ENOSPC, "another engine");
+	ctl_close(&c);
+	CHECK_EQ(tent_unregister(host, more), 0);
+	duo_not_registered(host, (uintptr_t)more, PIECE, NULL, -ENOSPC, "another engine");
+	munmap(more, 2 * PIECE);
+}
+
 /* ---- simulated exporters ---- */
 
 static struct {
