@@ -593,6 +593,34 @@ TEST(a_silent_peer)
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
 }
 
+/* A peer that is disconnected may not know it yet, and its request ends without an error. */
+TEST(who_is_cut_notifies)
+{
+	struct ctl_msg m = {.mark = {.lap = 1, .positions = 1}};
+	uint16_t value = 0;
+	GUEST a = {.fd = -1};
+
+	if (!duo_shm_rails())
+		return; /* the others are not disconnected */
+	host_begin();
+	a = host_guest();
+	__atomic_store_n(&jump.hurry, true, __ATOMIC_RELEASE);
+	begin_end(host, memory, HOST_LEN);
+	CHECK_EQ(await_end(), -ETIMEDOUT);
+	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
+	is_told(&a, desc.buffers[0]->id);
+	host_disconnects(&a);
+	m.type = CTL_SKIP;
+	host_send(&a, m);
+	m.type = CTL_NOTICE;
+	m.mark.slot = 1;
+	m.mark.value = 9;
+	host_send(&a, m);
+	while (tent_notice(host, &value) == -EAGAIN && connections())
+		sched_yield();
+	CHECK_EQ(value, 9);
+}
+
 /* A peer that violates the protocol is disconnected, and the engine waits for it too. */
 TEST(who_is_sent_away_may_copy)
 {
