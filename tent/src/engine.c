@@ -10,11 +10,13 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
+#include "base/tcp.h"
 #include "engine.h"
 #include "why.h"
 
 #define RAIL_WAIT_MS 5000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* interval of polls while the ring of notices is full */
+#define STARVED_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 
 static const struct live_type live_engine = {LIVE_MAGIC, "tent", "engine",
 	.field = {
@@ -83,6 +85,16 @@ static void arm_all(struct tent *t, bool on)
 	}
 }
 
+/* True: connections wait for descriptors. */
+static bool starved(const struct tent *t)
+{
+	bool some = t->starved;
+
+	for (uint32_t i = 0; i < t->n_ports; i++)
+		some |= t->ports[i]->starved;
+	return some;
+}
+
 static uint64_t next_due(const struct tent *t, uint64_t now)
 {
 	uint64_t due = SCHED_NEVER;
@@ -95,6 +107,8 @@ static uint64_t next_due(const struct tent *t, uint64_t now)
 		due = t->conns_due;
 	if ((t->full || t->notice_tail - t->notice_head >= NOTICES) && now + FULL_NS < due)
 		due = now + FULL_NS;
+	if (starved(t) && now + STARVED_NS < due)
+		due = now + STARVED_NS;
 	return due;
 }
 
@@ -288,9 +302,7 @@ static int listen_at(struct tent *t, const struct tent_attr *a, struct tent_why 
 
 	strcpy(t->host, a->address);
 	err = ctl_listen(t->host, a->port, &t->listener, &t->port, why);
-	if (!err)
-		serve_watch(t, t->listener, NULL);
-	return err;
+	return err ? err : serve_watch(t, t->listener, NULL);
 }
 
 static int make_tasks(struct tent *t, const struct tent_attr *a)

@@ -318,7 +318,8 @@ struct tent {
 	struct conn *conns;
 	struct conn *departed; /* closed ones, for whose last notices the ring has no room yet */
 	uint32_t n_conns; /* of both lists, including the importers */
-	int ctls; /* an epoll set of the listener and of conns */
+	int ctls; /* an epoll set of conns and, unless starved, of the listener */
+	bool starved; /* there is no descriptor for the next connection */
 	uint64_t conns_due; /* the earliest deadline of conns */
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
@@ -518,8 +519,8 @@ void tasks_fail(struct tent_segment *s, int err);
 void batch_free(struct tent_batch *b);
 
 /* serve.c */
-/* Watches the listener (@c is NULL) or a connection. */
-void serve_watch(struct tent *t, int fd, struct conn *c);
+/* Watches the listener (@c is NULL) or a connection. 0 or -errno. */
+int serve_watch(struct tent *t, int fd, struct conn *c);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);

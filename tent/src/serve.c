@@ -13,12 +13,11 @@
 #define EVENTS 64
 #define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
 
-void serve_watch(struct tent *t, int fd, struct conn *c)
+int serve_watch(struct tent *t, int fd, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
-	/* If epoll_ctl() fails with -ENOMEM, the peer gets no answer. */
-	epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e);
+	return epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
 /* Ends what the peer does here. Its notices stay, and its place, which limits their number. */
@@ -393,7 +392,20 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 	t->n_conns++;
 	if (c->until < t->conns_due)
 		t->conns_due = c->until;
-	serve_watch(t, ctl->fd, c);
+	serve_watch(t, ctl->fd, c); /* if it fails with -ENOMEM, the peer gets no answer */
+}
+
+/*
+ * While there is no descriptor for the next connection, the listener is readable all the time, so
+ * the engine's thread does not watch it, and tries again after a short time.
+ */
+static void set_starved(struct tent *t, bool starved)
+{
+	if (starved == t->starved)
+		return;
+	if (starved)
+		epoll_ctl(t->ctls, EPOLL_CTL_DEL, t->listener, NULL);
+	t->starved = starved || serve_watch(t, t->listener, NULL);
 }
 
 /*
@@ -405,11 +417,12 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 static bool accept_some(struct tent *t, uint64_t now)
 {
 	bool some = false;
+	int err = 0;
 
 	while (!some || strangers(t) < MAX_STRANGERS) {
 		struct ctl ctl;
-		int err = ctl_accept(t->listener, &ctl);
 
+		err = ctl_accept(t->listener, &ctl);
 		if (err == -EAGAIN || (err && (some || !send_stranger_away(t))))
 			break;
 		some = true;
@@ -419,6 +432,7 @@ static bool accept_some(struct tent *t, uint64_t now)
 			send_stranger_away(t);
 		add_conn(t, &ctl, now);
 	}
+	set_starved(t, err && err != -EAGAIN && !some);
 	return some;
 }
 

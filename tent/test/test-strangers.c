@@ -5,6 +5,7 @@
 #include "support/stranger.h"
 #include "engine.h"
 #include "host.h"
+#include "tcplink.h"
 
 static void is_not_welcome(struct ctl_msg m)
 {
@@ -189,27 +190,76 @@ TEST(many_come_together)
 	are_welcome(0, ARRAY_SIZE(guests));
 }
 
+/* The process can open no more descriptors than @n. Returns the limit of before. */
+static struct rlimit allow(rlim_t n)
+{
+	struct rlimit r;
+	int fd = dup(0); /* the lowest one that is free */
+
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &r), 0);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)fd + n, r.rlim_max}), 0);
+	return r;
+}
+
+/* Waits until a set has no event, so that the engine's thread can sleep. */
+static void has_peace(int set)
+{
+	while (poll(&(struct pollfd){.fd = set, .events = POLLIN}, 1, 0))
+		sched_yield();
+}
+
 /* If the engine has no descriptor for a peer, the peer waits. */
 TEST(many_wait_for_a_descriptor)
 {
 	const uint32_t n = 20;
-	struct rlimit r, less;
-	int fd;
+	struct rlimit r;
 
 	if (!duo_shm_rails())
 		return; /* it does not depend on the rails */
 	come_together(n);
-	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &r), 0);
-	fd = dup(0); /* the lowest one that is free */
-	CHECK(fd >= 0);
-	close(fd);
-	less = (struct rlimit){(rlim_t)fd + 2, r.rlim_max};
-	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &less), 0);
+	r = allow(2);
 	pthread_mutex_unlock(&host->lock);
 	CHECK_EQ(host_await(&guests[0], CTL_WELCOME).status, 0);
+	CHECK_EQ(host_await(&guests[1], CTL_WELCOME).status, 0);
+	has_peace(host->ctls);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
 	ctl_close(&guests[0]);
-	are_welcome(1, n);
+	ctl_close(&guests[1]);
+	are_welcome(2, n);
+	has_peace(host->ctls);
+	guests[0] = host_guest(); /* the engine listens again */
+	ctl_close(&guests[0]);
+}
+
+/* The same for a connection that carries data. */
+TEST(data_waits_for_a_descriptor)
+{
+	GUEST c = host_guest();
+	struct tcp_end end;
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char garbage[24] = {0};
+	struct rlimit r;
+
+	if (!duo_rails("tcp:"))
+		return;
+	memcpy(&end,
+		host_exchange(&c, (struct ctl_msg){.type = CTL_CONNECT}, CTL_CONNECTED).end.bytes,
+		sizeof(end));
+	a.sin_port = htons(end.port);
+	r = allow(0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	has_peace(host->ports[0]->fd);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
+	for (int i = 0; i < 2; i++) {
+		stranger_say(fd, garbage, sizeof(garbage));
+		CHECK(recv(fd, garbage, 1, 0) <= 0); /* the engine has accepted and refused it */
+		close(fd);
+		fd = stranger_connect(end.port); /* the engine listens again */
+	}
+	close(fd);
 }
 
 int main(int argc, char **argv)
