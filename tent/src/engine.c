@@ -373,6 +373,10 @@ static void fini(struct tent *t)
 		t->conns = c->next;
 		conn_free(t, c);
 	}
+	for (uint32_t i = 0; i < t->task_ids.capacity; i++) {
+		if (slab_in_use(&t->task_ids, i)) /* the request has not ended */
+			free(t->tasks[i].cuts);
+	}
 	while (t->batches) {
 		struct tent_batch *b = t->batches;
 
