@@ -16,6 +16,7 @@
 
 #define RAIL_WAIT_MS 5000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* interval of polls while the ring of notices is full */
+#define EVENT_ROUNDS 64 /* so many times the thread may work before it looks for events of ports */
 #define STARVED_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 
 static const struct live_type live_engine = {LIVE_MAGIC, "tent", "engine",
@@ -117,8 +118,10 @@ static void *engine_thread(void *arg)
 	struct tent *t = arg;
 
 	pthread_mutex_lock(&t->lock);
-	while (!t->stopping) {
-		if (progress(t, clock_ns(), true)) {
+	for (uint32_t round = 1; !t->stopping; round++) {
+		if (round % EVENT_ROUNDS == 0)
+			port_events(t, clock_ns());
+		if (t->progress(t, clock_ns(), true)) {
 			/* Other threads need the lock, too. */
 			pthread_mutex_unlock(&t->lock);
 			sched_yield();
@@ -127,7 +130,7 @@ static void *engine_thread(void *arg)
 		}
 		arm_all(t, true);
 		/* Completions that arrived before the links were armed cause no event. */
-		if (progress(t, clock_ns(), true))
+		if (t->progress(t, clock_ns(), true))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));
 		arm_all(t, false);

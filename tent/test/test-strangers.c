@@ -233,33 +233,77 @@ TEST(many_wait_for_a_descriptor)
 	ctl_close(&guests[0]);
 }
 
-/* The same for a connection that carries data. */
-TEST(data_waits_for_a_descriptor)
+/* ---- connections that carry data ---- */
+
+/* The port at which the engine's rail over TCP listens. */
+static uint16_t data_port(void)
 {
 	GUEST c = host_guest();
+	struct ctl_msg answer =
+		host_exchange(&c, (struct ctl_msg){.type = CTL_CONNECT}, CTL_CONNECTED);
 	struct tcp_end end;
+
+	memcpy(&end, answer.end.bytes, sizeof(end));
+	return end.port;
+}
+
+/* The engine accepts the connection, and closes it when it has read the bytes. */
+static void is_refused(int fd)
+{
+	char garbage[sizeof(struct greeting)] = {0};
+
+	stranger_say(fd, garbage, sizeof(garbage));
+	CHECK(recv(fd, garbage, 1, 0) <= 0);
+	close(fd);
+}
+
+TEST(data_waits_for_a_descriptor)
+{
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char garbage[24] = {0};
 	struct rlimit r;
+	int fd;
 
 	if (!duo_rails("tcp:"))
 		return;
-	memcpy(&end,
-		host_exchange(&c, (struct ctl_msg){.type = CTL_CONNECT}, CTL_CONNECTED).end.bytes,
-		sizeof(end));
-	a.sin_port = htons(end.port);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0);
+	a.sin_port = htons(data_port());
 	r = allow(0);
 	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	has_peace(host->ports[0]->fd);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
-	for (int i = 0; i < 2; i++) {
-		stranger_say(fd, garbage, sizeof(garbage));
-		CHECK(recv(fd, garbage, 1, 0) <= 0); /* the engine has accepted and refused it */
-		close(fd);
-		fd = stranger_connect(end.port); /* the engine listens again */
-	}
-	close(fd);
+	is_refused(fd);
+	is_refused(stranger_connect(ntohs(a.sin_port))); /* the engine listens again */
+}
+
+static bool (*progress)(struct tent *t, uint64_t now, bool all);
+
+static bool progress_without_end(struct tent *t, uint64_t now, bool all)
+{
+	progress(t, now, all);
+	return true;
+}
+
+static void set_progress(bool (*fn)(struct tent *t, uint64_t now, bool all))
+{
+	pthread_mutex_lock(&host->lock);
+	progress = host->progress;
+	host->progress = fn;
+	loop_wake(host, 0);
+	pthread_mutex_unlock(&host->lock);
+}
+
+/* An engine that always has work accepts connections, too. */
+TEST(data_comes_during_work)
+{
+	uint16_t port;
+
+	if (!duo_rails("tcp:"))
+		return;
+	port = data_port();
+	set_progress(progress_without_end);
+	is_refused(stranger_connect(port));
+	set_progress(progress);
 }
 
 int main(int argc, char **argv)
