@@ -170,7 +170,8 @@ void tent_destroy(struct tent *t);
  *		on a disk (not of tmpfs)
  *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
- *	-ENOSPC	more than 65,536 parts, raise max_registration; or 16,384 registrations exist
+ *	-ENOSPC	more than 65,536 parts, raise max_registration; or 16,384 registrations exist; or
+ *		the engine has made about 4.3 billion registrations: create another engine
  */
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
@@ -215,7 +216,8 @@ int tent_export(struct tent *t, char **text_p);
 /*
  * Connects to the engine that exported @text. Pairs the rails, and tests each pair with a message
  * without data. Blocks until all pairs have been tested, and waits at most 10 seconds for each
- * answer of the peer. The caller must release the segment with tent_release(). Errors:
+ * answer of the peer, and 60 seconds for all. The caller must release the segment with
+ * tent_release(). Errors:
  *
  *	-EINVAL		@text is not a description, or it contradicts itself or the rail map, see
  *			tent(7)
@@ -225,7 +227,9 @@ int tent_export(struct tent *t, char **text_p);
  *	-EACCES		the peer did not export this description
  *	-EUSERS		4,096 peers, the maximum of an engine, have already imported the exporter's
  *			description; one of them must call tent_release(). The place of a peer that
- *			dies is free immediately, or within 20 seconds if its host is gone
+ *			dies is free immediately, or within 20 seconds if its host is gone; but only
+ *			when the exporter's program has taken so many notices that the peer's last
+ *			ones have room (8,192)
  *	-EREMOTE	the peer has copying threads or GPUs and is on another host, or its rails are of
  *			another transport than this engine's
  *	-ENOMEM

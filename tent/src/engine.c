@@ -10,11 +10,14 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
+#include "base/tcp.h"
 #include "engine.h"
 #include "why.h"
 
 #define RAIL_WAIT_MS 5000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* interval of polls while the ring of notices is full */
+#define EVENT_ROUNDS 64 /* so many times the thread may work before it looks for events of ports */
+#define STARVED_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 
 static const struct live_type live_engine = {LIVE_MAGIC, "tent", "engine",
 	.field = {
@@ -83,6 +86,16 @@ static void arm_all(struct tent *t, bool on)
 	}
 }
 
+/* True: connections wait for descriptors. */
+static bool starved(const struct tent *t)
+{
+	bool some = t->starved;
+
+	for (uint32_t i = 0; i < t->n_ports; i++)
+		some |= t->ports[i]->starved;
+	return some;
+}
+
 static uint64_t next_due(const struct tent *t, uint64_t now)
 {
 	uint64_t due = SCHED_NEVER;
@@ -95,6 +108,8 @@ static uint64_t next_due(const struct tent *t, uint64_t now)
 		due = t->conns_due;
 	if ((t->full || t->notice_tail - t->notice_head >= NOTICES) && now + FULL_NS < due)
 		due = now + FULL_NS;
+	if (starved(t) && now + STARVED_NS < due)
+		due = now + STARVED_NS;
 	return due;
 }
 
@@ -103,8 +118,10 @@ static void *engine_thread(void *arg)
 	struct tent *t = arg;
 
 	pthread_mutex_lock(&t->lock);
-	while (!t->stopping) {
-		if (progress(t, clock_ns(), true)) {
+	for (uint32_t round = 1; !t->stopping; round++) {
+		if (round % EVENT_ROUNDS == 0)
+			port_events(t, clock_ns());
+		if (t->progress(t, clock_ns(), true)) {
 			/* Other threads need the lock, too. */
 			pthread_mutex_unlock(&t->lock);
 			sched_yield();
@@ -113,7 +130,7 @@ static void *engine_thread(void *arg)
 		}
 		arm_all(t, true);
 		/* Completions that arrived before the links were armed cause no event. */
-		if (progress(t, clock_ns(), true))
+		if (t->progress(t, clock_ns(), true))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));
 		arm_all(t, false);
@@ -288,9 +305,7 @@ static int listen_at(struct tent *t, const struct tent_attr *a, struct tent_why 
 
 	strcpy(t->host, a->address);
 	err = ctl_listen(t->host, a->port, &t->listener, &t->port, why);
-	if (!err)
-		serve_watch(t, t->listener, NULL);
-	return err;
+	return err ? err : serve_watch(t, t->listener, NULL);
 }
 
 static int make_tasks(struct tent *t, const struct tent_attr *a)
@@ -360,6 +375,10 @@ static void fini(struct tent *t)
 
 		t->conns = c->next;
 		conn_free(t, c);
+	}
+	for (uint32_t i = 0; i < t->task_ids.capacity; i++) {
+		if (slab_in_use(&t->task_ids, i)) /* the request has not ended */
+			free(t->tasks[i].cuts);
 	}
 	while (t->batches) {
 		struct tent_batch *b = t->batches;

@@ -45,6 +45,7 @@
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_IMPORTERS 4096 /* maximum number of peers that have imported; a multiple of 64 */
 #define MAX_STRANGERS 256 /* maximum number of connections that have not presented the key yet */
+#define READ_MAX 64 /* messages that are read from a connection at a time */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
 #define NOTICES 4096 /* while so many notices have not been taken, peers wait with new ones */
 #define NOTICE_RING (2 * NOTICES) /* with room for notices of closed connections; a power of two */
@@ -315,8 +316,10 @@ struct tent {
 	struct buffer *going; /* registrations that are ending now */
 	uint32_t n_going;
 	struct conn *conns;
-	uint32_t n_conns; /* including the importers */
-	int ctls; /* an epoll set of the listener and of conns */
+	struct conn *departed; /* closed ones, for whose last notices the ring has no room yet */
+	uint32_t n_conns; /* of both lists, including the importers */
+	int ctls; /* an epoll set of conns and, unless starved, of the listener */
+	bool starved; /* there is no descriptor for the next connection */
 	uint64_t conns_due; /* the earliest deadline of conns */
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
@@ -516,8 +519,8 @@ void tasks_fail(struct tent_segment *s, int err);
 void batch_free(struct tent_batch *b);
 
 /* serve.c */
-/* Watches the listener (@c is NULL) or a connection. */
-void serve_watch(struct tent *t, int fd, struct conn *c);
+/* Watches the listener (@c is NULL) or a connection. 0 or -errno. */
+int serve_watch(struct tent *t, int fd, struct conn *c);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);

@@ -298,21 +298,21 @@ int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now
 	}
 }
 
+/* Reads some of the peer's messages: a peer that sends without end must not keep the lock. */
 static bool read_messages(struct tent_segment *s, uint64_t now)
 {
 	struct ctl_msg msg;
-	bool some = false;
-	int err = -EAGAIN;
+	int n = 0, err = 0;
 
-	while (!s->lost && !(err = ctl_receive(&s->ctl, &msg))) {
-		err = move_message(s, &msg, now);
-		if (err)
-			break;
-		some = true;
+	while (!s->lost && !err && n < READ_MAX) {
+		err = ctl_receive(&s->ctl, &msg);
+		if (!err)
+			err = move_message(s, &msg, now);
+		n += !err;
 	}
-	if (err != -EAGAIN)
+	if (err && err != -EAGAIN)
 		peer_lost(s, -ECONNRESET);
-	return some;
+	return n;
 }
 
 /* ---- fences ---- */

@@ -15,6 +15,7 @@
 #include "why.h"
 
 #define ANSWER_MS 10000 /* most time for a reply; longer than the retries of a queue pair */
+#define IMPORT_MS 60000 /* most time for all replies, however many messages the peer sends */
 
 static const struct live_type live_segment = {LIVE_MAGIC, "tent", "segment",
 	.field = {
@@ -158,15 +159,25 @@ static const char *greeting_error(int err)
 	}
 }
 
+/* Waits for the next message. @limit: of the import. */
+static int await_message(struct tent_segment *s, uint64_t limit, struct ctl_msg *msg_p)
+{
+	int left = tcp_left_ms(limit);
+
+	if (!left)
+		return -ETIMEDOUT; /* ctl_await() returns a message that has come even then */
+	return ctl_await(&s->ctl, left < ANSWER_MS ? left : ANSWER_MS, msg_p);
+}
+
 /* Waits until the segment has all registrations up to this version. */
-static int await_version(struct tent_segment *s, uint32_t version)
+static int await_version(struct tent_segment *s, uint32_t version, uint64_t limit)
 {
 	struct ctl_msg msg;
 	int err = 0;
 
 	learn_told(s, version);
 	while (!err && s->growth.version < version) {
-		err = s->lost ? s->lost : ctl_await(&s->ctl, ANSWER_MS, &msg);
+		err = s->lost ? s->lost : await_message(s, limit, &msg);
 		pthread_mutex_lock(&s->t->lock);
 		if (!err)
 			err = move_message(s, &msg, clock_ns());
@@ -175,7 +186,7 @@ static int await_version(struct tent_segment *s, uint32_t version)
 	return err;
 }
 
-static int greet(struct tent_segment *s, struct tent_why *why)
+static int greet(struct tent_segment *s, uint64_t limit, struct tent_why *why)
 {
 	struct ctl_msg msg = {.type = CTL_HELLO, .rail = s->n_pairs};
 	int err = ctl_connect(s->desc.host, s->desc.port, ANSWER_MS, &s->ctl, why);
@@ -187,7 +198,7 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 	memcpy(msg.key, s->desc.key, sizeof(msg.key));
 	err = ctl_send(&s->ctl, &msg);
 	if (!err)
-		err = ctl_await(&s->ctl, ANSWER_MS, &msg);
+		err = await_message(s, limit, &msg);
 	if (!err && msg.type != CTL_WELCOME)
 		err = -EPROTO;
 	if (!err)
@@ -199,7 +210,7 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 			s->growth.version = s->desc.buffers[i]->id;
 	}
 	if (!err)
-		err = await_version(s, msg.rail);
+		err = await_version(s, msg.rail, limit);
 	if (err)
 		why_say(why, err, "peer %s, port %u: %s", s->desc.host, s->desc.port,
 			greeting_error(err));
@@ -218,8 +229,9 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 }
 
 /* Returns the number of pairs in use; or -errno, and writes the pair that cannot be opened. */
-static int look(struct tent_segment *s, uint32_t *pair_p)
+static int look(struct tent_segment *s, uint64_t limit, uint32_t *pair_p)
 {
+	bool late = !tcp_left_ms(limit);
 	int n = 0;
 
 	*pair_p = 0;
@@ -227,17 +239,22 @@ static int look(struct tent_segment *s, uint32_t *pair_p)
 	if (s->lost)
 		return s->lost;
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (sched_rail_state(s->sched, i) == RAIL_DOWN) {
+		bool in_use = sched_rail_in_use(s->sched, i);
+
+		if (sched_rail_state(s->sched, i) == RAIL_DOWN || (late && !in_use)) {
 			*pair_p = i;
 			return s->pairs[i].status ? s->pairs[i].status : -ETIMEDOUT;
 		}
-		n += sched_rail_in_use(s->sched, i);
+		n += in_use;
 	}
 	return n;
 }
 
-/* Waits until the scheduler has opened all pairs. The scheduler limits the time of each open. */
-static int await_pairs(struct tent_segment *s, struct tent_why *why)
+/*
+ * Waits until the scheduler has opened all pairs. The scheduler limits the time of each open, but
+ * the peer's messages can make it open a pair again.
+ */
+static int await_pairs(struct tent_segment *s, uint64_t limit, struct tent_why *why)
 {
 	struct pollfd p = {.fd = s->ctl.fd, .events = POLLIN};
 	uint32_t at = 0;
@@ -245,7 +262,7 @@ static int await_pairs(struct tent_segment *s, struct tent_why *why)
 
 	for (;;) {
 		pthread_mutex_lock(&s->t->lock);
-		n = look(s, &at);
+		n = look(s, limit, &at);
 		pthread_mutex_unlock(&s->t->lock);
 		if (n < 0)
 			return pair_error(s, at, n, why);
@@ -267,6 +284,7 @@ static int latencies_create(struct tent_segment *s)
 
 static int prepare(struct tent_segment *s, const char *text, struct tent_why *why)
 {
+	uint64_t limit = tcp_limit(IMPORT_MS);
 	int err = desc_read(text, &s->desc, why);
 
 	if (!err)
@@ -278,8 +296,8 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 	if (!err && s->desc.stage)
 		lent_map(s, s->desc.stage);
 	if (!err)
-		err = greet(s, why);
-	return err ? err : await_pairs(s, why);
+		err = greet(s, limit, why);
+	return err ? err : await_pairs(s, limit, why);
 }
 
 int tent_import(struct tent *t, const char *text, struct tent_why *why,

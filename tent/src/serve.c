@@ -11,18 +11,17 @@
 #include "engine.h"
 
 #define EVENTS 64
-#define READ_MAX 64 /* messages that are read from a connection at a time */
 #define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
 
-void serve_watch(struct tent *t, int fd, struct conn *c)
+int serve_watch(struct tent *t, int fd, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
-	/* If epoll_ctl() fails with -ENOMEM, the peer gets no answer. */
-	epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e);
+	return epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-void conn_free(struct tent *t, struct conn *c)
+/* Ends what the peer does here. Its notices stay, and its place, which limits their number. */
+static void conn_close(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
 		link_close(&c->links[i]);
@@ -33,25 +32,25 @@ void conn_free(struct tent *t, struct conn *c)
 	epoll_ctl(t->ctls, EPOLL_CTL_DEL, c->ctl.fd, NULL);
 	ctl_close(&c->ctl);
 	free(c->text);
-	t->n_conns--;
+	c->text = NULL;
 	if (c->known) {
 		stage_left(t, c);
 		revoke_left(t, c);
-		slab_put(&t->importer_ids, c->place);
 	}
+}
+
+static void forget(struct tent *t, struct conn *c)
+{
+	t->n_conns--;
+	if (c->known)
+		slab_put(&t->importer_ids, c->place);
 	free(c);
 }
 
-void serve_end(struct tent *t)
+void conn_free(struct tent *t, struct conn *c)
 {
-	t->ending = true;
-	for (struct conn *c = t->conns; c; c = c->next) {
-		if (c->known && !t->transport->bars)
-			revoke_cut(c);
-	}
-	loop_wake(t, 0);
-	while (!t->transport->bars && t->importer_ids.used)
-		pthread_cond_wait(&t->ended, &t->lock);
+	conn_close(t, c);
+	forget(t, c);
 }
 
 /* ---- notices ---- */
@@ -65,9 +64,9 @@ static uint32_t notices_room(const struct tent *t)
 
 /*
  * Moves the complete notices, in their order, to the ring from which the program takes them, until
- * the ring contains @max. @gaps: see notice_next().
+ * the ring contains @max. @gaps: see notice_next(). Returns whether there was room for all.
  */
-static void give_notices(struct conn *c, uint32_t max, bool gaps)
+static bool give_notices(struct conn *c, uint32_t max, bool gaps)
 {
 	struct tent *t = c->t;
 	uint32_t slot;
@@ -79,7 +78,7 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 
 		if (t->notice_tail - t->notice_head >= max) {
 			t->full = true;
-			return;
+			return false;
 		}
 		*n = (struct tent_note){.peer = c->number, .notify = u->value, .len = u->len};
 		memcpy(n->bytes, u->bytes, u->len);
@@ -89,6 +88,23 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 			abort(); /* write() fails only on overflow, and NOTICE_RING is far below it */
 		ctl_send(&c->ctl, &taken);
 	}
+	return true;
+}
+
+/* Moves the last notices of a connection that ends. Returns whether there was room for all. */
+static bool give_last(struct conn *c)
+{
+	return give_notices(c, NOTICE_RING, true);
+}
+
+static void give_departed(struct tent *t)
+{
+	struct conn *c;
+
+	while ((c = t->departed) && give_last(c)) {
+		t->departed = c->next;
+		forget(t, c);
+	}
 }
 
 /* If there is room in the ring again, moves complete notices to it. */
@@ -97,6 +113,7 @@ static void give_all(struct tent *t)
 	if (!t->full || !notices_room(t))
 		return;
 	t->full = false;
+	give_departed(t);
 	for (struct conn *c = t->conns; c; c = c->next)
 		give_notices(c, NOTICES, false);
 }
@@ -197,6 +214,8 @@ static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 	if (memcmp(msg->key, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
 		reply.status = EACCES;
+	else if (t->ending)
+		reply.status = EACCES; /* serve_end() waits only for the peers that it has cut */
 	else if (t->importer_ids.used == MAX_IMPORTERS)
 		reply.status = EUSERS;
 	if (!reply.status) {
@@ -255,7 +274,8 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
-	if (c->cut)
+	/* Until the peer notices the cut, requests with notices may end without an error there. */
+	if (c->cut && msg->type != CTL_NOTICE && msg->type != CTL_SKIP)
 		return 0;
 	if (!c->known)
 		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
@@ -372,7 +392,20 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 	t->n_conns++;
 	if (c->until < t->conns_due)
 		t->conns_due = c->until;
-	serve_watch(t, ctl->fd, c);
+	serve_watch(t, ctl->fd, c); /* if it fails with -ENOMEM, the peer gets no answer */
+}
+
+/*
+ * While there is no descriptor for the next connection, the listener is readable all the time, so
+ * the engine's thread does not watch it, and tries again after a short time.
+ */
+static void set_starved(struct tent *t, bool starved)
+{
+	if (starved == t->starved)
+		return;
+	if (starved)
+		epoll_ctl(t->ctls, EPOLL_CTL_DEL, t->listener, NULL);
+	t->starved = starved || serve_watch(t, t->listener, NULL);
 }
 
 /*
@@ -384,11 +417,12 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 static bool accept_some(struct tent *t, uint64_t now)
 {
 	bool some = false;
+	int err = 0;
 
 	while (!some || strangers(t) < MAX_STRANGERS) {
 		struct ctl ctl;
-		int err = ctl_accept(t->listener, &ctl);
 
+		err = ctl_accept(t->listener, &ctl);
 		if (err == -EAGAIN || (err && (some || !send_stranger_away(t))))
 			break;
 		some = true;
@@ -398,6 +432,7 @@ static bool accept_some(struct tent *t, uint64_t now)
 			send_stranger_away(t);
 		add_conn(t, &ctl, now);
 	}
+	set_starved(t, err && err != -EAGAIN && !some);
 	return some;
 }
 
@@ -407,13 +442,27 @@ static bool may_copy(const struct tent *t, const struct conn *c)
 	return !t->transport->bars && c->known && !c->closed && !c->cut;
 }
 
+/* Keeps a connection, whose peer has gone, until the ring has room for the last notices. */
+static void keep_notices(struct tent *t, struct conn *c)
+{
+	struct conn **link = &t->departed;
+
+	conn_close(t, c);
+	while (*link)
+		link = &(*link)->next;
+	c->next = NULL;
+	*link = c;
+}
+
 /* Ends a connection, which the caller has removed from the list. */
 static void end_conn(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
 		last_marks(c, i);
-	give_notices(c, NOTICE_RING, true);
-	conn_free(t, c);
+	if (give_last(c) || t->ending)
+		conn_free(t, c);
+	else
+		keep_notices(t, c);
 }
 
 /* Ends the connections that have failed, or whose time is over. */
@@ -461,4 +510,22 @@ void serve_port(struct tent *t, uint32_t rail, bool up)
 		if (c->known)
 			ctl_send(&c->ctl, &msg);
 	}
+}
+
+void serve_end(struct tent *t)
+{
+	struct conn *c;
+
+	t->ending = true;
+	while ((c = t->departed)) { /* nobody takes their notices any more */
+		t->departed = c->next;
+		forget(t, c);
+	}
+	for (c = t->conns; c; c = c->next) {
+		if (c->known && !t->transport->bars)
+			revoke_cut(c);
+	}
+	loop_wake(t, 0);
+	while (!t->transport->bars && t->importer_ids.used)
+		pthread_cond_wait(&t->ended, &t->lock);
 }

@@ -382,6 +382,23 @@ static void adopt(struct tcp_rail *p, struct guest *g)
 	free(g);
 }
 
+static int watch_listener(struct tcp_rail *p)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+
+	return epoll_ctl(p->port.fd, EPOLL_CTL_ADD, p->listener, &e) ? -errno : 0;
+}
+
+/* While there is no descriptor for a connection, the listener is readable all the time. */
+static void set_starved(struct tcp_rail *p, bool starved)
+{
+	if (starved == p->port.starved)
+		return;
+	if (starved)
+		epoll_ctl(p->port.fd, EPOLL_CTL_DEL, p->listener, NULL);
+	p->port.starved = starved || watch_listener(p);
+}
+
 static void take_guests(struct tcp_rail *p)
 {
 	struct tcp_guest *g;
@@ -392,6 +409,7 @@ static void take_guests(struct tcp_rail *p)
 		if (!err)
 			adopt(p, (struct guest *)g);
 	}
+	set_starved(p, p->crowd.starved);
 }
 
 static bool tcp_event(struct port *p, bool *up_p)
@@ -415,16 +433,13 @@ static void tcp_close(struct port *port)
 
 static int listen_at(struct tcp_rail *p, const char *address)
 {
-	struct epoll_event e = {.events = EPOLLIN};
 	int err = tcp_listen(address, 0, &p->listener);
 
 	if (err)
 		return err;
 	p->number = (uint16_t)tcp_port(p->listener);
 	p->port.fd = epoll_create1(EPOLL_CLOEXEC);
-	if (p->port.fd < 0 || epoll_ctl(p->port.fd, EPOLL_CTL_ADD, p->listener, &e))
-		return -errno;
-	return 0;
+	return p->port.fd < 0 ? -errno : watch_listener(p);
 }
 
 static int tcp_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,

@@ -132,6 +132,7 @@ struct port {
 	uint64_t max_region; /* bytes of the longest registration */
 	int fd; /* readable at an event; -1: none */
 	bool dead; /* the port has failed permanently; set by event() */
+	bool starved; /* there is no descriptor for a connection: event() must be tried again */
 	uint64_t wake_ns; /* time to wake the thread of an idle link; 0: it is not considered */
 };
 

@@ -151,6 +151,17 @@ TEST(a_peer_that_is_stopped)
 	CHECK_EQ(sums().exclusions, 0);
 }
 
+/* The request has parts. A sanitizer finds memory of it that is left. */
+TEST(an_engine_ends_before_a_request)
+{
+	duo_open(&(struct duo_attr){.len = LEN, .parts = MIB});
+	start_stopped(TENT_WRITE);
+	tent_destroy(d.t);
+	d.t = NULL;
+	d.s = NULL;
+	CHECK_EQ(kill(d.child, SIGCONT), 0);
+}
+
 int main(int argc, char **argv)
 {
 	seed = test_seed();

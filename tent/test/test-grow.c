@@ -4,6 +4,8 @@
  * simulates.
  */
 #include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 
 #include "base/tcp.h"
 #include "engine.h"
@@ -297,6 +299,27 @@ TEST(who_does_not_ask)
 	host_disconnects(&c); /* there are no more registrations to request */
 }
 
+/* An id is never used again, so an engine makes a limited number of registrations. */
+TEST(ids_come_to_an_end)
+{
+	uint8_t *more = test_shared(2 * PIECE);
+	const uint32_t last = UINT32_MAX - DESC_MAX_BUFFERS;
+	GUEST c = {.fd = -1};
+
+	host_begin();
+	c = host_guest();
+	pthread_mutex_lock(&host->lock);
+	host->version = last - 1;
+	pthread_mutex_unlock(&host->lock);
+	CHECK_EQ(tent_register(host, more, PIECE, NULL, NULL), 0);
+	CHECK_EQ(host_await(&c, CTL_GREW).rail, last);
+	duo_not_registered(host, (uintptr_t)more + PIECE, PIECE, NULL, -ENOSPC, "another engine");
+	ctl_close(&c);
+	CHECK_EQ(tent_unregister(host, more), 0);
+	duo_not_registered(host, (uintptr_t)more, PIECE, NULL, -ENOSPC, "another engine");
+	munmap(more, 2 * PIECE);
+}
+
 /* ---- simulated exporters ---- */
 
 static struct {
@@ -307,17 +330,24 @@ static struct {
 	bool again; /* the importer must then confirm the end of registration 2, and request more */
 } false_host;
 
-/* Answers the greeting, and the first request. Then it waits for the end of the connection. */
-static void *serve(void *arg)
+static struct ctl welcome(void)
 {
 	struct ctl c;
-	struct ctl_msg m;
 	int fd;
 
 	CHECK_EQ(tcp_accept(false_host.listener, tcp_limit(ANSWER_MS), &fd), 0);
 	c = (struct ctl){.fd = fd};
 	host_await(&c, CTL_HELLO);
 	host_send(&c, false_host.welcome);
+	return c;
+}
+
+/* Answers the greeting, and the first request. Then it waits for the end of the connection. */
+static void *serve(void *arg)
+{
+	struct ctl c = welcome();
+	struct ctl_msg m;
+
 	if (false_host.welcome.rail > 1)
 		host_await(&c, CTL_MORE);
 	for (uint32_t i = 0; i < false_host.n; i++)
@@ -333,32 +363,42 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/*
- * Checks that the import from a peer with this version, which answers with these messages, fails.
- */
-static void lies(uint32_t version, const struct ctl_msg *answers, uint32_t n)
+/* Imports from a peer that this thread simulates. Returns the error, and writes its message. */
+static int import_from(void *(*server)(void *), struct tent_why *why)
 {
 	AT_END(end_free) char *text = NULL;
 	char *at, *copy = NULL;
 	struct tent_segment *s = NULL;
-	struct tent_why why = {""};
 	pthread_t thread;
 	uint16_t port;
+	int err;
 
-	false_host.welcome = (struct ctl_msg){.type = CTL_WELCOME, .rail = version};
-	false_host.answers = answers;
-	false_host.n = n;
 	CHECK_EQ(ctl_listen(desc.host, 0, &false_host.listener, &port, NULL), 0);
 	CHECK_EQ(tent_export(host, &text), 0);
 	at = strstr(text, "\"port\":");
 	CHECK(at && asprintf(&copy, "%.*s\"port\":%u%s", (int)(at - text), text, port,
 			    at + strcspn(at, ",")) > 0);
-	CHECK_EQ(pthread_create(&thread, NULL, serve, NULL), 0);
-	CHECK_EQ(tent_import(host, copy, &why, &s), false_host.again ? -ECONNRESET : -EPROTO);
-	CHECK(why.text[0] && !s);
+	CHECK_EQ(pthread_create(&thread, NULL, server, NULL), 0);
+	err = tent_import(host, copy, why, &s);
+	CHECK(!s);
 	pthread_join(thread, NULL);
 	close(false_host.listener);
 	free(copy);
+	return err;
+}
+
+/*
+ * Checks that the import from a peer with this version, which answers with these messages, fails.
+ */
+static void lies(uint32_t version, const struct ctl_msg *answers, uint32_t n)
+{
+	struct tent_why why = {""};
+
+	false_host.welcome = (struct ctl_msg){.type = CTL_WELCOME, .rail = version};
+	false_host.answers = answers;
+	false_host.n = n;
+	CHECK_EQ(import_from(serve, &why), false_host.again ? -ECONNRESET : -EPROTO);
+	CHECK(why.text[0]);
 }
 
 static struct ctl_msg part(const char *text, uint32_t covers, uint16_t status)
@@ -449,6 +489,98 @@ TEST(who_never_ends)
 	s.growth.asked = false;
 	CHECK_EQ(learn_memory(&s, &m), -EPROTO); /* no text was requested */
 	free(s.growth.text);
+}
+
+/* ---- exporters that delay the importer ---- */
+
+static uint64_t ahead; /* how many seconds the clock is ahead; accessed by __atomic builtins */
+
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int err = __real_clock_gettime(id, ts);
+
+	ts->tv_sec += (time_t)__atomic_load_n(&ahead, __ATOMIC_ACQUIRE);
+	return err;
+}
+
+static struct {
+	uint16_t request; /* the type of the importer's messages */
+	struct ctl_msg answer; /* to each one */
+} slow;
+
+/* Each answer comes after 9 s, a second before the limit of an answer. */
+static void *serve_slowly(void *arg)
+{
+	struct ctl c = welcome();
+	struct ctl_msg m;
+
+	for (int i = 0; i < 50 && !ctl_await(&c, ANSWER_MS, &m);) {
+		if (m.type != slow.request)
+			continue;
+		__atomic_fetch_add(&ahead, 9, __ATOMIC_ACQ_REL);
+		ctl_send(&c, &slow.answer); /* the importer may have gone */
+		i++;
+	}
+	ctl_close(&c);
+	return NULL;
+}
+
+static void is_slow(uint32_t version, uint16_t request, struct ctl_msg answer, int err)
+{
+	struct tent_why why = {""};
+
+	false_host.welcome = (struct ctl_msg){.type = CTL_WELCOME, .rail = version};
+	slow.request = request;
+	slow.answer = answer;
+	CHECK_EQ(import_from(serve_slowly, &why), err);
+	duo_says(&why, "timed out");
+	__atomic_store_n(&ahead, 0, __ATOMIC_RELEASE);
+}
+
+/* The time of an import is limited, however many messages come. */
+TEST(who_is_slow)
+{
+	const struct ctl_msg up = {.type = CTL_RAIL_UP};
+
+	host_begin();
+	is_slow(2, CTL_MORE, part(" ", 2, CTL_PART_ASK), -ETIMEDOUT);
+	is_slow(1, CTL_CONNECT, up, -ENETUNREACH); /* the importer connects again */
+}
+
+static int unread(int fd)
+{
+	int bytes;
+
+	CHECK_EQ(ioctl(fd, FIONREAD, &bytes), 0);
+	return bytes;
+}
+
+/* An engine reads some of the messages, and then lets other threads have the lock. */
+TEST(who_sends_without_end)
+{
+	AT_END(end_free) char *text = NULL;
+	struct ctl_msg m = {.type = CTL_GREW};
+	struct tent_segment *s;
+	struct tent *t;
+
+	host_begin();
+	CHECK_EQ(tent_export(host, &text), 0);
+	t = duo_create(NULL, 0, 0);
+	s = duo_import(t, text);
+	pthread_mutex_lock(&host->lock);
+	pthread_mutex_lock(&t->lock);
+	for (int i = 0; i < 2 * READ_MAX; i++)
+		host_send(&host->conns->ctl, m);
+	while (unread(s->ctl.fd) < 2 * READ_MAX * CTL_LEN)
+		sched_yield();
+	move_progress(s, clock_ns(), true);
+	CHECK_EQ(unread(s->ctl.fd), READ_MAX * CTL_LEN);
+	pthread_mutex_unlock(&t->lock);
+	pthread_mutex_unlock(&host->lock);
+	tent_destroy(t);
 }
 
 int main(int argc, char **argv)

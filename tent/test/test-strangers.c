@@ -5,6 +5,7 @@
 #include "support/stranger.h"
 #include "engine.h"
 #include "host.h"
+#include "tcplink.h"
 
 static void is_not_welcome(struct ctl_msg m)
 {
@@ -93,6 +94,42 @@ TEST(marks_by_message)
 	CHECK_EQ(value, 5);
 }
 
+/* A guest sends notices in all slots, with values from @first on, and leaves. */
+static void notifies(uint32_t first)
+{
+	struct ctl_msg m[NOTICE_SLOTS] = {{0}}, answer;
+	GUEST c = host_guest();
+
+	for (uint32_t i = 0; i < NOTICE_SLOTS; i++) {
+		m[i].type = CTL_NOTICE;
+		m[i].mark = (struct notice_mark){.lap = 1,
+			.value = (uint16_t)(first + i),
+			.slot = (uint8_t)i,
+			.positions = 1};
+	}
+	CHECK_EQ(ctl_send_all(&c, m, NOTICE_SLOTS), 0);
+	ctl_end(&c);
+	while (!ctl_await(&c, ANSWER_MS, &answer))
+		;
+}
+
+/* Guests leave before the program takes their notices, which are more than the ring holds. */
+TEST(notices_of_the_departed)
+{
+	const uint32_t n = NOTICE_RING + 4 * NOTICE_SLOTS;
+	uint16_t value = 0;
+
+	if (!duo_shm_rails())
+		return; /* other rails carry the marks of notices */
+	for (uint32_t i = 0; i < n; i += NOTICE_SLOTS)
+		notifies(i);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(tent_notice(host, &value), 0);
+		CHECK_EQ(value, i);
+	}
+	CHECK_EQ(tent_notice(host, &value), -EAGAIN);
+}
+
 /* Returns how many of the silent strangers the host has disconnected. */
 static int sent_away(const struct strangers *s)
 {
@@ -153,27 +190,120 @@ TEST(many_come_together)
 	are_welcome(0, ARRAY_SIZE(guests));
 }
 
+/* The process can open no more descriptors than @n. Returns the limit of before. */
+static struct rlimit allow(rlim_t n)
+{
+	struct rlimit r;
+	int fd = dup(0); /* the lowest one that is free */
+
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &r), 0);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)fd + n, r.rlim_max}), 0);
+	return r;
+}
+
+/* Waits until a set has no event, so that the engine's thread can sleep. */
+static void has_peace(int set)
+{
+	while (poll(&(struct pollfd){.fd = set, .events = POLLIN}, 1, 0))
+		sched_yield();
+}
+
 /* If the engine has no descriptor for a peer, the peer waits. */
 TEST(many_wait_for_a_descriptor)
 {
 	const uint32_t n = 20;
-	struct rlimit r, less;
-	int fd;
+	struct rlimit r;
 
 	if (!duo_shm_rails())
 		return; /* it does not depend on the rails */
 	come_together(n);
-	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &r), 0);
-	fd = dup(0); /* the lowest one that is free */
-	CHECK(fd >= 0);
-	close(fd);
-	less = (struct rlimit){(rlim_t)fd + 2, r.rlim_max};
-	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &less), 0);
+	r = allow(2);
 	pthread_mutex_unlock(&host->lock);
 	CHECK_EQ(host_await(&guests[0], CTL_WELCOME).status, 0);
+	CHECK_EQ(host_await(&guests[1], CTL_WELCOME).status, 0);
+	has_peace(host->ctls);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
 	ctl_close(&guests[0]);
-	are_welcome(1, n);
+	ctl_close(&guests[1]);
+	are_welcome(2, n);
+	has_peace(host->ctls);
+	guests[0] = host_guest(); /* the engine listens again */
+	ctl_close(&guests[0]);
+}
+
+/* ---- connections that carry data ---- */
+
+/* The port at which the engine's rail over TCP listens. */
+static uint16_t data_port(void)
+{
+	GUEST c = host_guest();
+	struct ctl_msg answer =
+		host_exchange(&c, (struct ctl_msg){.type = CTL_CONNECT}, CTL_CONNECTED);
+	struct tcp_end end;
+
+	memcpy(&end, answer.end.bytes, sizeof(end));
+	return end.port;
+}
+
+/* The engine accepts the connection, and closes it when it has read the bytes. */
+static void is_refused(int fd)
+{
+	char garbage[sizeof(struct greeting)] = {0};
+
+	stranger_say(fd, garbage, sizeof(garbage));
+	CHECK(recv(fd, garbage, 1, 0) <= 0);
+	close(fd);
+}
+
+TEST(data_waits_for_a_descriptor)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct rlimit r;
+	int fd;
+
+	if (!duo_rails("tcp:"))
+		return;
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0);
+	a.sin_port = htons(data_port());
+	r = allow(0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	has_peace(host->ports[0]->fd);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &r), 0);
+	is_refused(fd);
+	is_refused(stranger_connect(ntohs(a.sin_port))); /* the engine listens again */
+}
+
+static bool (*progress)(struct tent *t, uint64_t now, bool all);
+
+static bool progress_without_end(struct tent *t, uint64_t now, bool all)
+{
+	progress(t, now, all);
+	return true;
+}
+
+static void set_progress(bool (*fn)(struct tent *t, uint64_t now, bool all))
+{
+	pthread_mutex_lock(&host->lock);
+	progress = host->progress;
+	host->progress = fn;
+	loop_wake(host, 0);
+	pthread_mutex_unlock(&host->lock);
+}
+
+/* An engine that always has work accepts connections, too. */
+TEST(data_comes_during_work)
+{
+	uint16_t port;
+
+	if (!duo_rails("tcp:"))
+		return;
+	port = data_port();
+	set_progress(progress_without_end);
+	is_refused(stranger_connect(port));
+	set_progress(progress);
 }
 
 int main(int argc, char **argv)

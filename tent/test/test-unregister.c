@@ -513,6 +513,64 @@ TEST(destroy_waits_for_copies)
 	host = NULL;
 }
 
+static uint32_t connections(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&host->lock);
+	n = host->n_conns;
+	pthread_mutex_unlock(&host->lock);
+	return n;
+}
+
+/* The engine does not wait for a peer whose greeting it reads later. */
+TEST(destroy_welcomes_nobody)
+{
+	pthread_t thread;
+	struct ctl a, b;
+
+	if (!duo_shm_rails())
+		return; /* other rails need no help of the peer to end its accesses */
+	host_begin();
+	a = host_guest();
+	b = host_call();
+	while (connections() < 2)
+		sched_yield();
+	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
+	host_disconnects(&a);
+	CHECK_EQ(host_exchange(&b, host_hello(1), CTL_WELCOME).status, EACCES);
+	ctl_close(&a);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	ctl_close(&b);
+	host = NULL;
+}
+
+/* The engine does not wait until a program takes the notices of peers that have gone. */
+TEST(destroy_drops_notices)
+{
+	struct ctl_msg m = {.type = CTL_NOTICE, .mark = {.lap = 1, .value = 1, .positions = 1}};
+	struct ctl a;
+	bool kept = false;
+
+	if (!duo_shm_rails())
+		return; /* other rails carry the marks of notices (notice.h) */
+	host_begin();
+	a = host_guest();
+	pthread_mutex_lock(&host->lock);
+	host->notice_tail = host->notice_head + NOTICE_RING; /* as if it were full */
+	pthread_mutex_unlock(&host->lock);
+	host_send(&a, m);
+	ctl_end(&a);
+	host_disconnects(&a);
+	ctl_close(&a);
+	while (!kept) {
+		pthread_mutex_lock(&host->lock);
+		kept = host->departed;
+		pthread_mutex_unlock(&host->lock);
+		sched_yield();
+	}
+}
+
 /* Over shared memory a silent peer is disconnected; other rails refuse its later requests. */
 TEST(a_silent_peer)
 {
@@ -533,6 +591,34 @@ TEST(a_silent_peer)
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
 	test_now(host_close); /* it does not wait for the silent peer for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
+}
+
+/* A peer that is disconnected may not know it yet, and its request ends without an error. */
+TEST(who_is_cut_notifies)
+{
+	struct ctl_msg m = {.mark = {.lap = 1, .positions = 1}};
+	uint16_t value = 0;
+	GUEST a = {.fd = -1};
+
+	if (!duo_shm_rails())
+		return; /* the others are not disconnected */
+	host_begin();
+	a = host_guest();
+	__atomic_store_n(&jump.hurry, true, __ATOMIC_RELEASE);
+	begin_end(host, memory, HOST_LEN);
+	CHECK_EQ(await_end(), -ETIMEDOUT);
+	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
+	is_told(&a, desc.buffers[0]->id);
+	host_disconnects(&a);
+	m.type = CTL_SKIP;
+	host_send(&a, m);
+	m.type = CTL_NOTICE;
+	m.mark.slot = 1;
+	m.mark.value = 9;
+	host_send(&a, m);
+	while (tent_notice(host, &value) == -EAGAIN && connections())
+		sched_yield();
+	CHECK_EQ(value, 9);
 }
 
 /* A peer that violates the protocol is disconnected, and the engine waits for it too. */
@@ -694,16 +780,6 @@ TEST(the_dead_free_their_places)
 	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
 	while (served(&p.fd))
 		sched_yield();
-}
-
-static uint32_t connections(void)
-{
-	uint32_t n;
-
-	pthread_mutex_lock(&host->lock);
-	n = host->n_conns;
-	pthread_mutex_unlock(&host->lock);
-	return n;
 }
 
 /*

@@ -3,7 +3,9 @@
  * libFuzzer: the messages of control connections, and the marks and ends of links that come with
  * them. The first byte selects the case. Bit 0: 0: the engine is the target of two peers; 1: it has
  * imported the segment of a peer. Bit 1: 1: the transport has marks and ends of links. Bit 2: 1:
- * the ring of notices is nearly full; 0: it is empty. The steps that follow are those of do_step().
+ * the ring has room for two more notices of peers that stay; bit 3: 1: for one of peers that leave;
+ * both 0: it is empty. Bit 4: 1: sometimes there is no descriptor for a connection. The steps that
+ * follow are those of do_step().
  *
  * The engine has no thread and no adapter. The first byte of the peer's end of a link determines
  * how the link completes moves.
@@ -32,6 +34,8 @@ static struct {
 	int fds[PEERS]; /* the peers' ends of connections; -1: closed */
 	int coming[PEERS]; /* our ends that were not accepted yet; -1: none */
 	bool welcome[PEERS]; /* the engine has let this peer in */
+	bool scarce; /* descriptors are */
+	uint32_t takes; /* number of calls of tcp_take() */
 } it;
 
 static uint8_t memory[LEN];
@@ -202,6 +206,8 @@ static int new_pair(int i)
 
 int __wrap_tcp_take(int listener, int *fd_p)
 {
+	if (it.scarce && it.takes++ % 3 == 0)
+		return -EMFILE;
 	for (int i = 0; i < PEERS; i++) {
 		if (it.coming[i] < 0)
 			continue;
@@ -488,7 +494,7 @@ static void import(struct tent *t)
 
 static void start(const uint8_t *data, size_t size, uint8_t what)
 {
-	uint32_t notices = what & 4 ? NOTICES - 2 : 0;
+	uint32_t notices = what & 8 ? NOTICE_RING - 1 : what & 4 ? NOTICES - 2 : 0;
 
 	fuzz_peer.in = (struct input){data, data + size};
 	fuzz_peer.ns = NSEC_PER_SEC;
@@ -497,6 +503,7 @@ static void start(const uint8_t *data, size_t size, uint8_t what)
 	for (int i = 0; i < PEERS; i++)
 		it.fds[i] = it.coming[i] = -1;
 	it.target = !(what & 1);
+	it.scarce = what & 16;
 	it.t = engine(what & 2 ? &full : &plain);
 	it.t->notice_fd = eventfd(notices, EFD_NONBLOCK | EFD_SEMAPHORE);
 	it.t->notice_tail = notices;
