@@ -89,6 +89,7 @@ static void begin(struct command *c, const struct trial_attr *a, const char *hos
 	c->n = 0;
 	c->fits = true;
 	c->host = host;
+	c->is_near = host == a->host;
 	add(c, "%s", host ? a->far_program : a->program);
 	add(c, "engine");
 	if (a->cpus)

@@ -55,6 +55,7 @@ struct command {
 	int n;
 	bool fits; /* no text is too long */
 	const char *host; /* where it runs; NULL: here */
+	bool is_near; /* it runs on the machine of the measured device */
 	bool is_client; /* the client; with --fork also the server */
 	/* The traffic, if this is the client. */
 	bool bidirectional;

@@ -49,11 +49,13 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 	return true;
 }
 
-/* The engines of a point: their processes and commands. */
+/* The engines of a point: their processes and commands, and what their reports say. */
 struct engines {
 	struct command command[COMMANDS_MAX];
 	struct process process[COMMANDS_MAX];
 	uint32_t n;
+	double from_ns, to_ns; /* time with traffic of the engines that are near; to_ns 0: none */
+	json_t *port; /* owned: the last report of a client at the measured device, or NULL */
 };
 
 static bool start(void *arg, const struct command *c)
@@ -80,21 +82,43 @@ static void add_direction(struct measure *m, const struct command *e, bool back,
 	double packets = messages > 0 ? messages * fmax(1, ceil(bytes / messages / e->mtu)) : 0;
 	double rate = seconds > 0 ? packets / seconds : 0;
 
-	if (m->from_port) /* the port's counters include this direction */
-		return;
 	m->v[MEASURE_TX_GBPS] += out ? gbps : 0;
 	m->v[MEASURE_RX_GBPS] += in ? gbps : 0;
 	m->v[MEASURE_TX_PACKETS] += out ? rate : 0;
 	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
 }
 
+static void note_times(struct engines *e, const json_t *o)
+{
+	const json_t *times = json_object_get(o, "times_ns");
+	double from = number(times, "start"), to = number(times, "end");
+
+	e->from_ns = e->to_ns > 0 ? fmin(e->from_ns, from) : from;
+	e->to_ns = fmax(e->to_ns, to);
+}
+
+/*
+ * Returns the seconds with traffic between the two readings of the counters. An engine reads them
+ * before its own traffic begins, when that of other engines may have begun or not.
+ */
+static double counted_s(const struct engines *e)
+{
+	const json_t *times = json_object_get(e->port, "times_ns");
+
+	return (fmin(number(times, "counters_after"), e->to_ns) -
+		       fmax(number(times, "counters_before"), e->from_ns)) /
+	       1e9;
+}
+
 /*
  * Replaces the sums by the port's counters, which cover all engines. If several clients use the
  * measured device, the last report counts.
  */
-static void take_counters(struct measure *m, json_t *counters, double seconds)
+static void take_counters(struct measure *m, const struct engines *e)
 {
 	static const double scale[MEASURE_KEYS] = {8 / 1e9, 8 / 1e9, 1, 1, 1, 1};
+	json_t *counters = json_object_get(e->port, "counters");
+	double seconds = counted_s(e);
 
 	if (!json_object_get(counters, measure_names[MEASURE_TX_GBPS]) || !(seconds > 0))
 		return;
@@ -118,12 +142,14 @@ static bool keeps_up(const struct command *e, const json_t *sent)
 	return e->has_rate && missing * 9 <= number(sent, "messages");
 }
 
-static bool add_report(struct measure *m, const struct command *e, json_t *o)
+static bool add_report(struct measure *m, struct engines *all, const struct command *e, json_t *o)
 {
 	const json_t *sent = json_object_get(o, "sent");
 	const json_t *back =
 		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
 
+	if (e->is_near)
+		note_times(all, o);
 	if (!e->is_client)
 		return json_object_get(o, "received");
 	if (sent) {
@@ -133,8 +159,10 @@ static bool add_report(struct measure *m, const struct command *e, json_t *o)
 		if (e->bidirectional)
 			add_direction(m, e, true, number(back, "messages"), number(back, "bytes"),
 				number(back, "elapsed_ns") / 1e9);
-		if (e->sends) /* the client uses the measured device */
-			take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
+		if (e->sends) { /* the client uses the measured device */
+			json_decref(all->port);
+			all->port = json_incref(o);
+		}
 	}
 	return sent;
 }
@@ -181,20 +209,21 @@ static void explain(const struct command *e, const struct process *p, const json
 }
 
 /*
- * Adds the report of an engine that has ended, and the engine's latencies to @latency (if that is
- * not NULL). If the engine has failed, or its output is not valid, returns false, and @why has the
+ * Adds the report of engine i, which has ended, and its latencies to @latency (if that is not
+ * NULL). If the engine has failed, or its output is not valid, returns false, and @why has the
  * reason of the first failure.
  */
-static bool take_report(struct measure *m, const struct command *e, const struct process *p,
+static bool take_report(struct measure *m, struct engines *e, uint32_t i,
 	struct latrec_hist *latency, char *why, size_t size)
 {
+	const struct process *p = &e->process[i];
 	json_t *o = json_loadb(p->out, p->len, 0, NULL);
-	bool good = add_report(m, e, o) && process_is_good(p);
+	bool good = add_report(m, e, &e->command[i], o) && process_is_good(p);
 
 	if (good && latency && json_object_get(o, "sent") && !take_latency(latency, o))
 		good = false;
 	if (!good)
-		explain(e, p, o, why, size);
+		explain(&e->command[i], p, o, why, size);
 	json_decref(o);
 	return good;
 }
@@ -232,9 +261,12 @@ static int finish(struct engines *e, const struct trial_attr *a, const char *nam
 		err = latrec_hist_create(NULL, &latency);
 	for (uint32_t i = 0; i < e->n; i++) {
 		in_time &= e->process[i].err != -ETIMEDOUT;
-		good = take_report(m, &e->command[i], &e->process[i], latency, why, size) && good;
+		good = take_report(m, e, i, latency, why, size) && good;
 		free(e->process[i].out);
 	}
+	if (good && e->port)
+		take_counters(m, e);
+	json_decref(e->port);
 	if (latency)
 		stats_merge_hist(latency, &m->latency);
 	latrec_hist_destroy(latency);
@@ -254,6 +286,8 @@ int trial_run(const struct trial_attr *a, const struct point *p, const char *nam
 	int err;
 
 	e.n = 0;
+	e.from_ns = e.to_ns = 0;
+	e.port = NULL;
 	whole = commands_of(a, p, name, start, &e);
 	err = finish(&e, a, name, &m, why, size);
 	if (!whole)

@@ -91,6 +91,9 @@ def kinds():
     # The port's counters cover the whole run and both sides.
     o = report("--fork", "-n", 300, "--op", "a", "-b")
     assert o["counters"]["rx_atomic_requests"] == 600, o
+    times = o["times_ns"]
+    assert times["counters_before"] <= times["start"] < times["end"] <= times["counters_after"] <= time.monotonic_ns(), times
+    assert abs((times["end"] - times["start"]) / 1e9 - o["sent"]["seconds"]) < 1e-8, o
 
 
 def buffers():
