@@ -161,6 +161,24 @@ static void add_devices(struct command *c, const struct leg *l)
 		add(c, "--server-dev=%s", to);
 }
 
+/* Sets c->way. */
+static void weigh(struct command *c, const struct traffic *t)
+{
+	uint32_t mtu = 128u << t->mtu;
+	struct pattern p = {0};
+	char why[200];
+
+	c->fits &= !pattern_parse(t->pattern_text, &p, why, sizeof(why));
+	memset(c->way, 0, sizeof(c->way));
+	for (uint32_t i = 0; i < p.n; i++) {
+		const struct pattern_request *r = &p.request[i];
+		int way = r->kind == PATTERN_READ;
+
+		c->way[way].bytes += r->total;
+		c->way[way].packets += (r->total + mtu - 1) / mtu;
+	}
+}
+
 /*
  * Sets c->sends and c->receives: the directions of the flow at the measured device. Both are set if
  * both ends of the flow are at this device.
@@ -174,7 +192,7 @@ static void describe(struct command *c, const struct leg *l)
 	c->sends = !apart || l->direction != DIRECTION_REVERSE;
 	c->receives =
 		!apart || l->direction == DIRECTION_REVERSE || l->direction == DIRECTION_LOOPBACK;
-	c->mtu = 128u << l->t->mtu;
+	weigh(c, l->t);
 	c->batch = l->t->send_batch;
 	c->has_rate = l->t->rate > 0;
 }

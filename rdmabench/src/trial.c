@@ -72,20 +72,30 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* Adds the traffic of a direction. @back: from the server to the client. If both ends use the same
- * port, all traffic is counted as sent and as received. */
-static void add_direction(struct measure *m, const struct command *e, bool back, double messages,
-	double bytes, double seconds)
+/*
+ * Adds the traffic of an engine. @back: the server's. The bytes of a READ go from the other end to
+ * the engine. If both ends use the same port, all traffic is counted as sent and as received.
+ */
+static void add_traffic(struct measure *m, const struct command *e, bool back, double bytes,
+	double seconds)
 {
-	bool out = back ? e->receives : e->sends, in = back ? e->sends : e->receives;
-	double gbps = seconds > 0 ? bytes * 8 / seconds / 1e9 : 0;
-	double packets = messages > 0 ? messages * fmax(1, ceil(bytes / messages / e->mtu)) : 0;
-	double rate = seconds > 0 ? packets / seconds : 0;
+	double patterns = bytes / (e->way[0].bytes + e->way[1].bytes);
+	double rate = seconds > 0 ? patterns / seconds : 0;
 
-	m->v[MEASURE_TX_GBPS] += out ? gbps : 0;
-	m->v[MEASURE_RX_GBPS] += in ? gbps : 0;
-	m->v[MEASURE_TX_PACKETS] += out ? rate : 0;
-	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
+	for (int way = 0; way < 2; way++) {
+		bool leaves = way ? back : !back; /* the client's machine */
+		double gbps = rate * e->way[way].bytes * 8 / 1e9;
+		double packets = rate * e->way[way].packets;
+
+		if (leaves ? e->sends : e->receives) {
+			m->v[MEASURE_TX_GBPS] += gbps;
+			m->v[MEASURE_TX_PACKETS] += packets;
+		}
+		if (leaves ? e->receives : e->sends) {
+			m->v[MEASURE_RX_GBPS] += gbps;
+			m->v[MEASURE_RX_PACKETS] += packets;
+		}
+	}
 }
 
 static void note_times(struct engines *e, const json_t *o)
@@ -154,10 +164,9 @@ static bool add_report(struct measure *m, struct engines *all, const struct comm
 		return json_object_get(o, "received");
 	if (sent) {
 		m->keeps_up &= keeps_up(e, sent);
-		add_direction(m, e, false, number(sent, "messages"), number(sent, "bytes"),
-			number(sent, "seconds"));
+		add_traffic(m, e, false, number(sent, "bytes"), number(sent, "seconds"));
 		if (e->bidirectional)
-			add_direction(m, e, true, number(back, "messages"), number(back, "bytes"),
+			add_traffic(m, e, true, number(back, "bytes"),
 				number(back, "elapsed_ns") / 1e9);
 		if (e->sends) { /* the client uses the measured device */
 			json_decref(all->port);
