@@ -98,7 +98,7 @@ static void begin(struct command *c, const struct trial_attr *a, const char *hos
 		add(c, "--numa=%s", a->nodes);
 }
 
-/* Adds the options of the output. */
+/* Adds the options of the output. @name: NULL for a client, which learns it from its server. */
 static void end(struct command *c, const struct trial_attr *a, const char *name)
 {
 	if (is_far(a)) {
@@ -108,7 +108,8 @@ static void end(struct command *c, const struct trial_attr *a, const char *name)
 			add(c, "--compat");
 		add(c, STATS_DIR "%s", a->stats_dir);
 	}
-	add(c, "--run=%s", name);
+	if (name)
+		add(c, "--run=%s", name);
 	add(c, "--json=-");
 }
 
@@ -213,7 +214,7 @@ static void make_client(struct command *c, const struct leg *l)
 		add(c, "--ib-dev=%s", device);
 	if (l->far)
 		add(c, "--port=%u", l->port);
-	end(c, a, l->name);
+	end(c, a, l->far ? NULL : l->name);
 	if (l->far)
 		add(c, "%s", back ? a->address : l->far->address);
 	describe(c, l);
