@@ -13,6 +13,7 @@
 #include "gather.h"
 #include "remote.h"
 #include "text.h"
+#include "wire.h"
 
 #define OUTPUT_MAX (1 << 20)
 #define GRACE_NS (30 * NSEC_PER_SEC) /* time after the traffic within which engines must end */
@@ -215,6 +216,7 @@ static void explain(const struct command *e, const struct process *p, const json
 		remote_explain(p, other, sizeof(other));
 	fail(why, size, 0, "an engine%s%.60s failed: %s", e->host ? " on " : "",
 		e->host ? e->host : "", reason ? reason : other);
+	wire_one_line(why);
 }
 
 /*
