@@ -257,6 +257,16 @@ static int add_latency(struct measure *m, const struct trial_attr *a, const char
 	return 0;
 }
 
+/* JSON, and so the journal, has no number for an infinite rate. */
+static bool is_finite(const struct measure *m)
+{
+	for (int k = 0; k < MEASURE_KEYS; k++) {
+		if (!isfinite(m->v[k]))
+			return false;
+	}
+	return true;
+}
+
 /* Waits for the engines, and adds their reports. Returns 0, or an error of trial_run(). */
 static int finish(struct engines *e, const struct trial_attr *a, const char *name,
 	struct measure *m, char *why, size_t size)
@@ -278,6 +288,10 @@ static int finish(struct engines *e, const struct trial_attr *a, const char *nam
 	if (good && e->port)
 		take_counters(m, e);
 	json_decref(e->port);
+	if (good && !is_finite(m)) {
+		fail(why, size, 0, "the rates in a report are not finite");
+		good = false;
+	}
 	if (latency)
 		stats_merge_hist(latency, &m->latency);
 	latrec_hist_destroy(latency);

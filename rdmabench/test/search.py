@@ -275,9 +275,9 @@ HISTOGRAM = ("latrec-hist 1\nbits 8\ncount 20\nsum 472158\nmin 16060\nmax 120950
              "16511 4\n16639 4\n16895 2\n26239 1\n46079 1\n121343 1\nend 511a463496215de4\n")
 
 
-def reported(tmp, name, reports, *fixed):
+def reported(tmp, name, reports, *fixed, status=0):
     """Measures a point whose engines run on machines a and b. Their clients give the reports; the clock of
-    machine b differs. Returns the six figures, with source and anomaly."""
+    machine b differs. Returns the six figures, with source and anomaly, or standard error."""
     bin = tmp / name
     bin.mkdir()
     for i, o in enumerate(reports):
@@ -290,9 +290,9 @@ case $command in *--wait=*) echo '{{"received":{{}},"times_ns":{{"start":1,"end"
 """)
     (bin / "ssh").chmod(0o755)
     fixed = ["0.qp_type=RC", "1.direction=none", "0.bidirectional=0", f"0.process_num={len(reports)}", *fixed]
-    run("--log", bin / "log", "--host", "a", "--peer", "b", "--tries", 1, "--gbps", 0, "--packets", 0, *(f"--fix={f}" for f in fixed),
-        env={"PATH": f"{bin}:{os.environ['PATH']}"})
-    return read_result(bin / "log" / "result" / "0")[1][1]
+    r = run("--log", bin / "log", "--host", "a", "--peer", "b", "--tries", 1, "--gbps", 0, "--packets", 0, *(f"--fix={f}" for f in fixed),
+            env={"PATH": f"{bin}:{os.environ['PATH']}"}, status=status)
+    return r.stderr if status else read_result(bin / "log" / "result" / "0")[1][1]
 
 
 def staggered(tmp):
@@ -328,6 +328,12 @@ def carried(tmp):
     assert both("writes", "w", 0) == [2080000, 0, 1500, 0]
     assert both("reads", "r", 0) == [16000, 2064000, 500, 1000]
     assert both("both", "r", 1) == [16000 + 4128000, 2064000 + 32000, 500 + 2000, 1000 + 1000]
+
+
+def endless(tmp):
+    """A report with an infinite rate is no measurement: the journal could not be read again."""
+    sent = {"messages": 1000, "bytes": 1000000, "seconds": 1e-308}
+    assert "0: the rates in a report are not finite" in reported(tmp, "inf", [{"sent": sent}], status=1)
 
 
 def values(tmp):
@@ -613,4 +619,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, reasons, staggered, carried, values, dry_run], wanted)
+run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, reasons, staggered, carried, endless, values, dry_run], wanted)
