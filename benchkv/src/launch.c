@@ -208,6 +208,7 @@ int launch_put(struct launch *l, const char *key, uint32_t number, const void *d
 int launch_fence(struct launch *l, uint64_t timeout_ns)
 {
 	const bool collect = true;
+	pmix_status_t status;
 	struct request *r;
 	pmix_info_t info;
 	int err;
@@ -224,7 +225,10 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 	if (!r)
 		return -ENOMEM;
 	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	if (PMIx_Fence_nb(NULL, 0, &info, 1, on_fence, r) != PMIX_SUCCESS) {
+	status = PMIx_Fence_nb(NULL, 0, &info, 1, on_fence, r);
+	if (status == PMIX_OPERATION_SUCCEEDED) { /* at once: PMIx does not call on_fence() */
+		on_fence(PMIX_SUCCESS, r);
+	} else if (status != PMIX_SUCCESS) {
 		request_free(r);
 		return -EPROTO;
 	}

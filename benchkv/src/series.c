@@ -76,11 +76,14 @@ static uint32_t word_bucket(uint64_t word)
 	return (uint32_t)word_key(word) & ((1u << BUCKET_BITS) - 1);
 }
 
+static uint64_t make_word(uint64_t key, uint64_t count)
+{
+	return key << COUNT_BITS | (count > COUNT_MAX ? COUNT_MAX : count);
+}
+
 static uint64_t word_sum(uint64_t a, uint64_t b)
 {
-	uint64_t count = (a & COUNT_MAX) + (b & COUNT_MAX);
-
-	return (a & ~COUNT_MAX) | (count > COUNT_MAX ? COUNT_MAX : count);
+	return make_word(word_key(a), (a & COUNT_MAX) + (b & COUNT_MAX));
 }
 
 int series_add(struct series *to, const struct series *s)
@@ -122,7 +125,7 @@ int series_add_recorder(struct series *to, const struct series_recorder *r)
 		uint64_t key = i / SERIES_BUCKETS << BUCKET_BITS | i % SERIES_BUCKETS;
 
 		if (r->all[i])
-			s.words[s.n++] = key << COUNT_BITS | r->all[i];
+			s.words[s.n++] = make_word(key, r->all[i]);
 	}
 	err = series_add(to, &s);
 	series_fini(&s);

@@ -23,8 +23,8 @@
 struct series_recorder {
 	uint64_t start_ns, every_ns;
 	uint64_t end_ns; /* end of the current interval; UINT64_MAX: it is the last one */
-	uint32_t *now; /* the buckets of the current interval */
-	uint32_t *all; /* the buckets of each interval; NULL: no series is wanted */
+	uint64_t *now; /* the buckets of the current interval */
+	uint64_t *all; /* the buckets of each interval; NULL: no series is wanted */
 	uint32_t n, most; /* number of intervals that have begun, and its limit */
 };
 

@@ -103,6 +103,25 @@ TEST(replies_belong_to_the_interval_of_their_time)
 	series_recorder_fini(&r);
 }
 
+/* A bucket with more replies than 32 bits can count, up to the largest count of a word. */
+TEST(a_bucket_counts_more_than_32_bits)
+{
+	struct series_recorder r;
+	struct series s = {.n = 0};
+
+	CHECK_EQ(series_recorder_init(&r, 100, 1), 0);
+	series_restart(&r, 0);
+	r.now[5] = UINT32_MAX;
+	series_record(&r, 0, 5);
+	r.now[6] = (typeof(*r.now))(1ull << 40);
+	CHECK_EQ(series_add_recorder(&s, &r), 0);
+	CHECK_EQ(s.n, 2);
+	CHECK_EQ(s.words[0], WORD(0, 5, 1ull << 32));
+	CHECK_EQ(s.words[1], WORD(0, 6, (1ull << 40) - 1));
+	series_fini(&s);
+	series_recorder_fini(&r);
+}
+
 TEST(sums_have_each_word_once)
 {
 	static const uint64_t a[] = {WORD(0, 1, 5), WORD(0, 7, 1), WORD(2, 0, 1)},

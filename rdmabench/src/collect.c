@@ -103,15 +103,22 @@ static void parse(int argc, char **argv, struct options *o)
 }
 
 /*
- * Makes the command for the shells of the other machines. A path may be a file or a directory:
- * find(1) accepts both.
+ * Writes the files of the paths that are its arguments, and reads directories as gather_path()
+ * does. If a file does not end with a newline, sed(1) adds one, so that only the last line of this
+ * file is lost.
+ */
+#define SCRIPT                                                                                     \
+	"s=0; for p do if [ -d \"$p\" ]; then "                                                    \
+	"find -L \"$p/.\" -maxdepth 4 -name \".?*\" -prune "                                       \
+	"-o -type f -name \"*.jsonl\" -exec sed -e \\$G {} +; "                                    \
+	"else sed -e \\$G \"$p\"; fi || s=1; done; exit $s"
+
+/*
+ * Makes the command for the shells of the other machines, which may be other ones than sh.
  */
 static bool make_command(const struct options *o, char *command, size_t size)
 {
-	/* The same depth as that of gather_path(). */
-	const char *rest = " -maxdepth 4 -type f -name '*.jsonl' -exec cat -- {} +";
-
-	snprintf(command, size, "%s", o->attr.compat ? "cat --" : "find");
+	snprintf(command, size, "%s", o->attr.compat ? "cat --" : "sh -c '" SCRIPT "' sh");
 	for (int i = 0; i < o->n_paths; i++) {
 		char path[COMMAND_MAX];
 		int n = snprintf(path, sizeof(path), "%s%s", o->paths[i][0] == '-' ? "./" : "",
@@ -120,11 +127,6 @@ static bool make_command(const struct options *o, char *command, size_t size)
 		if (n >= (int)sizeof(path) || !remote_quote(command, size, path))
 			return false;
 	}
-	if (o->attr.compat)
-		return true;
-	if (strlen(command) + strlen(rest) >= size)
-		return false;
-	strcat(command, rest);
 	return true;
 }
 

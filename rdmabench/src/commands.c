@@ -89,6 +89,7 @@ static void begin(struct command *c, const struct trial_attr *a, const char *hos
 	c->n = 0;
 	c->fits = true;
 	c->host = host;
+	c->is_near = host == a->host;
 	add(c, "%s", host ? a->far_program : a->program);
 	add(c, "engine");
 	if (a->cpus)
@@ -97,7 +98,7 @@ static void begin(struct command *c, const struct trial_attr *a, const char *hos
 		add(c, "--numa=%s", a->nodes);
 }
 
-/* Adds the options of the output. */
+/* Adds the options of the output. @name: NULL for a client, which learns it from its server. */
 static void end(struct command *c, const struct trial_attr *a, const char *name)
 {
 	if (is_far(a)) {
@@ -107,7 +108,8 @@ static void end(struct command *c, const struct trial_attr *a, const char *name)
 			add(c, "--compat");
 		add(c, STATS_DIR "%s", a->stats_dir);
 	}
-	add(c, "--run=%s", name);
+	if (name)
+		add(c, "--run=%s", name);
 	add(c, "--json=-");
 }
 
@@ -160,6 +162,24 @@ static void add_devices(struct command *c, const struct leg *l)
 		add(c, "--server-dev=%s", to);
 }
 
+/* Sets c->way. */
+static void weigh(struct command *c, const struct traffic *t)
+{
+	uint32_t mtu = 128u << t->mtu;
+	struct pattern p = {0};
+	char why[200];
+
+	c->fits &= !pattern_parse(t->pattern_text, &p, why, sizeof(why));
+	memset(c->way, 0, sizeof(c->way));
+	for (uint32_t i = 0; i < p.n; i++) {
+		const struct pattern_request *r = &p.request[i];
+		int way = r->kind == PATTERN_READ;
+
+		c->way[way].bytes += r->total;
+		c->way[way].packets += (r->total + mtu - 1) / mtu;
+	}
+}
+
 /*
  * Sets c->sends and c->receives: the directions of the flow at the measured device. Both are set if
  * both ends of the flow are at this device.
@@ -173,7 +193,7 @@ static void describe(struct command *c, const struct leg *l)
 	c->sends = !apart || l->direction != DIRECTION_REVERSE;
 	c->receives =
 		!apart || l->direction == DIRECTION_REVERSE || l->direction == DIRECTION_LOOPBACK;
-	c->mtu = 128u << l->t->mtu;
+	weigh(c, l->t);
 	c->batch = l->t->send_batch;
 	c->has_rate = l->t->rate > 0;
 }
@@ -194,7 +214,7 @@ static void make_client(struct command *c, const struct leg *l)
 		add(c, "--ib-dev=%s", device);
 	if (l->far)
 		add(c, "--port=%u", l->port);
-	end(c, a, l->name);
+	end(c, a, l->far ? NULL : l->name);
 	if (l->far)
 		add(c, "%s", back ? a->address : l->far->address);
 	describe(c, l);

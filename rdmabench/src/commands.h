@@ -55,11 +55,18 @@ struct command {
 	int n;
 	bool fits; /* no text is too long */
 	const char *host; /* where it runs; NULL: here */
+	bool is_near; /* it runs on the machine of the measured device */
 	bool is_client; /* the client; with --fork also the server */
 	/* The traffic, if this is the client. */
 	bool bidirectional;
 	bool sends, receives; /* directions of the traffic at the measured device */
-	uint32_t mtu; /* bytes */
+	/*
+	 * The payload of a pattern, and its packets: [0] those that the sender of the requests
+	 * sends, [1] those that it receives (by READs).
+	 */
+	struct {
+		double bytes, packets;
+	} way[2];
 	uint32_t batch; /* requests */
 	bool has_rate;
 };

@@ -169,8 +169,8 @@ static const struct arg_row rows[] = {
 		.help = "statistics of each N samples, not of all"},
 	{"compat", 0, NULL, ARG_FLAG, AT(o.compat), .with = "stats-dir stats-file",
 		.help = "windows of ten samples, with the arithmetic of older tools"},
-	{"run", 0, "NAME", ARG_CALL, AT(o.run), .read = read_name, .unset = "the server's choice",
-		.help = "name of this run"},
+	{"run", 0, "NAME", ARG_CALL, AT(o.run), .read = read_name, .unset = "time and process",
+		.help = "name of this run, which its clients use, too"},
 	{"report-histogram", 'H', NULL, ARG_FLAG, AT(o.histogram),
 		.help = "also print the histogram: lower us, upper us, samples; --json: as text of latrec"},
 	{"help", .kind = ARG_HELP},
@@ -275,9 +275,9 @@ static int check_host(const struct args *args, const struct engine_options *o)
 {
 	if (o->fork && (o->host || o->hosts != 1))
 		return args_fail(args, "--fork has its own client: give no host and no --hosts");
-	if (o->host && (o->hosts != 1 || o->serve || o->wait_s))
+	if (o->host && (o->hosts != 1 || o->serve || o->wait_s || o->run))
 		return args_fail(args,
-			"--hosts, --serve and --wait are the server's: give them there");
+			"--hosts, --serve, --wait and --run are the server's: give them there");
 	return 0;
 }
 

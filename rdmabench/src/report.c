@@ -322,6 +322,20 @@ static json_t *counters_json(const struct session *e)
 	return o;
 }
 
+/*
+ * Returns the times of both readings of the counters, and those between which this side sent. A
+ * side that does not send may receive until the end.
+ */
+static json_t *times_json(const struct session *e)
+{
+	const struct side *s = &e->side;
+	uint64_t end = s->sends ? e->start_ns + (s->last_ns - s->start_ns) : e->after.read_ns;
+
+	return json_pack("{s:I s:I s:I s:I}", "counters_before", (json_int_t)e->before.read_ns,
+		"start", (json_int_t)e->start_ns, "end", (json_int_t)end, "counters_after",
+		(json_int_t)e->after.read_ns);
+}
+
 json_t *report_json(const struct session *e)
 {
 	const struct side *s = &e->side;
@@ -355,6 +369,7 @@ json_t *report_json(const struct session *e)
 	json_object_set_new(o, "errors", json_integer((json_int_t)s->errors));
 	json_object_set_new(o, "peers", peers_json(s));
 	json_object_set_new(o, "counters", counters_json(e));
+	json_object_set_new(o, "times_ns", times_json(e));
 	json_object_set(o, "events", s->events);
 	json_object_set_new(o, "status", json_integer(report_status(s)));
 	return o;

@@ -37,12 +37,12 @@ static void send_done(struct peer *p)
 {
 	const struct side *s = p->side;
 
-	tally = (struct wire_tally){.messages = s->messages,
-		.bytes = s->bytes,
+	tally = (struct wire_tally){.messages = p->messages,
+		.bytes = p->bytes,
 		.elapsed_ns = s->last_ns > s->start_ns ? s->last_ns - s->start_ns : 0,
-		.mismatches = s->mismatches,
-		.errors = s->errors,
-		.first_error = s->first_error,
+		.mismatches = p->mismatches + p->wrong_results,
+		.errors = p->errors,
+		.first_error = p->first_error,
 		.qps = s->t.qps};
 	for (uint32_t i = 0; i < s->t.qps; i++)
 		tally.posted[i] = p->flows[i].completed;
@@ -55,7 +55,7 @@ static void send_done(struct peer *p)
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
-	bool reliable = s->t.type == MLX5DVL_RC && !p->theirs.errors && !s->errors;
+	bool reliable = s->t.type == MLX5DVL_RC && !p->theirs.errors && !p->errors;
 
 	for (uint32_t i = 0; i < s->t.qps; i++) {
 		struct flow *f = &p->flows[i];
@@ -76,8 +76,8 @@ static void send_result(struct peer *p)
 	verify(p);
 	s->mismatches += p->mismatches - before;
 	tally = (struct wire_tally){.mismatches = p->mismatches,
-		.errors = s->errors,
-		.first_error = s->first_error};
+		.errors = p->errors,
+		.first_error = p->first_error};
 	for (uint32_t i = 0; i < s->t.qps; i++) {
 		tally.messages += p->flows[i].received;
 		tally.bytes += p->flows[i].received_bytes;

@@ -275,8 +275,7 @@ static void look_for_answer(struct flow *f, uint64_t now_ns)
 	if (answers(s) || now_ns - f->batches[0].posted_ns < s->timeout_ns)
 		return;
 	f->failed = true;
-	s->errors++;
-	s->first_error = s->first_error ? s->first_error : -ETIMEDOUT;
+	side_count_error(f->peer, -ETIMEDOUT);
 	side_event(s, "QP %#x: no answer to message %llu", mlx5dvl_qp_qpn(f->qp),
 		(unsigned long long)f->posted);
 }
@@ -315,18 +314,23 @@ static bool result_is_right(struct flow *f, const struct pattern_request *r, con
 
 static void count_batch(struct flow *f, const struct batch *b)
 {
-	struct side *s = f->peer->side;
+	struct peer *p = f->peer;
+	struct side *s = p->side;
 
 	for (uint64_t k = b->first; k < b->first + b->count; k++) {
 		const struct pattern_request *r = &s->t.pattern.request[k % s->t.pattern.n];
 		const uint8_t *local = f->mem + k % s->layout.slots * s->layout.stride;
 
 		s->bytes += r->total;
+		p->bytes += r->total;
 		s->interval_bytes += r->total;
-		if (s->t.check && !result_is_right(f, r, local))
+		if (s->t.check && !result_is_right(f, r, local)) {
 			s->mismatches++;
+			p->wrong_results++;
+		}
 	}
 	s->messages += b->count;
+	p->messages += b->count;
 }
 
 static void note_peak(struct side *s, uint64_t now_ns)

@@ -141,6 +141,7 @@ static void run_traffic(struct session *e)
 	struct side *s = &e->side;
 	int err;
 
+	e->start_ns = clock_ns();
 	side_run(s);
 	session_count(e, &e->after);
 	err = statsfile_close(s->stats);

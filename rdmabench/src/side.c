@@ -29,6 +29,14 @@ void side_event(struct side *s, const char *format, ...)
 	json_array_append_new(s->events, text_json(text));
 }
 
+void side_count_error(struct peer *p, int err)
+{
+	p->errors++;
+	p->side->errors++;
+	if (!p->first_error)
+		p->first_error = err;
+}
+
 static void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
 {
 	struct flow *f = mlx5dvl_qp_user(qp);
@@ -45,9 +53,7 @@ static void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl
 	f->failed = true;
 	if (error->err == -ECANCELED)
 		return;
-	s->errors++;
-	if (!s->first_error)
-		s->first_error = error->err;
+	side_count_error(f->peer, error->err);
 	if (s->errors <= 8)
 		side_event(s, "QP %#x, %s: %s (syndrome %#x, vendor %#x)", mlx5dvl_qp_qpn(qp),
 			error->is_recv ? "receive" : pattern_op_name(error->opcode),

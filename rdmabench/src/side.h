@@ -67,7 +67,11 @@ struct peer {
 	bool sent_done, got_done, sent_result, got_result;
 	bool gone;
 	int inject; /* event that was planted for its first QP; 0: none */
-	uint64_t mismatches;
+	uint64_t messages, bytes; /* sent to it and completed */
+	uint64_t mismatches; /* wrong payloads of its requests */
+	uint64_t wrong_results; /* of READs and atomics that were sent to it */
+	uint64_t errors; /* of its QPs on this side */
+	int first_error;
 	uint64_t last_recv_ns; /* time of the last arrival after DONE */
 	uint64_t recv_seen; /* receives at last_recv_ns */
 };
@@ -112,14 +116,13 @@ struct side {
 	int stats_error; /* the first error */
 
 	uint64_t start_ns, last_ns; /* start of the traffic; time of the last completion */
-	uint64_t messages, bytes; /* sent and completed */
+	uint64_t messages, bytes; /* sent to all peers and completed */
 	uint64_t recv_messages, recv_bytes;
 	uint64_t mismatches, lost;
 	uint64_t overdue; /* batches that were due within the duration and were not posted */
 	uint64_t interval_ns, interval_bytes; /* start and bytes of the present interval */
 	double peak; /* bytes per nanosecond */
 	uint64_t errors;
-	int first_error;
 	json_t *events; /* an array of strings: errors and asynchronous events */
 };
 
@@ -157,6 +160,8 @@ void side_close(struct side *s);
 /* Describes the clock of the latencies. */
 const char *side_clock_name(const struct side *s);
 
+/* Counts an error (-errno) of a QP. */
+void side_count_error(struct peer *p, int err);
 /* Prints an event to standard error and keeps it for the report. */
 void side_event(struct side *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -68,6 +68,7 @@ int stats_print(const struct stats *s, FILE *out)
 
 #define BLANK " \t\n\v\f\r"
 #define FIGURE_MAX 0x1p64 /* ns, so that the sum of many figures is finite */
+#define SAMPLES_MAX (1ull << 48) /* so that the sum of many files fits into a JSON integer */
 
 /* Reads a number and nothing else. A digit comes first, so signs and words like nan are refused. */
 static int read_value(const char *value, int key, struct stats_row *row)
@@ -76,12 +77,11 @@ static int read_value(const char *value, int key, struct stats_row *row)
 
 	if (!isdigit((unsigned char)*value) || strpbrk(value, "xX"))
 		return -EBADMSG;
-	errno = 0;
 	if (key == STATS_SAMPLES)
 		row->samples = strtoull(value, &end, 10);
 	else
 		row->v[key] = strtod(value, &end);
-	return *end || errno || row->v[key] > FIGURE_MAX ? -EBADMSG : 0;
+	return *end || row->v[key] > FIGURE_MAX || row->samples > SAMPLES_MAX ? -EBADMSG : 0;
 }
 
 /* Reads "key: value". Other lines are ignored. */

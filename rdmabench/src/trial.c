@@ -13,6 +13,7 @@
 #include "gather.h"
 #include "remote.h"
 #include "text.h"
+#include "wire.h"
 
 #define OUTPUT_MAX (1 << 20)
 #define GRACE_NS (30 * NSEC_PER_SEC) /* time after the traffic within which engines must end */
@@ -49,11 +50,13 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 	return true;
 }
 
-/* The engines of a point: their processes and commands. */
+/* The engines of a point: their processes and commands, and what their reports say. */
 struct engines {
 	struct command command[COMMANDS_MAX];
 	struct process process[COMMANDS_MAX];
 	uint32_t n;
+	double from_ns, to_ns; /* time with traffic of the engines that are near; to_ns 0: none */
+	json_t *port; /* owned: the last report of a client at the measured device, or NULL */
 };
 
 static bool start(void *arg, const struct command *c)
@@ -70,31 +73,63 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* Adds the traffic of a direction. @back: from the server to the client. If both ends use the same
- * port, all traffic is counted as sent and as received. */
-static void add_direction(struct measure *m, const struct command *e, bool back, double messages,
-	double bytes, double seconds)
+/*
+ * Adds the traffic of an engine. @back: the server's. The bytes of a READ go from the other end to
+ * the engine. If both ends use the same port, all traffic is counted as sent and as received.
+ */
+static void add_traffic(struct measure *m, const struct command *e, bool back, double bytes,
+	double seconds)
 {
-	bool out = back ? e->receives : e->sends, in = back ? e->sends : e->receives;
-	double gbps = seconds > 0 ? bytes * 8 / seconds / 1e9 : 0;
-	double packets = messages > 0 ? messages * fmax(1, ceil(bytes / messages / e->mtu)) : 0;
-	double rate = seconds > 0 ? packets / seconds : 0;
+	double patterns = bytes / (e->way[0].bytes + e->way[1].bytes);
+	double rate = seconds > 0 ? patterns / seconds : 0;
 
-	if (m->from_port) /* the port's counters include this direction */
-		return;
-	m->v[MEASURE_TX_GBPS] += out ? gbps : 0;
-	m->v[MEASURE_RX_GBPS] += in ? gbps : 0;
-	m->v[MEASURE_TX_PACKETS] += out ? rate : 0;
-	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
+	for (int way = 0; way < 2; way++) {
+		bool leaves = way ? back : !back; /* the client's machine */
+		double gbps = rate * e->way[way].bytes * 8 / 1e9;
+		double packets = rate * e->way[way].packets;
+
+		if (leaves ? e->sends : e->receives) {
+			m->v[MEASURE_TX_GBPS] += gbps;
+			m->v[MEASURE_TX_PACKETS] += packets;
+		}
+		if (leaves ? e->receives : e->sends) {
+			m->v[MEASURE_RX_GBPS] += gbps;
+			m->v[MEASURE_RX_PACKETS] += packets;
+		}
+	}
+}
+
+static void note_times(struct engines *e, const json_t *o)
+{
+	const json_t *times = json_object_get(o, "times_ns");
+	double from = number(times, "start"), to = number(times, "end");
+
+	e->from_ns = e->to_ns > 0 ? fmin(e->from_ns, from) : from;
+	e->to_ns = fmax(e->to_ns, to);
+}
+
+/*
+ * Returns the seconds with traffic between the two readings of the counters. An engine reads them
+ * before its own traffic begins, when that of other engines may have begun or not.
+ */
+static double counted_s(const struct engines *e)
+{
+	const json_t *times = json_object_get(e->port, "times_ns");
+
+	return (fmin(number(times, "counters_after"), e->to_ns) -
+		       fmax(number(times, "counters_before"), e->from_ns)) /
+	       1e9;
 }
 
 /*
  * Replaces the sums by the port's counters, which cover all engines. If several clients use the
  * measured device, the last report counts.
  */
-static void take_counters(struct measure *m, json_t *counters, double seconds)
+static void take_counters(struct measure *m, const struct engines *e)
 {
 	static const double scale[MEASURE_KEYS] = {8 / 1e9, 8 / 1e9, 1, 1, 1, 1};
+	json_t *counters = json_object_get(e->port, "counters");
+	double seconds = counted_s(e);
 
 	if (!json_object_get(counters, measure_names[MEASURE_TX_GBPS]) || !(seconds > 0))
 		return;
@@ -118,23 +153,26 @@ static bool keeps_up(const struct command *e, const json_t *sent)
 	return e->has_rate && missing * 9 <= number(sent, "messages");
 }
 
-static bool add_report(struct measure *m, const struct command *e, json_t *o)
+static bool add_report(struct measure *m, struct engines *all, const struct command *e, json_t *o)
 {
 	const json_t *sent = json_object_get(o, "sent");
 	const json_t *back =
 		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
 
+	if (e->is_near)
+		note_times(all, o);
 	if (!e->is_client)
 		return json_object_get(o, "received");
 	if (sent) {
 		m->keeps_up &= keeps_up(e, sent);
-		add_direction(m, e, false, number(sent, "messages"), number(sent, "bytes"),
-			number(sent, "seconds"));
+		add_traffic(m, e, false, number(sent, "bytes"), number(sent, "seconds"));
 		if (e->bidirectional)
-			add_direction(m, e, true, number(back, "messages"), number(back, "bytes"),
+			add_traffic(m, e, true, number(back, "bytes"),
 				number(back, "elapsed_ns") / 1e9);
-		if (e->sends) /* the client uses the measured device */
-			take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
+		if (e->sends) { /* the client uses the measured device */
+			json_decref(all->port);
+			all->port = json_incref(o);
+		}
 	}
 	return sent;
 }
@@ -178,23 +216,25 @@ static void explain(const struct command *e, const struct process *p, const json
 		remote_explain(p, other, sizeof(other));
 	fail(why, size, 0, "an engine%s%.60s failed: %s", e->host ? " on " : "",
 		e->host ? e->host : "", reason ? reason : other);
+	wire_one_line(why);
 }
 
 /*
- * Adds the report of an engine that has ended, and the engine's latencies to @latency (if that is
- * not NULL). If the engine has failed, or its output is not valid, returns false, and @why has the
+ * Adds the report of engine i, which has ended, and its latencies to @latency (if that is not
+ * NULL). If the engine has failed, or its output is not valid, returns false, and @why has the
  * reason of the first failure.
  */
-static bool take_report(struct measure *m, const struct command *e, const struct process *p,
+static bool take_report(struct measure *m, struct engines *e, uint32_t i,
 	struct latrec_hist *latency, char *why, size_t size)
 {
+	const struct process *p = &e->process[i];
 	json_t *o = json_loadb(p->out, p->len, 0, NULL);
-	bool good = add_report(m, e, o) && process_is_good(p);
+	bool good = add_report(m, e, &e->command[i], o) && process_is_good(p);
 
 	if (good && latency && json_object_get(o, "sent") && !take_latency(latency, o))
 		good = false;
 	if (!good)
-		explain(e, p, o, why, size);
+		explain(&e->command[i], p, o, why, size);
 	json_decref(o);
 	return good;
 }
@@ -217,6 +257,16 @@ static int add_latency(struct measure *m, const struct trial_attr *a, const char
 	return 0;
 }
 
+/* JSON, and so the journal, has no number for an infinite rate. */
+static bool is_finite(const struct measure *m)
+{
+	for (int k = 0; k < MEASURE_KEYS; k++) {
+		if (!isfinite(m->v[k]))
+			return false;
+	}
+	return true;
+}
+
 /* Waits for the engines, and adds their reports. Returns 0, or an error of trial_run(). */
 static int finish(struct engines *e, const struct trial_attr *a, const char *name,
 	struct measure *m, char *why, size_t size)
@@ -232,8 +282,15 @@ static int finish(struct engines *e, const struct trial_attr *a, const char *nam
 		err = latrec_hist_create(NULL, &latency);
 	for (uint32_t i = 0; i < e->n; i++) {
 		in_time &= e->process[i].err != -ETIMEDOUT;
-		good = take_report(m, &e->command[i], &e->process[i], latency, why, size) && good;
+		good = take_report(m, e, i, latency, why, size) && good;
 		free(e->process[i].out);
+	}
+	if (good && e->port)
+		take_counters(m, e);
+	json_decref(e->port);
+	if (good && !is_finite(m)) {
+		fail(why, size, 0, "the rates in a report are not finite");
+		good = false;
 	}
 	if (latency)
 		stats_merge_hist(latency, &m->latency);
@@ -254,6 +311,8 @@ int trial_run(const struct trial_attr *a, const struct point *p, const char *nam
 	int err;
 
 	e.n = 0;
+	e.from_ns = e.to_ns = 0;
+	e.port = NULL;
 	whole = commands_of(a, p, name, start, &e);
 	err = finish(&e, a, name, &m, why, size);
 	if (!whole)

@@ -233,6 +233,27 @@ def remote(tmp):
     for place in (["--host", "one", "--no-local", "deep"], [here / "one" / "deep"]):
         o, err = collect(*place)
         assert figures_of(o) == expected([0, 1, 2, 3]), (o, err)
+    # A torn file costs no line of another file, whether it is the last one of its path or not.
+    torn = here / "one" / "torn"
+    for i in range(5):
+        good = write(torn, "r", 0, [i])
+        (good.parent / f"{i}.jsonl").write_text(good.read_text()[:-9])
+    (here / "one" / "cut").write_text(good.read_text()[:-9])
+    o, err = collect("--host", "one", "--no-local", "cut", "torn", "cut", "torn/r")
+    assert figures_of(o) == expected(range(5)) and len(o["skipped"]) == 12, (o, err)
+    # The same files are read on each machine: those of links and hidden paths that are given, not hidden ones below them.
+    names = here / "one" / ".names"
+    kept = [write(names, "r", 0, [i]) for i in range(4)]
+    (names / ".x").mkdir()
+    kept[0].rename(names / ".x" / "0.jsonl")
+    kept[1].rename(names / "r" / ".1.jsonl")
+    kept[2].rename(names / "2")
+    (names / "two.jsonl").symlink_to("2")
+    (here / "one" / "link").symlink_to(".names")
+    for path, samples in ((".names", [2, 3]), ("link", [2, 3]), (".names/.x", [0]), (".names/2", [2]), (".names/r/.1.jsonl", [1]), ("link/r/.", [3])):
+        for place in (["--host", "one", "--no-local", path], [here / "one" / path]):
+            o, err = collect(*place)
+            assert figures_of(o) == expected(samples) and not o["skipped"], (place, o, err)
     # Ten samples on each of three machines are thirty, although one of the three is this machine, which is also read through ssh.
     ten = {host: [rand.randrange(256) for _ in range(10)] for host in ("m1", "m2", "m3")}
     for host, samples in ten.items():

@@ -91,6 +91,9 @@ def kinds():
     # The port's counters cover the whole run and both sides.
     o = report("--fork", "-n", 300, "--op", "a", "-b")
     assert o["counters"]["rx_atomic_requests"] == 600, o
+    times = o["times_ns"]
+    assert times["counters_before"] <= times["start"] < times["end"] <= times["counters_after"] <= time.monotonic_ns(), times
+    assert abs((times["end"] - times["start"]) / 1e9 - o["sent"]["seconds"]) < 1e-8, o
 
 
 def buffers():
@@ -488,6 +491,25 @@ def incast():
         assert c.returncode == 0 and json.loads(out)["run"] == "many", out
     o, _ = server.end()
     assert o["received"]["messages"] == 400 and len(o["peers"]) == 2 and o["role"] == "server", o
+
+
+def apart():
+    """A server tells each client what concerns this client: if a QP of the server fails, only the client at this QP fails."""
+    os.environ["SOFTHCA_FAULTS"] = "device=mlx5_1 opcode=write nth=20 action=error syndrome=remote_access"
+    hca = ["-n", "2"]
+    server = Server("--hosts", "2", "-d", "mlx5_1", hca=hca)
+    args = ["-p", server.port, "-d", "mlx5_0", "-b", "-n", 100, "--op", "w", "-s", 500, "--qp-timeout", 8, "--retry-count", 1, "--check", "--json", "-"]
+    reports = []
+    for c in [start(*args, "127.0.0.1", hca=hca) for _ in range(2)]:
+        reports.append(json.loads(c.communicate(timeout=HANG)[0]))
+    theirs, _ = server.end(1)
+    good, bad = sorted(reports, key=lambda o: o["status"])
+    assert (good["status"], bad["status"], theirs["errors"]) == (0, 1, 1), (good, bad, theirs)
+    assert 100 <= theirs["sent"]["messages"] < 200 and bad["peers"][0]["sent"]["messages"] < 100, (bad, theirs)
+    assert all((bad["peers"][0][way]["errors"], bad["peers"][0][way]["first_error"]) == (1, -13) for way in ("sent", "received")), bad
+    peer = good["peers"][0]
+    assert (peer["sent"]["messages"], peer["sent"]["bytes"]) == (100, 50000), peer
+    assert not any(peer[way][k] for way in ("sent", "received") for k in ("errors", "first_error", "mismatches")), peer
 
 
 SSH = r"""#!/bin/sh

@@ -262,6 +262,78 @@ def reasons(tmp):
     r = run("--log", tmp / "log", "--host", "a", "--peer", "b", "--tries", 1, "--fix=1.direction=none", status=1,
             env={"PATH": f"{tmp}:{os.environ['PATH']}"})
     assert "rdmabench search: 0: an engine on b failed: its report is incomplete or damaged\n" in r.stderr, r.stderr
+    # The reason of another machine is one line, without the commands of a terminal.
+    for why in {"error": "no\n\033[2J"}, {"events": ["no\n\033[2J"]}:
+        (tmp / "ssh").write_text("#!/bin/sh\ncat <<'END'\n" + json.dumps(why) + "\nEND\n")
+        r = run("--log", tmp / "log", "--force", "--host", "a", "--peer", "b", "--tries", 1, "--fix=1.direction=none", status=1,
+                env={"PATH": f"{tmp}:{os.environ['PATH']}"})
+        assert "rdmabench search: 0: an engine on b failed: no??[2J\n" in r.stderr and r.stderr.isascii() and "\033" not in r.stderr, r.stderr
+
+
+# The histogram of 20 latencies, as an engine writes it.
+HISTOGRAM = ("latrec-hist 1\nbits 8\ncount 20\nsum 472158\nmin 16060\nmax 120950\nbuckets 10\n16063 1\n16127 1\n16255 3\n16383 2\n"
+             "16511 4\n16639 4\n16895 2\n26239 1\n46079 1\n121343 1\nend 511a463496215de4\n")
+
+
+def reported(tmp, name, reports, *fixed, status=0):
+    """Measures a point whose engines run on machines a and b. Their clients give the reports; the clock of
+    machine b differs. Returns the six figures, with source and anomaly, or standard error."""
+    bin = tmp / name
+    bin.mkdir()
+    for i, o in enumerate(reports):
+        latency = {"samples": 20, "histogram": HISTOGRAM}
+        (bin / str(18515 + i)).write_text(json.dumps({"latency_ns": latency, "peers": [], **o}) + "\n")
+    (bin / "ssh").write_text(f"""#!/bin/sh
+for word; do command=$word; done
+port=${{command#*--port=}}
+case $command in *--wait=*) echo '{{"received":{{}},"times_ns":{{"start":1,"end":9000000000000}}}}';; *) cat {bin}/${{port%%\\'*}};; esac
+""")
+    (bin / "ssh").chmod(0o755)
+    fixed = ["0.qp_type=RC", "1.direction=none", "0.bidirectional=0", f"0.process_num={len(reports)}", *fixed]
+    r = run("--log", bin / "log", "--host", "a", "--peer", "b", "--tries", 1, "--gbps", 0, "--packets", 0, *(f"--fix={f}" for f in fixed),
+            env={"PATH": f"{bin}:{os.environ['PATH']}"}, status=status)
+    return r.stderr if status else read_result(bin / "log" / "result" / "0")[1][1]
+
+
+def staggered(tmp):
+    """A client's counters include the traffic of clients that began earlier; rates are of the time in which there was traffic."""
+    def report(times, count):
+        second = 1000000000
+        return {"sent": {"messages": 1000, "bytes": 1000000, "seconds": 1}, "counters": dict.fromkeys(SIX, count * second),
+                "times_ns": dict(zip(("counters_before", "start", "end", "counters_after"), (int(t * second) for t in times)))}
+
+    # The second client reads its counters 0.5 s before it begins. The first client has begun at that time, and sends until 1.7.
+    six = reported(tmp, "two", [report((.2, .7, 1.7, 1.8), 1), report((1, 1.5, 2.5, 2.7), 3)])
+    assert six["source"] == "port" and float(six["tx_vport_rdma_unicast_packets"]) == 3e9 / 1.5, six
+    # The time before the traffic of a single client does not count, and neither does the time after it.
+    six = reported(tmp, "one", [report((1, 1.5, 3.5, 4), 3)])
+    assert float(six["tx_vport_rdma_unicast_packets"]) == 3e9 / 2, six
+    # Without the times, the engines' counts are used.
+    o = report((0, 0, 0, 0), 3)
+    del o["times_ns"]
+    assert reported(tmp, "none", [o])["source"] == "engine"
+
+
+def carried(tmp):
+    """Without the port's counters, the bytes and packets of each request count in its direction: those of a READ in the other one."""
+    def both(name, op, back):
+        sent = {"messages": 1000, "bytes": 1000 * (32 + 4128) // 2, "seconds": 1}
+        peers = [{"sent": {"messages": 2000, "bytes": 2000 * (32 + 4128) // 2, "elapsed_ns": 1000000000}}]
+        six = reported(tmp, name, [{"sent": sent, "peers": peers}], f"0.bidirectional={back}", "0.mtu=4096", "0.requests=2", "0.request0.op=w",
+                       f"0.request1.op={op}", "0.request*.places=1", "0.request0.size=32", "0.request1.size=4128")
+        assert six["source"] == "engine", six
+        return [round(float(six[k]) * (1e9 / 8 if "bytes" in k else 1)) for k in SIX[:4]]
+
+    # tx and rx bytes, tx and rx packets: a request of 4128 bytes has two packets.
+    assert both("writes", "w", 0) == [2080000, 0, 1500, 0]
+    assert both("reads", "r", 0) == [16000, 2064000, 500, 1000]
+    assert both("both", "r", 1) == [16000 + 4128000, 2064000 + 32000, 500 + 2000, 1000 + 1000]
+
+
+def endless(tmp):
+    """A report with an infinite rate is no measurement: the journal could not be read again."""
+    sent = {"messages": 1000, "bytes": 1000000, "seconds": 1e-308}
+    assert "0: the rates in a report are not finite" in reported(tmp, "inf", [{"sent": sent}], status=1)
 
 
 def values(tmp):
@@ -547,4 +619,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, reasons, values, dry_run], wanted)
+run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, too_long, reasons, staggered, carried, endless, values, dry_run], wanted)

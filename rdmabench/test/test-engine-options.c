@@ -104,6 +104,7 @@ static const char *const bad[] = {
 	"--hosts 2 server",
 	"--serve server",
 	"--wait 5 server",
+	"--run r server",
 	"--serve --wait 5",
 	"--serve --hosts 2",
 	"--serve --fork",

@@ -76,6 +76,8 @@ TEST(values_are_numbers)
 		{STATS_AVG, "latency_avg_ns: 12ms", -EBADMSG, 0},
 		{STATS_AVG, "latency_avg: 12", -EBADMSG, 0}, /* the key is missing */
 		{STATS_SAMPLES, "latency_samples: 10.0", -EBADMSG, 0},
+		{STATS_SAMPLES, "latency_samples: 281474976710656", 0, 0},
+		{STATS_SAMPLES, "latency_samples: 281474976710657", -EBADMSG, 0},
 		{STATS_SAMPLES, "latency_samples: 99999999999999999999", -EBADMSG, 0},
 	};
 
