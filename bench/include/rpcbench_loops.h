@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The loops of clients and servers, for rpcbench.h. The functions of a layer are inlined into them.
+ * The loops of clients and servers, for rpcbench.h. The functions of the measured library, called
+ * the implementation here, are inlined into them.
  */
 #ifndef RPCBENCH_LOOPS_H
 #define RPCBENCH_LOOPS_H
@@ -43,7 +44,7 @@ ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint
 		ops->flush(c);
 }
 
-/* Makes the next call after rpcbench_response(), unless the loop makes its calls elsewhere. */
+/* After a response, makes the next call if c->again is its size; 0: the loop makes it elsewhere. */
 ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {

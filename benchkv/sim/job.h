@@ -44,7 +44,8 @@ struct daemon {
 	uint32_t n_held;
 	uint64_t held_since;
 	struct backlog backlog;
-	uint32_t served, serves; /* calls of other ranks: served in this loop; limit of a loop */
+	uint32_t served; /* calls of other ranks that were served in this loop */
+	uint32_t serves; /* limit of @served */
 	struct control control;
 	/* The loop. */
 	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* where the next step begins */
@@ -73,7 +74,7 @@ struct rank {
 	struct inflight inflight;
 	struct daemon *daemons;
 	/* Indexed by slot. Request i of a client has the slot client * depth + i. */
-	struct request *requests; /* of the calendars */
+	struct request *requests; /* entries of the daemons' calendars */
 	uint64_t *start; /* when the client made the request */
 	uint64_t *called; /* when a daemon gathered it; NULL: not needed by control or trace */
 	bool *answered; /* the response is on its way to the client's daemon; NULL: delegation */
@@ -104,7 +105,8 @@ struct sim {
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
 	uint64_t end, traced;
-	struct adaptive filtered; /* for the trace, if the control does not filter the values */
+	struct adaptive
+		filtered; /* for the trace, if the control does not filter the polls' values */
 	uint64_t ahead; /* length of a window: the shortest time from a post to the peer's CQE */
 	struct part *parts;
 	uint32_t n_parts;

@@ -10,7 +10,7 @@
 #include "daemon.h"
 #include "values.h"
 
-#define FORWARD_MAX 256 /* most requests that wait for one worker; others wait in copyrpc */
+#define FORWARD_MAX 256 /* maximum of requests that wait for one worker; others wait in copyrpc */
 
 int network_init(struct network *net, const struct node *node)
 {
@@ -103,9 +103,9 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	struct forwarded f = {values_request(v, from, &io), from};
 	uint32_t shard = place_shard(&d->node->place, f.req.key);
 
-	/* A daemon of the client's rank has set the word. */
+	/* The word is control data of the client's rank (control.h); a daemon there has set it. */
 	control_heard(&net->control, f.req.origin / d->node->o->clients, f.req.word);
-	/* The store replies with an error to an invalid request, or to one for another daemon. */
+	/* Without flux, the store replies with an error to a request for another daemon. */
 	if (shard == d->index || !d->flux) {
 		struct kv_resp resp = values_serve(v, d->store, &f.req, &io);
 
@@ -205,7 +205,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	errand_reply(d, errand, &resp);
 }
 
-/* ---- C: what has arrived ---- */
+/* ---- receiving ---- */
 
 static bool may_forward(const struct daemon *d)
 {
@@ -279,7 +279,7 @@ uint32_t network_poll(struct daemon *d)
 	return n + d->net.polls.responses;
 }
 
-/* ---- F: flush ---- */
+/* ---- sending ---- */
 
 /* Called for every endpoint that has something to send: stores its load, and sends nothing. */
 static bool gather_load(void *arg, struct copyrpc_ep *ep)

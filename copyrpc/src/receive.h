@@ -17,8 +17,8 @@ static inline uint64_t whole_blocks(uint64_t bytes)
 
 /*
  * Accepts the flow control data: the position, then the credit. A READ may have returned a later
- * position, so a position that is not greater than the known one is ignored. A position below that
- * of the peer's last batch is an error. Returns 0 or -EPROTO.
+ * position, so a position that is not greater than the known one is ignored. A position below the
+ * one that the peer's last batch contained is an error. Returns 0 or -EPROTO.
  */
 static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 {
@@ -47,8 +47,8 @@ ALWAYS_INLINE int add_request(struct chan *ch, struct wire_header h, const void 
 	struct copyrpc_req *req;
 
 	/*
-	 * This also limits the number of requests: each uses at least two blocks of R, the credit
-	 * that the peer has (credit.h).
+	 * This also limits the number of requests: each uses at least two blocks of the credit that
+	 * the peer has; `unasked` of them are free.
 	 */
 	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
@@ -119,8 +119,8 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	if (unlikely(h.len > h.limit))
 		return -EPROTO;
 	/*
-	 * This also refuses a response to a call that is not pending: resp_max is CALL_FREE then,
-	 * which no limit equals.
+	 * A call that is not pending has the resp_max CALL_FREE, which no limit equals, so its
+	 * response is an odd one, too.
 	 */
 	if (unlikely(h.limit != call->resp_max)) {
 		int odd = usual ? TAKE_ODD : chan_odd_response(ch, id, h.limit, payload, h.len, to);

@@ -228,8 +228,8 @@ static bool is_over(pid_t pid)
 	return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
 }
 
-/* The HCA kills the process in the middle of its second READ or WRITE. That is a part of the
- * transfer, or a READ by which copyrpc probes the peer. */
+/* A rule of the software HCA kills the process in the middle of its second READ or WRITE. That is a
+ * part of the transfer, or a READ by which copyrpc probes the peer. */
 static int kill_in_message(pid_t pid, enum kind kind)
 {
 	char rule[128];

@@ -43,7 +43,7 @@ enum {
 
 enum kind { PLAIN, LARGE, PULL, PUSH, KINDS };
 
-/* A request. These fields determine the other bytes of the payload. */
+/* A request. @client and @number determine @bytes. */
 struct request {
 	uint32_t client, number, kind, len;
 	uint8_t desc[COPYRPC_BULK_SIZE];
@@ -105,7 +105,7 @@ static void report(const struct copyrpc_ctx *ctx, uint32_t who)
 	shared->resent[who] = s.resent;
 }
 
-/* Sleeps until there is something to do. */
+/* Sleeps until there is something to do, at most 5 ms. */
 static void rest(struct copyrpc_ctx *ctx)
 {
 	int ms = copyrpc_ctx_timeout(ctx);
@@ -377,7 +377,7 @@ static void call(uint32_t me)
 
 /* ------------------------------------------------------------------ the director */
 
-/* Makes one fault. A rule hits the 1st to 48th message from now on, depending on @turn. */
+/* Makes one fault. A rule hits one message: the n-th from now on, where @turn determines n (1 to 48). */
 static void trouble(uint64_t *seed, uint32_t turn)
 {
 	static int rules[2];
@@ -436,7 +436,8 @@ TEST(storm)
 			CHECK_EQ(shared->answered[c][k], k < n_calls);
 		}
 	for (uint32_t i = 0; i <= CLIENTS; i++)
-		printf("  %s: %" PRIu64 " returns, %" PRIu64 " batches again\n",
+		printf("  %s: %" PRIu64 " endpoints returned, %" PRIu64
+		       " batches were sent again\n",
 			i < CLIENTS ? "client" : "server", shared->returns[i], shared->resent[i]);
 	CHECK(SCALE > 1 || shared->returns[CLIENTS] >= n_faults / 6);
 	munmap(shared, sizeof(*shared));

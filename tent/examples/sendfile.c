@@ -5,8 +5,8 @@
  *	tent-sendfile receive FILE TICKET    makes TICKET, waits, writes FILE
  *	tent-sendfile send FILE TICKET       on the same host or another that can read TICKET
  *
- * TICKET is a file with the receiver's description. With TENT_SHM=N in the environment the rails
- * are N threads that copy on one host. The receiver's memory has room for 64 MiB. A longer file is
+ * TICKET is a file with the receiver's description. With TENT_SHM=N in the environment both are on
+ * one host, and N threads copy, instead of adapters. The receiver's memory has room for 64 MiB. A longer file is
  * sent in pieces. Each piece has a notice, in which bit 0 marks the last piece. The first 8 bytes
  * of the memory are the length of the piece.
  */
@@ -190,6 +190,6 @@ int main(int argc, char **argv)
 		return receive(argv[2], argv[3]);
 	if (argc == 4 && !strcmp(argv[1], "send"))
 		return send_file(argv[2], argv[3]);
-	fprintf(stderr, "tent-sendfile: give receive FILE TICKET, or send FILE TICKET\n");
+	fprintf(stderr, "tent-sendfile: give 'receive FILE TICKET' or 'send FILE TICKET'\n");
 	return 2;
 }

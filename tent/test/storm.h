@@ -23,10 +23,10 @@
 #define PROCESSES 4
 #define ENGINES 5
 #define THREADS 2
-#define RAILS 6 /* of storm.topology; the first half is RoCE */
+#define RAILS 6 /* adapters in the file storm.topology; the first half is RoCE */
 #define VALUES 400 /* limit of notices from one engine to another; each has its own value */
 #define BRIEFS 2 /* registrations of an engine that end during the storm */
-#define BRIEF_LEN (8 * KIB) /* bytes of each of them for one thread of an initiator */
+#define BRIEF_LEN (8 * KIB) /* bytes of a brief that one thread of one importing engine uses */
 #define VISIT_LEN (4 * KIB)
 #define TEXT (256 * KIB)
 #define GUARD_MS 60000 /* time limit of waits, so that the test does not hang */
@@ -54,20 +54,21 @@ struct notice {
 
 /* One engine's part of the schedule, and the data that the engine publishes to the others. */
 struct plan {
-	atomic_uint news; /* +1 at each notice that the engine takes, and when it may die */
+	atomic_uint
+		news; /* +1 after each notice that the engine takes, and when may_die becomes true */
 	int process;
 	enum storm_rails kind;
 	uint32_t rails; /* a bit per adapter; with SHM: the number of rails */
 	uint32_t tcp; /* the number of rails over TCP */
 	uint32_t threads, priorities, max_tasks;
-	uint32_t rounds; /* minimum number of rounds */
+	uint32_t rounds; /* minimum number of loops of a worker (storm-work.c) */
 	int rail_wait_ms;
 	uint64_t parts;
-	const char *mode; /* of the configuration */
+	const char *mode; /* the value of "scheduler" in the configuration */
 	uint32_t imports; /* a bit per engine */
 	/*
-	 * First the destinations of the visitors of all engines, then this visitor's sources for
-	 * all engines.
+	 * Memory for the requests of the engines' visitor threads. First a destination for the
+	 * visitor of each engine, then a source of this engine's visitor for each engine.
 	 */
 	uint8_t *visits;
 	uint8_t *remote, *local, *briefs[BRIEFS];
@@ -146,7 +147,7 @@ static inline void storm_tell(atomic_uint *news)
 	futex_wake((const uint32_t *)news, INT_MAX);
 }
 
-/* Sleeps until @news is not @was any more; fails at the time @end, in ns. */
+/* Sleeps until @news is not @was any more, or until @end, in ns. Called after @end, it fails. */
 static inline void storm_sleep(const atomic_uint *news, uint32_t was, uint64_t end)
 {
 	uint64_t now = clock_ns();
@@ -171,7 +172,8 @@ struct engine {
 	struct tent *t;
 	struct tent_segment *segments[ENGINES];
 	atomic_uint values[ENGINES]; /* number of notice values in use, per peer */
-	atomic_uint freed; /* number of freed batches; workers without a free task wait for more */
+	atomic_uint freed; /* number of freed batches; workers wait for it when tent_submit() has no
+			      task left */
 	int ending; /* an eventfd: readable when the taker and visitor must end */
 	pthread_t taker, visitor;
 	struct worker {
@@ -180,8 +182,8 @@ struct engine {
 		uint64_t seed;
 		uint8_t *remote[ENGINES], *local[ENGINES]; /* the contents that are expected */
 		bool lost[ENGINES]; /* the contents of the peer's memory are not defined any more */
-		uint32_t denied; /* a bit per engine and memory of `briefs` on which a request has
-				    failed */
+		uint32_t denied; /* the briefs for which a request has failed: a bit per engine and
+				    index of `briefs` */
 		pthread_t pthread;
 	} workers[THREADS];
 };

@@ -115,8 +115,8 @@ struct slotted {
 };
 
 /*
- * Tries all ways to use a time slot. Writes the most bytes that it can carry, and the least remote
- * part.
+ * Tries all ways to use a time slot. Writes the most bytes that it can carry, and how few of these
+ * can be on remote rails.
  */
 static void best_slot(const struct slotted *s, int slot, int until, int *most_p, int *remote_p)
 {
@@ -302,7 +302,7 @@ TEST(faults_are_seen)
 	net_advance(n, net_next(n)); /* the first slice has been sent */
 	net_set_fault(n, 0, NET_SILENT);
 	CHECK(isinf(net_next(n)));
-	CHECK_EQ(net_fence(n, 0), 1000); /* the first slice has arrived, the second has not begun */
+	CHECK_EQ(net_fence(n, 0), 1000); /* bytes of the first slice; the second has not begun */
 	CHECK_EQ(net_outstanding(n, 0), 0);
 	net_set_fault(n, 0, NET_WELL);
 	net_post(n, 0, 3, 1000);

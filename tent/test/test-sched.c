@@ -132,7 +132,7 @@ TEST(ledger_is_exact)
 		}
 		fake_run();
 		fake_drain();
-		CHECK(sched_idle(f.s)); /* asserts that the sum is 0 */
+		CHECK(sched_idle(f.s)); /* it asserts that no slice is left */
 		check_ledger();
 	}
 }
@@ -389,7 +389,8 @@ TEST(a_request_is_cancelled)
 		CHECK_EQ(fake_submit(3 * SLICE), 0);
 		posted = f.n_posts;
 		sched_cancel(f.s, 30 * SLICE, -ECANCELED);
-		sched_cancel(f.s, 12345, -ECANCELED); /* no request has this user */
+		sched_cancel(f.s, 12345,
+			-ECANCELED); /* the second argument is a request's length here; none has this one */
 		CHECK_EQ(f.done, 0);
 		fake_finish(2, 1);
 		CHECK(f.n_posts <= posted + 3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages about the stage (stage.c) from peers that do not keep to the protocol. */
+/* Messages about the stage (stage.c). Most of the peers do not keep to the protocol. */
 #include "engine.h"
 #include "ending.h"
 #include "gputest.h"
@@ -131,7 +131,7 @@ GPU_TEST(copies_are_waited_for)
 	gpu.softgpu_hold(1);
 	host_send(&c, message(STAGE_FETCH, 0, at, 1));
 	CHECK_EQ(asked(&c, STAGE_TAKE, 0, 0, 1).status, 0); /* the copy began before the reply */
-	begin_end(host, (uint8_t *)(uintptr_t)at, 0); /* the CPU may not touch the memory */
+	begin_end(host, (uint8_t *)(uintptr_t)at, 0); /* 0: the CPU may not touch the memory */
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = host_await(&c, CTL_UNREGISTER).rail};
 	host_send(&c, m);
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* the engine has handled m */
@@ -230,7 +230,7 @@ GPU_TEST(replies_are_checked)
 	CHECK_EQ(tent_wait(b, -1), 0);
 	CHECK_EQ(answered(t, s, 0, 0), -EPROTO);
 	CHECK_EQ(tent_batch_free(b), 0);
-	gpu.softgpu_hold(1); /* the GPU of this side has not loaded the chunk */
+	gpu.softgpu_hold(1); /* from now on, no chunk is copied from this side's GPU to the stage */
 	r.local = (void *)(uintptr_t)gpu_alloc(LEN);
 	r.op = TENT_WRITE;
 	CHECK_EQ(tent_register(t, r.local, LEN, NULL, NULL), 0);

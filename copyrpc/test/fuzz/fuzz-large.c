@@ -6,10 +6,10 @@
  *
  *	0 fields	a large request arrives
  *	1, 2		the oldest posted part of a transfer completes, or fails
- *	3 len16 at8	the program answers a request
+ *	3 len16 own8	the program answers a request; if own8 is odd, from its memory
  *	4 len24 len24	the program makes a large call
  *	5 fields	a response to a large call arrives
- *	6 bytes fields	the program pulls by a descriptor, or pushes
+ *	6 bytes fields	the program pulls by a descriptor of the peer, or pushes
  *	7		transfers continue, and messages are sent
  *
  * Each posted part must be within memory that was registered for it. At the end no memory may be in
@@ -141,7 +141,7 @@ static void on_response(void *calls, struct copyrpc_ep *ep, uint64_t token, int 
 	--*(uint32_t *)calls;
 }
 
-/* A message arrives. Except for its payload, an honest peer could send it now. */
+/* A message arrives, as the only one of a batch whose flow control data are valid. */
 static int arrive(struct copyrpc_ep *ep, uint32_t id, uint32_t limit, const void *payload,
 	uint32_t len, uint32_t *calls)
 {
@@ -298,8 +298,7 @@ static struct copyrpc_ep *open_ep(struct copyrpc_ctx *ctx)
 	memset(ep, 0, sizeof(*ep));
 	ep->ctx = ctx;
 	ep->due.tail_p = &ep->due.head;
-	ep->qp = (struct mlx5dvl_qp *)ep; /* not NULL, because the endpoint is not destroyed; not
-					     used */
+	ep->qp = (struct mlx5dvl_qp *)ep; /* not used; NULL would mean a destroyed endpoint */
 	ctx->attr.sq_depth = 8;
 	ctx->queue = (struct req_queue){.tail_p = &ctx->queue.head,
 		.large = serve_large,

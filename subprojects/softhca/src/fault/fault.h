@@ -5,13 +5,13 @@
 /*
  * fault.h - faults on demand
  *
- * A rule selects messages and determines what happens to them. The rules are applied before each
- * attempt to execute a work request; those for packets, to each packet that is sent to another
- * host. They are kept in the fabric's arena, and are read and changed under its mutex. A rule
+ * A rule selects messages, or packets to another host, and determines what happens to them. Rules
+ * for messages are applied before each attempt to execute a work request, rules for packets when the
+ * packet is sent. They are kept in the fabric's arena, and are read and changed under its mutex. A rule
  * cannot cause what RC forbids: no message arrives twice, and the completions of a QP do not change
  * their order.
  *
- *	# the third WRITE of any QP of mlx5_0 is refused
+ *	# of all WRITEs of the QPs of mlx5_0 together, the third is refused
  *	device=mlx5_0 opcode=write nth=3 action=error syndrome=remote_access
  *	# the next two attempts of QP 0x41 find no receive
  *	qpn=0x41 count=2 action=rnr
@@ -26,9 +26,9 @@
 #define FAULT_TEXT 320 /* room for a rule's text, 305 characters at most */
 
 /*
- * Adds the rules of text (lines, or parts of a line between ';') to the free entries of
- * rules. Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with rules unchanged and one line in err, which
- * begins with @name.
+ * Adds the rules of @text (lines, or parts of a line between ';') to the free entries of @rules.
+ * Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with @rules unchanged and one line in @err, which begins
+ * with @name.
  */
 int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
 	size_t errlen);

@@ -33,7 +33,7 @@ static const struct form {
 	uint8_t prefixes;
 	uint8_t encodings;
 	uint8_t source;
-	uint8_t size; /* VEC_FIXED */
+	uint8_t size; /* of a store whose source is VEC_FIXED or VEC_HIGH */
 } forms[] = {
 	{0, 0x88, NP, LEGACY, GPR8, 0}, {0, 0x89, NP | P66, LEGACY, GPR, 0},
 	{0, 0xc6, NP, LEGACY, IMM8, 0}, {0, 0xc7, NP | P66, LEGACY, IMM, 0},

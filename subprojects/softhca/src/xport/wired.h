@@ -25,7 +25,7 @@ int wired_receive_from(struct qp *qp);
 /* Must be called when a QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
-/* Returns true if @path leads to another fabric, from an adapter with udp=on in the topology. */
+/* Returns true if the QP's adapter has udp=on (softhca(7)) and @path leads to another fabric. */
 bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 
 /* Returns true if packets may arrive for the QP. */

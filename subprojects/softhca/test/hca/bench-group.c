@@ -6,9 +6,9 @@
  *	bench-group [loop | pair | star | mesh [depth]]
  *
  * Each process has one SRQ, one send CQ and one receive CQ for all its QPs. The two ends of a
- * connection answer each other with lists of 1 to 32 messages of 64 B. Runs of all modes alternate.
- * Each run has new processes, so a run of mode auto includes the time until it has chosen trap or
- * poll.
+ * connection answer each other with lists of 1 to 32 messages of 64 B. Runs of the software HCA's
+ * modes trap, poll and auto alternate. Each run has new processes, so a run of mode auto includes the
+ * time until it has chosen trap or poll.
  *
  * A round has a run of each mode. Modes are compared within windows of three rounds, by their
  * median rates in the window, because the cost of a handover between two cores may change within
@@ -18,9 +18,8 @@
  * - the part of the doorbells of mode auto that trapped, in all its runs: the others were polled;
  * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
  *   median of all windows, and both quartiles;
- * - the noise: the same ratio, but instead of auto with the mode (trap or poll) that is faster in
- *   the whole cell, at its rate in the window that begins WINDOW rounds later; if the ratio is below
- *   1, its inverse.
+ * - the noise: the same ratio, computed as if mode auto had, in each window, the rate that the
+ *   faster of trap and poll has WINDOW rounds later; if the ratio is below 1, its inverse.
  *
  * A ratio of at most LIMIT times the noise does not show a wrong choice of mode auto. To
  * compare two versions of the software HCA, run the program once with each of them preloaded.
@@ -202,7 +201,8 @@ static double in_window(const double *rate, int i)
 
 /*
  * Sets and sorts the ratios of the times of @other to those of the faster mode, in all windows. The
- * window of @other begins @later rounds after the window of the faster mode.
+ * window of @other begins @later rounds after the window of the faster mode; after the last window
+ * comes the first one.
  */
 static void compare(double rate[MODES][RUNS], const double *other, int later, double ratio[WINDOWS])
 {
@@ -228,7 +228,7 @@ static void conclude(double rate[MODES][RUNS], double trapped)
 	compare(rate, rate[AUTO], 0, ratio);
 	compare(rate, rate[median[TRAP] > median[POLL] ? TRAP : POLL], WINDOW, same);
 	noise = same[WINDOWS / 2] > 1 ? same[WINDOWS / 2] : 1 / same[WINDOWS / 2];
-	printf(" of which %.0f %% trapped; auto takes %.2f (%.2f to %.2f) times the time of the faster mode, noise %.2f\n",
+	printf(" with %.0f %% of its doorbells trapped; auto takes %.2f (%.2f to %.2f) times the time of the faster mode, noise %.2f\n",
 		trapped * 100, ratio[WINDOWS / 2], ratio[WINDOWS / 4],
 		ratio[WINDOWS - 1 - WINDOWS / 4], noise);
 	totals.cells++;
@@ -265,8 +265,8 @@ int main(int argc, char **argv)
 			if ((argc < 2 || !strcmp(argv[1], shapes[i].name)) &&
 				(argc < 3 || atoi(argv[2]) == (int)depths[d]))
 				measure(&shapes[i], depths[d]);
-	printf("%d cells: auto takes at most %.1f times the time of the faster mode in %d, more because of noise in %d, "
-	       "at most %.2f times\n",
+	printf("%d cells: auto takes at most %.1f times the time of the faster mode in %d, more within the noise in %d; "
+	       "the highest ratio is %.2f\n",
 		totals.cells, LIMIT, totals.within, totals.noisy, totals.worst);
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode reports mistakes with which a program fails on a kernel or an adapter. Most cases make
- * one such mistake; some make none, and nothing must be reported.
+ * Strict mode of the software HCA (softhca(7)) reports mistakes that it tolerates otherwise, but that
+ * a kernel or an adapter refuses. Most cases make one such mistake; some make none, and nothing must
+ * be reported.
  */
 #include <endian.h>
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "said.h"
 
 #define NOWHERE 0x4000 /* a LID that no adapter has */
-#define MORE 3u /* QPs in addition to a's; two QPs have their doorbell registers on one page */
+#define MORE 3u /* QPs in addition to a's; each page of doorbell registers serves two QPs */
 
 static struct rig a, b;
 
@@ -110,7 +111,7 @@ TEST(abort_mode)
 {
 	CHECK_EQ(rig_child(abort_at_once, "it sends from PSN"), 128 + SIGABRT);
 	said_forget();
-	open_pair(); /* the fabric of a killed process stays until another member leaves */
+	open_pair(); /* so that this process removes the files of the killed child's HCA at its end */
 	verdict(NULL);
 }
 
