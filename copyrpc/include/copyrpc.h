@@ -577,8 +577,9 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
  * due at a time, without an event: a probe, every 100 ms, of each peer that has not answered all
  * calls or not consumed all messages; the end of calls with a time limit; a READ of the peer's
  * consumer position, which a caller without room, or a server that owes credit, repeats every
- * millisecond; and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep
- * only delays these actions.
+ * millisecond; another attempt, after 10 ms, to allocate a larger ring for which there was no memory;
+ * and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep only delays
+ * these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 

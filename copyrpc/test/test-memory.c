@@ -289,3 +289,25 @@ TEST(no_memory_for_one_ring)
 	CHECK_EQ(p.ep[1]->ch.recv_mask + 1, RING_START / WIRE_BLOCK);
 	longest = SIZE_MAX;
 }
+
+/* A server that sleeps wakes up to allocate again what it had no memory for. */
+TEST(no_memory_for_a_moment)
+{
+	static const char payload[LARGEST];
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+
+	full = true;
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, LARGEST, 0, 0), -EAGAIN);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	pair_settle(&p);
+	full = false;
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), 10);
+	now += 10 * NSEC_PER_MSEC;
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, LARGEST, 0, 0), 0);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), -1);
+}
