@@ -227,6 +227,27 @@ TEST(bounded_memory)
 	CHECK(p.ctx[1]->pool.size <= 2 * MIB);
 }
 
+/* A request that waits for memory is served when the program raises the limit. */
+TEST(more_memory)
+{
+	const struct copyrpc_large_attr more = {.message_max = MIB, .memory_max = 2 * MIB};
+	struct copyrpc_req *held[2];
+	struct ends e = {0};
+	PAIR p = rig_open(MIB, MIB);
+
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, MIB, resp, 1, i), 0);
+	held[0] = take(&p);
+	pair_settle(&p);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	CHECK_EQ(copyrpc_large_accept(p.ctx[1], &more), 0);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
+	held[1] = take(&p);
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_reply(held[i], "x", 1), 0);
+	until(&p, &e, 2);
+}
+
 /* Receives and answers the requests that have arrived. Then no memory may be in use. */
 static void check_drained(struct copyrpc_ctx *ctx)
 {
