@@ -227,6 +227,29 @@ TEST(bounded_memory)
 	CHECK(p.ctx[1]->pool.size <= 2 * MIB);
 }
 
+/* A poll counts a large request when the program can receive it. */
+TEST(counted_once)
+{
+	static const uint32_t lengths[] = {10, MIB, MIB + 1}; /* copied, pulled, refused */
+	struct ends e = {0};
+	PAIR p = rig_open(MIB, 0);
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		struct copyrpc_req *req = NULL;
+		int n = 0;
+
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, lengths[i], resp, 2000, i), 0);
+		while (e.count <= i) {
+			n += copyrpc_poll(p.ctx[1], NULL, NULL);
+			if (copyrpc_recv(p.ctx[1], &req))
+				CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+			copyrpc_poll(p.ctx[0], on_end, &e);
+		}
+		CHECK_EQ(n, !!req);
+		CHECK_EQ(!req, lengths[i] > MIB);
+	}
+}
+
 /* A request that waits for memory is served when the program raises the limit. */
 TEST(more_memory)
 {
