@@ -95,6 +95,9 @@
  *	- if the server takes events: hide the pid, uid and gid of new clients from the server, by
  *	  filling the server's socket, or by replacing the socket's address in the region; clients
  *	  then send descriptors of the region's file to the new address
+ *	- if the server takes events: stop the server's thread, and meanwhile each fork() of its
+ *	  process, by sending it a descriptor whose test or close takes as long as the sender wants
+ *	  (a file of FUSE, a TCP socket with SO_LINGER)
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
