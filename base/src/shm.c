@@ -23,6 +23,8 @@
 #define SHM_YIELDS 1000
 #define SHM_NAPS 1000
 
+#define SHM_PIECE ((size_t)1 << 20) /* bytes that are allocated at once */
+
 /*
  * The open regions of one library (or program) in this process, for the fork handler and to
  * find an existing mapping.
@@ -540,6 +542,26 @@ static int shm_check_limit(size_t size)
 	return size > limit.rlim_cur ? -EFBIG : 0;
 }
 
+/*
+ * Allocates the memory of a new file: with ftruncate() alone, a full /dev/shm would raise SIGBUS
+ * later. Before Linux 6.10 a signal interrupts an allocation, which then frees all it has allocated;
+ * so each call allocates only a piece, or periodic signals would keep a long one from ending. The
+ * file gets its size at the end: nobody may map a part of it.
+ */
+static int shm_allocate(int fd, size_t size)
+{
+	for (size_t at = 0, n; at < size;) {
+		n = size - at < SHM_PIECE ? size - at : SHM_PIECE;
+		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0)
+			at += n;
+		else if (errno == EOPNOTSUPP) /* not a tmpfs */
+			return -posix_fallocate(fd, 0, (off_t)size);
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return ftruncate(fd, (off_t)size) ? -errno : 0;
+}
+
 int shm_create_for(const char *prefix, const char *name, size_t size,
 	const struct shm_access *access, struct shm_region *r)
 {
@@ -562,12 +584,8 @@ int shm_create_for(const char *prefix, const char *name, size_t size,
 		err = shm_guard_sign(r, &st);
 	if (!err)
 		err = shm_give_access(r->fd, access);
-	if (err)
-		goto remove;
-	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
-	do
-		err = -posix_fallocate(r->fd, 0, (off_t)size);
-	while (err == -EINTR);
+	if (!err)
+		err = shm_allocate(r->fd, size);
 	if (!err)
 		err = shm_map(r, &st, size, access);
 	if (!err)

@@ -39,6 +39,39 @@ TEST(limit_of_file_sizes)
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
 }
 
+/* If `ticks`, each call that allocates more than a MiB is interrupted, and every third one. */
+static bool ticks;
+static int allocations;
+
+int __real_fallocate64(int fd, int mode, off_t from, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t from, off_t len);
+
+int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
+{
+	CHECK(!ticks || allocations < 100);
+	if (!ticks || (len <= 1 << 20 && ++allocations % 3))
+		return __real_fallocate64(fd, mode, from, len);
+	allocations += len > 1 << 20;
+	errno = EINTR;
+	return -1;
+}
+
+/* Periodic signals, with a kernel before Linux 6.10, which frees what an interrupted call has
+ * allocated. */
+TEST(signals_while_it_allocates)
+{
+	const size_t size = (4 << 20) + SIZE;
+	AT_END(shm_close) struct shm_region s;
+	struct stat st;
+
+	ticks = true;
+	CHECK_EQ(shm_create(PREFIX, test_name, size, &s), 0);
+	ticks = false;
+	CHECK_EQ(fstat(s.fd, &st), 0);
+	CHECK_EQ(st.st_size, size);
+	CHECK_EQ(st.st_blocks * 512, size);
+}
+
 static void check_gone(void)
 {
 	CHECK(access(test_file(PREFIX), F_OK) != 0);
