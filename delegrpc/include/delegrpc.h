@@ -255,9 +255,9 @@ enum delegrpc_event_kind {
  * An event of a client. pid, uid and gid are those of the client's process when it connected, as
  * reported by the kernel. They are not known (pid 0, uid and gid UINT32_MAX) if the client could
  * not send to the server's socket, because it is in another network namespace or in a sandbox
- * without abstract sockets, or because the server did not read the socket for 0.2 s. For a process
- * of another pid namespace, pid may be 0. Another process that has mapped the region can write
- * requests with this index, too (see Trust).
+ * without abstract sockets, or because the server did not read the socket for 0.2 s, or had no free
+ * descriptor when it did. For a process of another pid namespace, pid may be 0. Another process
+ * that has mapped the region can write requests with this index, too (see Trust).
  */
 struct delegrpc_event {
 	uint32_t kind; /* enum delegrpc_event_kind */
