@@ -15,14 +15,20 @@
 
 #define CHUNK 65536
 
+/* Makes a descriptor @to, which the command keeps, a copy of @fd, which may be the same number. */
+static bool give(int fd, int to)
+{
+	return fd == to ? !fcntl(fd, F_SETFD, 0) : dup2(fd, to) == to;
+}
+
 static void in_child(pid_t parent, const char *const *argv, bool quiet, int out)
 {
 	int null = quiet ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
 
 	setpgid(0, 0); /* so that signals of the terminal do not reach it */
-	if (!child_ends_with(parent) || dup2(out, 1) < 0)
+	if (!child_ends_with(parent) || !give(out, 1))
 		_exit(126);
-	if (quiet && (null < 0 || dup2(null, 0) < 0 || dup2(null, 2) < 0))
+	if (quiet && (null < 0 || !give(null, 0) || !give(null, 2)))
 		_exit(126);
 	execvp(argv[0], (char **)argv);
 	_exit(127);

@@ -23,6 +23,8 @@
 #define SHM_YIELDS 1000
 #define SHM_NAPS 1000
 
+#define SHM_PIECE ((size_t)1 << 20) /* bytes that are allocated at once */
+
 /*
  * The open regions of one library (or program) in this process, for the fork handler and to
  * find an existing mapping.
@@ -248,16 +250,23 @@ static int shm_give_access(int fd, const struct shm_access *a)
 }
 
 /*
- * Returns 1 if the name still refers to the file of this descriptor, 0 if not, -errno. Opens no
- * descriptor, so that a process without free descriptors can still remove its names.
+ * Like lstat(2), for the region's name. Opens no descriptor, so that a process without free
+ * descriptors can still remove its names.
  */
-static int shm_is_current(const struct shm_region *r)
+static int shm_stat_name(const struct shm_region *r, struct stat *st_p)
 {
 	char path[sizeof("/dev/shm") + sizeof(r->path)];
-	struct stat mine, named;
 
 	snprintf(path, sizeof(path), "/dev/shm%s", r->path);
-	if (lstat(path, &named) != 0)
+	return lstat(path, st_p);
+}
+
+/* Returns 1 if the name still refers to the file of this descriptor, 0 if not, -errno. */
+static int shm_is_current(const struct shm_region *r)
+{
+	struct stat mine, named;
+
+	if (shm_stat_name(r, &named) != 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (fstat(r->fd, &mine) != 0)
 		return -errno;
@@ -317,6 +326,12 @@ static void shm_guard_path(struct shm_region *g, const struct shm_region *r)
 	snprintf(g->path, sizeof(g->path), "%.*s-guard%s", (int)(name - r->path), r->path, name);
 }
 
+/* Returns true if the file may be the guard of a region of this user. */
+static bool shm_is_guard(const struct stat *st, uid_t owner)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == owner && !(st->st_mode & 077);
+}
+
 /*
  * Opens the guard of a group's region. Leaves g->fd at -1 if there is none that belongs to the
  * file's owner and that this process may open. Returns 0 or -errno.
@@ -333,7 +348,7 @@ static int shm_guard_open(struct shm_region *g, const struct shm_region *r, cons
 	err = shm_open_locked(g, flags | O_NONBLOCK); /* it may be another user's FIFO */
 	if (!err && fstat(g->fd, &st) != 0)
 		err = -errno;
-	if (!err && (!S_ISREG(st.st_mode) || st.st_uid != file->st_uid || st.st_mode & 077))
+	if (!err && !shm_is_guard(&st, file->st_uid))
 		err = -ENOENT;
 	if (err)
 		shm_close_file(g);
@@ -423,6 +438,43 @@ static int shm_check_stale(const struct shm_region *r)
 }
 
 /*
+ * Makes the file and locks its naming byte: without this lock, another server could regard the new
+ * file as stale. Returns 0, -EEXIST, -EAGAIN if another server has removed the file already, or
+ * another error.
+ */
+static int shm_make_file(struct shm_region *r)
+{
+	int err = shm_open_locked(r, O_RDWR | O_CREAT | O_EXCL);
+
+	if (err)
+		return err;
+	err = shm_lock(r, SHM_NAMING);
+	if (!err)
+		err = shm_check_current(r);
+	if (err)
+		shm_close_file(r);
+	return err;
+}
+
+/*
+ * Makes the guard that a stale region of a group lacks. A new server of the group locks the guard,
+ * not the stale region, before it removes the region. So without a guard both that server and this
+ * process might remove a file of this name, and the later one would remove a new server's file. If
+ * a file that is no guard has the guard's name, no server of the group can start, and no guard is
+ * made. Returns 0, -EAGAIN if there is a guard now, or another -errno.
+ */
+static int shm_guard_supply(struct shm_region *g)
+{
+	struct stat named;
+	int err = shm_make_file(g);
+
+	g->named = !err;
+	if (err != -EEXIST)
+		return err;
+	return shm_stat_name(g, &named) == 0 && !shm_is_guard(&named, geteuid()) ? 0 : -EAGAIN;
+}
+
+/*
  * Removes the name, which must exist, unless it belongs to a living server (-EADDRINUSE)
  * or the file does not begin with magic (-EPROTO). -EAGAIN: see shm_check_stale(). If this process
  * can open the guard of a group's region, the locks of the guard show whether the server is alive,
@@ -446,13 +498,15 @@ static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 		err = shm_check_stale(&guard);
 	if (!err && ((st.st_mode & 0777) != 0660 || (!r->guard && guard.fd < 0)))
 		err = shm_check_stale(r);
+	if (!err && (st.st_mode & 0777) == 0660 && !r->guard && guard.fd < 0)
+		err = shm_guard_supply(&guard);
 	if (!err)
 		err = shm_check_current(r);
 	if (!err && !shm_begins_with(r, magic))
 		err = -EPROTO;
 	if (!err && shm_unlink(r->path) != 0)
 		err = -errno;
-	if (!err && guard.fd >= 0)
+	if (guard.fd >= 0 && (!err || guard.named))
 		shm_unlink(guard.path);
 	shm_close_file(&guard);
 	shm_close_file(r);
@@ -473,7 +527,7 @@ int shm_remove_remains(const char *prefix, const char *name, uint64_t magic)
  */
 static int shm_create_file(struct shm_region *r)
 {
-	int err = shm_open_locked(r, O_RDWR | O_CREAT | O_EXCL), current = 0;
+	int err = shm_make_file(r);
 
 	if (err == -EEXIST) {
 		err = shm_remove_stale(r, 0);
@@ -481,15 +535,8 @@ static int shm_create_file(struct shm_region *r)
 	}
 	if (err)
 		return err;
-	/* Without this lock, another server could regard the new file as stale. */
-	err = shm_lock(r, SHM_NAMING);
-	if (!err)
-		current = shm_is_current(r);
-	if (!err && current <= 0)
-		err = current ? current : -EAGAIN;
-	if (!err)
-		err = shm_lock(r, SHM_SERVER);
-	if (err && current > 0)
+	err = shm_lock(r, SHM_SERVER);
+	if (err)
 		shm_unlink(r->path);
 	shm_unlock(r, SHM_NAMING);
 	if (err)
@@ -540,6 +587,26 @@ static int shm_check_limit(size_t size)
 	return size > limit.rlim_cur ? -EFBIG : 0;
 }
 
+/*
+ * Allocates the memory of a new file: with ftruncate() alone, a full /dev/shm would raise SIGBUS
+ * later. Before Linux 6.10 a signal interrupts an allocation, which then frees all it has allocated;
+ * so each call allocates only a piece, or periodic signals would keep a long one from ending. The
+ * file gets its size at the end: nobody may map a part of it.
+ */
+static int shm_allocate(int fd, size_t size)
+{
+	for (size_t at = 0, n; at < size;) {
+		n = size - at < SHM_PIECE ? size - at : SHM_PIECE;
+		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0)
+			at += n;
+		else if (errno == EOPNOTSUPP) /* not a tmpfs */
+			return -posix_fallocate(fd, 0, (off_t)size);
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return ftruncate(fd, (off_t)size) ? -errno : 0;
+}
+
 int shm_create_for(const char *prefix, const char *name, size_t size,
 	const struct shm_access *access, struct shm_region *r)
 {
@@ -562,12 +629,8 @@ int shm_create_for(const char *prefix, const char *name, size_t size,
 		err = shm_guard_sign(r, &st);
 	if (!err)
 		err = shm_give_access(r->fd, access);
-	if (err)
-		goto remove;
-	/* With ftruncate() alone, a full /dev/shm would raise SIGBUS later. */
-	do
-		err = -posix_fallocate(r->fd, 0, (off_t)size);
-	while (err == -EINTR);
+	if (!err)
+		err = shm_allocate(r->fd, size);
 	if (!err)
 		err = shm_map(r, &st, size, access);
 	if (!err)

@@ -275,6 +275,17 @@ void wakefd_timer(struct wakefd *w, uint64_t ns)
 
 /* ---- the waker ---- */
 
+/*
+ * Delays forks, because the child of a fork between the close and the end of this function would
+ * close the number, which may be that of another file by then.
+ */
+static void close_sender(struct wakefd *w)
+{
+	opened_begin(w);
+	close_fd(&w->sender);
+	opened_end(w);
+}
+
 /* Sends a datagram. Returns 0 or -errno. */
 static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 {
@@ -309,7 +320,7 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 	 * made; this thread may have left that namespace.
 	 */
 	if (err == -EAGAIN || err == -ECONNREFUSED) {
-		close_fd(&w->sender);
+		close_sender(w);
 		err = send_once(w, name, cookie);
 	}
 	switch (err) {

@@ -119,3 +119,19 @@ TEST(no_command)
 	CHECK(!process_is_good(&p));
 	free(p.out);
 }
+
+/* The pipe and /dev/null get the numbers 0 to 2, which this program may have closed. */
+TEST(no_standard_descriptors)
+{
+	pid_t pid = test_fork();
+	struct process p;
+
+	if (!pid) {
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
+		start(&p, "printf x >&2 && printf y");
+		process_wait(&p, 1, MOST, TCP_FOREVER);
+		_exit(!process_is_good(&p) || p.len != 1 || *p.out != 'y');
+	}
+	CHECK_EQ(test_reap(pid), 0);
+}

@@ -39,6 +39,39 @@ TEST(limit_of_file_sizes)
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
 }
 
+/* If `ticks`, each call that allocates more than a MiB is interrupted, and every third one. */
+static bool ticks;
+static int allocations;
+
+int __real_fallocate64(int fd, int mode, off_t from, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t from, off_t len);
+
+int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
+{
+	CHECK(!ticks || allocations < 100);
+	if (!ticks || (len <= 1 << 20 && ++allocations % 3))
+		return __real_fallocate64(fd, mode, from, len);
+	allocations += len > 1 << 20;
+	errno = EINTR;
+	return -1;
+}
+
+/* Periodic signals, with a kernel before Linux 6.10, which frees what an interrupted call has
+ * allocated. */
+TEST(signals_while_it_allocates)
+{
+	const size_t size = (4 << 20) + SIZE;
+	AT_END(shm_close) struct shm_region s;
+	struct stat st;
+
+	ticks = true;
+	CHECK_EQ(shm_create(PREFIX, test_name, size, &s), 0);
+	ticks = false;
+	CHECK_EQ(fstat(s.fd, &st), 0);
+	CHECK_EQ(st.st_size, size);
+	CHECK_EQ(st.st_blocks * 512, size);
+}
+
 static void check_gone(void)
 {
 	CHECK(access(test_file(PREFIX), F_OK) != 0);
@@ -521,4 +554,105 @@ TEST(removing_spares_servers_that_start)
 	}
 	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* Makes the remains of a group's region that has no guard. */
+static void remains_of_a_group(void)
+{
+	int fd = open(test_file(PREFIX), O_CREAT | O_EXCL | O_RDWR, 0600);
+
+	CHECK(fd >= 0 && !fchmod(fd, 0660));
+	close(fd);
+}
+
+/* Two servers of one name, the second for a group. The second one stops before it removes the
+ * region of the dead server, until the first one has ended its attempt. */
+static const struct shm_access group_access = {.mode = 0660};
+static _Thread_local bool is_second;
+static int second_stops, first_ended; /* flags */
+static pthread_t second_thread;
+
+static void await_flag(const int *flag)
+{
+	/* Pairs with raise_flag(). */
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+static void raise_flag(int *flag)
+{
+	/* Pairs with await_flag(). */
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+int __real_shm_unlink(const char *name);
+int __wrap_shm_unlink(const char *name);
+
+int __wrap_shm_unlink(const char *name)
+{
+	if (is_second) {
+		is_second = false;
+		raise_flag(&second_stops);
+		await_flag(&first_ended);
+	}
+	return __real_shm_unlink(name);
+}
+
+static void *second_serves(void *arg)
+{
+	struct shm_region *s = (struct shm_region *)arg;
+
+	is_second = true;
+	if (shm_create_for(PREFIX, test_name, SIZE, &group_access, s))
+		*s = (struct shm_region){.fd = -1};
+	return NULL;
+}
+
+static struct shm_region second;
+
+/* The first server has found no guard of the dead server's region. */
+static void start_second(void)
+{
+	CHECK_EQ(pthread_create(&second_thread, NULL, second_serves, &second), 0);
+	await_flag(&second_stops);
+}
+
+TEST(one_server_without_a_guard)
+{
+	AT_END(shm_close) struct shm_region first;
+
+	remains_of_a_group();
+	before_lock_test = start_second;
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &first), -EADDRINUSE);
+	raise_flag(&first_ended);
+	CHECK_EQ(pthread_join(second_thread, NULL), 0);
+	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), -EADDRINUSE);
+	shm_close(&second);
+	check_gone();
+	CHECK(access(test_file(PREFIX "-guard"), F_OK) != 0);
+}
+
+/*
+ * A process that removes a region without a guard makes the guard first, and then removes it, too.
+ * A file that is no guard is left alone.
+ */
+TEST(remains_without_a_guard)
+{
+	int fd;
+
+	remains_of_a_group();
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 1), -EPROTO);
+	CHECK(access(test_file(PREFIX "-guard"), F_OK) != 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), 0);
+	check_gone();
+	CHECK(access(test_file(PREFIX "-guard"), F_OK) != 0);
+
+	remains_of_a_group();
+	fd = open(test_file(PREFIX "-guard"), O_CREAT | O_EXCL | O_RDWR, 0600);
+	CHECK(fd >= 0 && !fchmod(fd, 0644));
+	close(fd);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), 0);
+	check_gone();
+	CHECK_EQ(unlink(test_file(PREFIX "-guard")), 0);
 }

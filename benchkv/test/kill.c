@@ -61,11 +61,11 @@ int shm_unlink(const char *name)
 	return real(name);
 }
 
-int posix_fallocate(int fd, off_t from, off_t len)
+int fallocate(int fd, int mode, off_t from, off_t len)
 {
-	__typeof__(posix_fallocate) *real = (__typeof__(real))next("posix_fallocate");
+	__typeof__(fallocate) *real = (__typeof__(real))next("fallocate");
 
-	return real(fd, from, len);
+	return real(fd, mode, from, len);
 }
 
 pmix_status_t PMIx_Commit(void)

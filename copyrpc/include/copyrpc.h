@@ -236,10 +236,11 @@ struct copyrpc_ctx_attr {
  * the path, that is set, or a bit of `set`. -EINVAL: no such port, GID or P_Key index, cq_depth <
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
  * that the device does not have, event_count > 1 without a period, sq_depth * max_endpoints over
- * 2^22, or a depth, or a period of moderation, beyond the device's limits (a period may have 4,095
- * us on the software HCA). -EMFILE: too few free descriptors; a context needs seven, and its
- * endpoints together use one more if one is free. -ENOMEM or -EPERM: the limit of locked memory is
- * too low (raise RLIMIT_MEMLOCK), or there is no memory. Otherwise an error of the driver.
+ * 2^22 (with reconnect_ms, there is one endpoint more in this product), or a depth, or a period of
+ * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
+ * too few free descriptors; a context needs seven, and its endpoints together use one more if one
+ * is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or
+ * there is no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -577,8 +578,9 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
  * due at a time, without an event: a probe, every 100 ms, of each peer that has not answered all
  * calls or not consumed all messages; the end of calls with a time limit; a READ of the peer's
  * consumer position, which a caller without room, or a server that owes credit, repeats every
- * millisecond; and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep
- * only delays these actions.
+ * millisecond; another attempt, after 10 ms, to allocate a larger ring for which there was no memory;
+ * and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep only delays
+ * these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 

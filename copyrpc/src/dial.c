@@ -154,9 +154,9 @@ static int begin(struct lobby *y, struct dial *d)
 	ep->owner = d->owner;
 	ep->reconnect_ms = y->ctx->attr.reconnect_ms;
 	err = meet_begin(&d->m, ep);
+	d->owner = ep->owner;
 	if (err)
 		meet_discard(ep);
-	d->owner = ep->owner;
 	return err;
 }
 

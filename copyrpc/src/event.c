@@ -132,14 +132,18 @@ COLD void ctx_drain(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Returns the time of the earliest READ that a flush has delayed. */
-static uint64_t next_read(const struct copyrpc_ctx *ctx)
+/* Returns the time of the earliest READ, or attempt to allocate a larger ring, that a flush has
+ * delayed. */
+static uint64_t next_flush(const struct copyrpc_ctx *ctx)
 {
 	uint64_t at = NEVER;
 
-	for (const struct copyrpc_ep *ep = ctx->dirty; ep; ep = ep->dirty_next)
+	for (const struct copyrpc_ep *ep = ctx->dirty; ep; ep = ep->dirty_next) {
 		if (ep->read_at && !ep->ch.reading && ep->read_at < at)
 			at = ep->read_at;
+		if (ep->grow_at && ep->grow_at < at)
+			at = ep->grow_at;
+	}
 	return at;
 }
 
@@ -155,7 +159,7 @@ static bool has_awaiting(const struct copyrpc_ctx *ctx)
 
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
 {
-	uint64_t at = next_read(ctx), now;
+	uint64_t at = next_flush(ctx), now;
 
 	if (ctx->probed + PROBE_NS < at && (ctx->n_away || has_awaiting(ctx)))
 		at = ctx->probed + PROBE_NS;

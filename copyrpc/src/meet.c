@@ -327,13 +327,14 @@ static int hear_place(struct meeting *m)
 }
 
 /* Returns the endpoint that the peer wants to connect again, or NULL if the peer has no such
- * endpoint here. */
+ * endpoint here. Only an endpoint that was accepted qualifies: for others the side that has dialed,
+ * or the program, begins the attempts. */
 static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	uint64_t whom = le64toh(m->place.whom), owner = le64toh(m->greeting.owner);
 	struct copyrpc_ep *ep = ctx->eps;
 
-	while (ep && (!ep->qp || ep->ch.status || !ep->reconnect_ms || ep->redial || ep->by_hand ||
+	while (ep && (!ep->qp || ep->ch.status || !ep->reconnect_ms || !ep->came ||
 			     ep->owner != whom || ep->peer_owner != owner))
 		ep = ep->next;
 	return ep;

@@ -200,6 +200,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	ctx->probed = now;
 	ctx_device_events(ctx);
 	give_up(ctx);
+	now = ctx->clock(); /* a callback may have sent a probe meanwhile */
 	ep = ctx->watched.head;
 	QUEUE_CLEAR(&ctx->watched);
 	while (ep) {

@@ -173,6 +173,8 @@ int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p)
 	QUEUE_SHIFT(&ctx->raw, next);
 	*done_p = (struct copyrpc_raw_done){op->ep, op->token, op->status};
 	slab_put(&op->ep->raw_ids, (uint32_t)(op - op->ep->raw));
+	if (ctx->work.head) /* a transfer may wait for the entry */
+		ctx->work_due = true;
 	return 1;
 }
 

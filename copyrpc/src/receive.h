@@ -73,6 +73,10 @@ ALWAYS_INLINE int add_request(struct chan *ch, struct wire_header h, const void 
 	return 0;
 }
 
+/* Returned by take_request() for a large request, which the poll that gives it to the program
+ * counts. */
+#define TAKE_LARGE 2
+
 /* The fields of the header are separate arguments, so that callers need not keep it in memory. */
 static COLD int take_large(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
 	uint32_t len, uint32_t left)
@@ -83,7 +87,7 @@ static COLD int take_large(struct chan *ch, uint32_t id, uint32_t limit, const v
 		return -EPROTO;
 	if (h.len > ch->payload_max || h.limit > ch->payload_max)
 		return -EPROTO;
-	return add_request(ch, h, payload, left, true);
+	return add_request(ch, h, payload, left, true) ? -EPROTO : TAKE_LARGE;
 }
 
 /* Returned if the general path has to handle the message from its beginning. */
@@ -172,6 +176,7 @@ static inline int chan_handle_one(struct chan *ch, struct incoming in, struct li
 static inline int take_messages(struct chan *ch, struct incoming in, struct listener *to)
 {
 	const uint8_t *msg = in.batch + WIRE_BLOCK;
+	uint32_t large = 0;
 
 	for (uint32_t i = 0; i < in.count; i++) {
 		struct wire_header h;
@@ -187,18 +192,22 @@ static inline int take_messages(struct chan *ch, struct incoming in, struct list
 			if (unlikely(take_response(ch, h, msg + sizeof(h), to, false)))
 				return -EPROTO;
 			if (unlikely(ch->status)) {
-				to->handled += (int)i + 1;
+				to->handled += (int)(i + 1 - large);
 				return 0;
 			}
-		} else if (unlikely(take_request(ch, h, msg + sizeof(h), in.left, false))) {
-			return -EPROTO;
+		} else {
+			int rc = take_request(ch, h, msg + sizeof(h), in.left, false);
+
+			if (unlikely(rc < 0))
+				return -EPROTO;
+			large += rc == TAKE_LARGE;
 		}
 		in.left -= (uint32_t)size;
 		msg += size * WIRE_BLOCK;
 	}
 	if (unlikely(in.left))
 		return -EPROTO;
-	to->handled += (int)in.count;
+	to->handled += (int)(in.count - large);
 	return 0;
 }
 
@@ -247,9 +256,9 @@ static inline int chan_accept_block(struct chan *ch, uint32_t n, struct incoming
 }
 
 /*
- * Handles the messages of an accepted batch, and adds their number to to->handled. Returns 0, or
- * -EPROTO if a message breaks the protocol (messages before the wrong one may have been handled).
- * Returns early if a callback changes ch->status.
+ * Handles the messages of an accepted batch, and adds their number, without large requests, to
+ * to->handled. Returns 0, or -EPROTO if a message breaks the protocol (messages before the wrong one
+ * may have been handled). Returns early if a callback changes ch->status.
  */
 static inline int chan_handle(struct chan *ch, struct incoming in, struct listener *to)
 {

@@ -75,9 +75,10 @@ COLD void ep_grow(struct copyrpc_ep *ep)
 	if (!ch->handling) /* a callback may read the old ring */
 		give_old(ep);
 	if (!ep->grow_at || ep->ctx->clock() >= ep->grow_at) {
-		ep->grow_at = 0;
-		if (offer(ep) || accept_offer(ep))
-			ep->grow_at = ep->ctx->clock() + GROW_AGAIN_NS;
+		/* There may be memory for one ring and not for the other. */
+		int recv = offer(ep), send = accept_offer(ep);
+
+		ep->grow_at = recv || send ? ep->ctx->clock() + GROW_AGAIN_NS : 0;
 	}
 	if (ep->grow_at)
 		ep_keep(ep);

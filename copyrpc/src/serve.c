@@ -311,6 +311,8 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
 	ctx->message_max = a.message_max;
 	/* The limit is not lowered: requests that wait were accepted with the former limit. */
 	pool_limit(ctx, a.memory_max > ctx->pool.most ? a.memory_max : ctx->pool.most);
+	if (ctx->waiting.head)
+		serve_again(ctx);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 
 #include "receive.h"
 
-/* Returns the number of messages or -EPROTO. */
+/* Returns the number of messages, without large requests, or -EPROTO. */
 static inline int receive(struct chan *ch, uint32_t n, struct listener *to)
 {
 	struct incoming in;

@@ -425,3 +425,41 @@ TEST(positions_are_checked)
 		CHECK_EQ(copyrpc_ep_status(n[1].ep), -EPROTO);
 	}
 }
+
+/* The peer of a dial must not connect the dial's endpoint again by a hello: the event of the dial
+ * would be GONE, and the endpoint would stay. */
+TEST(a_dial_is_not_taken_up)
+{
+	AT_END(end_close_fd) int listener = -1;
+	uint8_t answer[sizeof(struct greeting) + sizeof(struct result)];
+	struct puppet p;
+	struct hello h;
+	NODES n[2];
+
+	open_contexts(n, &returning, false);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
+	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
+	CHECK_EQ(copyrpc_dial(n[1].ctx, NULL, "127.0.0.1", (uint16_t)copyrpc_tcp_port(listener),
+			 FAR_MS, 7),
+		0);
+	p.fd = accept(listener, NULL, NULL);
+	CHECK_EQ(copyrpc_ep_create(n[0].ctx, NULL, &p.ep), 0);
+	p.ep->owner = 5;
+	puppet_say(&p, 2, p.ep->owner);
+	while (recv(p.fd, answer, sizeof(answer), MSG_PEEK | MSG_DONTWAIT) <
+		(ssize_t)sizeof(answer))
+		turn(&n[1]);
+	n[0].ep = p.ep;
+	n[1].ep = n[1].ctx->eps;
+	h = hello_of(n);
+	h.greeting.node = htole64(1);
+	n[1].ep = NULL;
+	CHECK_EQ(say_hello(n, &h, sizeof(struct greeting)), ENOENT);
+	puppet_connect(&p);
+	puppet_result(&p);
+	while (!n[1].ep)
+		turn(&n[1]);
+	CHECK_EQ(copyrpc_ep_status(n[1].ep), 0);
+	close(p.fd);
+}

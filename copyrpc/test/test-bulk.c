@@ -284,6 +284,33 @@ TEST(a_transfer_that_has_not_begun)
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
 }
 
+/* The completed raw operations that the program has not taken leave no entry for a transfer. When
+ * the program has taken them, the transfer can begin, so the program polls before it sleeps. */
+TEST(a_transfer_behind_raw_operations)
+{
+	static const struct copyrpc_ctx_attr attr = {.sq_depth = 16};
+	static uint64_t from, to;
+	struct copyrpc_raw_done done;
+	struct copyrpc_mr src, dst;
+	RIG r = rig_open(&attr);
+
+	CHECK_EQ(copyrpc_mr_reg(r.p.ctx[1], &from, 8, COPYRPC_REMOTE_READ, &src), 0);
+	CHECK_EQ(copyrpc_mr_reg(r.p.ctx[0], &to, 8, 0, &dst), 0);
+	while (copyrpc_raw_pending(r.p.ep[0]) < attr.sq_depth) {
+		copyrpc_read(r.p.ep[0], &to, dst.lkey, (uintptr_t)&from, src.rkey, 8, 0);
+		pair_settle(&r.p);
+	}
+	CHECK_EQ(pull(&r, 0, 0, 1), 0);
+	pair_settle(&r.p);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
+	while (copyrpc_raw_recv(r.p.ctx[0], &done))
+		CHECK_EQ(done.status, 0);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 1);
+	until(&r, 1);
+	copyrpc_mr_dereg(&src);
+	copyrpc_mr_dereg(&dst);
+}
+
 static void calls_again(void *arg, struct copyrpc_ep *ep, int status)
 {
 	struct rig *r = arg;

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections that are made inside polls: one thread serves all sides, so no function may block. */
 #include <poll.h>
+#include <sys/random.h>
 
 #include "support/stranger.h"
 #include "dial.h"
 #include "lobby.h"
+
+static bool no_random;
+
+ssize_t __real_getrandom(void *buf, size_t len, unsigned flags);
+ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags);
+
+ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags)
+{
+	if (!no_random)
+		return __real_getrandom(buf, len, flags);
+	errno = ENOSYS;
+	return -1;
+}
 
 TEST(up_and_down)
 {
@@ -397,6 +411,21 @@ TEST(no_listener)
 	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 0), -EINVAL);
 	CHECK_EQ(copyrpc_accept(n[1].ctx, NULL, n[1].listener, 0, &ep), -EINVAL);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, &dials, "127.0.0.1", n[1].port, FAR_MS, 0), -EINVAL);
+}
+
+/* A dial that gets no random number ends, and keeps no endpoint. */
+TEST(no_number)
+{
+	NODES n[2];
+
+	open_nodes(n);
+	no_random = true;
+	dial(&n[0], n[1].port, false, 5);
+	while (!n[0].gones)
+		turn(&n[0]);
+	no_random = false;
+	CHECK_EQ(n[0].gone.status, -ENOSYS);
+	CHECK(!n[0].ctx->eps);
 }
 
 /* While the server has no room for an endpoint, the dial is tried again. */

@@ -227,6 +227,50 @@ TEST(bounded_memory)
 	CHECK(p.ctx[1]->pool.size <= 2 * MIB);
 }
 
+/* A poll counts a large request when the program can receive it. */
+TEST(counted_once)
+{
+	static const uint32_t lengths[] = {10, MIB, MIB + 1}; /* copied, pulled, refused */
+	struct ends e = {0};
+	PAIR p = rig_open(MIB, 0);
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		struct copyrpc_req *req = NULL;
+		int n = 0;
+
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, lengths[i], resp, 2000, i), 0);
+		while (e.count <= i) {
+			n += copyrpc_poll(p.ctx[1], NULL, NULL);
+			if (copyrpc_recv(p.ctx[1], &req))
+				CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+			copyrpc_poll(p.ctx[0], on_end, &e);
+		}
+		CHECK_EQ(n, !!req);
+		CHECK_EQ(!req, lengths[i] > MIB);
+	}
+}
+
+/* A request that waits for memory is served when the program raises the limit. */
+TEST(more_memory)
+{
+	const struct copyrpc_large_attr more = {.message_max = MIB, .memory_max = 2 * MIB};
+	struct copyrpc_req *held[2];
+	struct ends e = {0};
+	PAIR p = rig_open(MIB, MIB);
+
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, MIB, resp, 1, i), 0);
+	held[0] = take(&p);
+	pair_settle(&p);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	CHECK_EQ(copyrpc_large_accept(p.ctx[1], &more), 0);
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
+	held[1] = take(&p);
+	for (uint32_t i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_reply(held[i], "x", 1), 0);
+	until(&p, &e, 2);
+}
+
 /* Receives and answers the requests that have arrived. Then no memory may be in use. */
 static void check_drained(struct copyrpc_ctx *ctx)
 {

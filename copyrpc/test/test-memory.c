@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "pair.h"
+#include "grow.h"
+#include "timed.h"
 
 #define IDLE 1024
 #define MANY 24 /* endpoints; the send rings of several are in one memory region */
@@ -16,6 +16,7 @@
 
 static uint64_t registered; /* bytes */
 static bool full; /* no more memory can be registered */
+static size_t longest = SIZE_MAX; /* bytes of the largest memory that can be registered */
 
 int __real_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p);
@@ -28,7 +29,8 @@ void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p)
 {
-	int rc = full ? -ENOMEM : __real_mlx5dvl_mr_reg(ctx, addr, len, access, mr_p);
+	bool none = full || len > longest;
+	int rc = none ? -ENOMEM : __real_mlx5dvl_mr_reg(ctx, addr, len, access, mr_p);
 
 	if (rc)
 		return rc;
@@ -265,4 +267,47 @@ TEST(no_memory)
 	while (h.ok <= 1000)
 		pair_turn(&p, &h);
 	CHECK_EQ(h.failed, 0);
+}
+
+/* The peer wants a ring for which there is no memory. The other ring, for which there is some,
+ * becomes larger all the same. */
+TEST(no_memory_for_one_ring)
+{
+	static const char payload[LARGEST];
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+
+	longest = 64 * 1024;
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, LARGEST, 0, 0), -EAGAIN);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	pair_settle(&p);
+	for (int i = 0; copyrpc_call(p.ep[1], payload, 2000, 0, 0); i++) {
+		CHECK(i < 100);
+		now += NSEC_PER_MSEC;
+		pair_turn(&p, &h);
+	}
+	CHECK_EQ(p.ep[1]->ch.recv_mask + 1, RING_START / WIRE_BLOCK);
+	longest = SIZE_MAX;
+}
+
+/* A server that sleeps wakes up to allocate again what it had no memory for. */
+TEST(no_memory_for_a_moment)
+{
+	static const char payload[LARGEST];
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+
+	full = true;
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, LARGEST, 0, 0), -EAGAIN);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	pair_settle(&p);
+	full = false;
+	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), 10);
+	now += 10 * NSEC_PER_MSEC;
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(copyrpc_call(p.ep[0], payload, LARGEST, 0, 0), 0);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), -1);
 }

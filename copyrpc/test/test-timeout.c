@@ -219,3 +219,27 @@ TEST(an_end_is_the_end)
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK(h.failed == 1 && h.status == -ECANCELED);
 }
+
+static void flush_later(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct pair *p = arg;
+
+	now += NSEC_PER_USEC;
+	copyrpc_flush(p->ctx[0]);
+}
+
+/* A callback that flushes sends the probe later than the time at which the poll began. */
+TEST(a_probe_sent_by_a_callback)
+{
+	PAIR p = open_timed(NULL);
+
+	CHECK_EQ(call(&p, 1, 250), 0);
+	copyrpc_flush(p.ctx[0]);
+	for (int i = 0; i < 3; i++) {
+		now += 100 * NSEC_PER_MSEC;
+		copyrpc_poll_recv(p.ctx[0], flush_later, &p);
+	}
+	CHECK_EQ(ep_stats_of(p.ep[0]).reads, 1);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
+}

@@ -77,7 +77,8 @@
  *
  * Trust: the region belongs to one user (mode 0600: other users are refused), or to a group that
  * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Such
- * a process cannot make the server read or write outside of the region, or hang. But it can:
+ * a process cannot make the server read or write outside of the region, or hang, except with
+ * events. But it can:
  *	- spoil, forge or delay the calls of others
  *	- keep all others from connecting, by taking all client ids or their locks
  *	- if the server takes events (delegrpc_server_event()): make requests under the index of a
@@ -85,6 +86,9 @@
  *	- if the server takes events: keep the server from learning which clients come, by filling
  *	  the server's socket, or by replacing the socket's address in the region; clients then send
  *	  descriptors of the region's file to the new address
+ *	- if the server takes events: stop the server's thread, and meanwhile each fork() of its
+ *	  process, by sending it a descriptor whose test or close takes as long as the sender wants
+ *	  (a file of FUSE, a TCP socket with SO_LINGER)
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -251,9 +255,9 @@ enum delegrpc_event_kind {
  * An event of a client. pid, uid and gid are those of the client's process when it connected, as
  * reported by the kernel. They are not known (pid 0, uid and gid UINT32_MAX) if the client could
  * not send to the server's socket, because it is in another network namespace or in a sandbox
- * without abstract sockets, or because the server did not read the socket for 0.2 s. For a process
- * of another pid namespace, pid may be 0. Another process that has mapped the region can write
- * requests with this index, too (see Trust).
+ * without abstract sockets, or because the server did not read the socket for 0.2 s, or had no free
+ * descriptor when it did. For a process of another pid namespace, pid may be 0. Another process
+ * that has mapped the region can write requests with this index, too (see Trust).
  */
 struct delegrpc_event {
 	uint32_t kind; /* enum delegrpc_event_kind */

@@ -109,6 +109,15 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, const struct flux_burst *
 	flux_priv_published(node);
 }
 
+/*
+ * Lets flux_priv_call_begin() decide about the next call. While the burst was open, alone_end was
+ * not used, and so many calls may have been made that it seems to be ahead.
+ */
+static void out_decides(struct flux_out *o)
+{
+	o->alone_end = o->ids_head;
+}
+
 /* Closes a burst, which must be empty. The last open burst takes its place in node->open. */
 static void burst_close(struct flux_node *node, struct flux_burst *b)
 {
@@ -116,6 +125,8 @@ static void burst_close(struct flux_node *node, struct flux_burst *b)
 
 	assert(b->ring.next == b->ring.stage && node->open[b->at] == b);
 	*burst_owner(node, b) = NULL;
+	if (b->call_to != FLUX_NOBODY)
+		out_decides(&node->out[b->call_to]);
 	cellring_burst_close(&b->ring);
 	node->open[node->n_open] = b;
 	node->open[b->at] = last;

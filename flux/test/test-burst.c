@@ -160,6 +160,28 @@ TEST(calls_in_flight_are_remembered)
 	CHECK_EQ(serve(b), 1);
 }
 
+/* The count of calls wraps at 2^32. After half of that, calls are still collected. */
+TEST(calls_go_round)
+{
+	FLUX *f = make(2, 64, 16);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
+	struct flux_out *o = &a->out[1];
+	uint32_t *counts[] = {&o->ids_head, &o->ids_tail, &o->polled_head, &o->returned_head};
+	struct seen s = {0};
+
+	for (uint32_t round = 0; round < 4; round++) {
+		CHECK_EQ(call(a, 1, 0, 0), 0);
+		CHECK_EQ(held(a), round > 0);
+		for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
+			*counts[i] += 1u << 31;
+		calls(a, 1, 11);
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		CHECK_EQ(serve(b), 12);
+		poll_all(a, &s);
+		CHECK(!o->burst);
+	}
+}
+
 static void call_again(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	CHECK_EQ(call(arg, 1, token, token), 0);

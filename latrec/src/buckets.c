@@ -196,6 +196,7 @@ COLD bool latrec_priv_hist_carry(struct latrec_hist *h, uint64_t bucket)
 	if (!hist_add(f, at, 0))
 		return true;
 	put_count(f, at, f->bucket[at] - 1, f->carry ? f->carry[at] : 0);
+	count_one(&f->lost);
 	return false;
 }
 
@@ -230,6 +231,7 @@ void hist_clear_head(struct hist *f)
 	words_copy(&f->hot.sum_low, &none, sizeof(none));
 	words_copy(&f->hot.sum_high, &none, sizeof(none));
 	words_copy(&f->hot.count, &none, sizeof(none));
+	words_copy(&f->lost, &none, sizeof(none));
 }
 
 void latrec_hist_clear(struct latrec_hist *h)

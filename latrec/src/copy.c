@@ -28,6 +28,7 @@ static void head_load(struct hist *t, const struct hist *f)
 	words_copy(&t->hot.sum_high, &f->hot.sum_high, sizeof(uint64_t));
 	words_copy(&t->max, &f->max, sizeof(uint64_t));
 	words_copy(&t->min, &f->min, sizeof(uint64_t));
+	words_copy(&t->lost, &f->lost, sizeof(uint64_t));
 }
 
 /* Copies the places from min to max, and returns the sum of their counts. */

@@ -45,7 +45,8 @@ static int record(struct latrec_hist *h, uint64_t value, uint64_t n)
 
 COLD void latrec_priv_hist_record(struct latrec_hist *h, uint64_t value)
 {
-	record(h, value, 1);
+	if (record(h, value, 1))
+		count_one(&hist_own(h)->lost);
 }
 
 static bool fits(const struct latrec_hist *h, uint64_t more)
@@ -78,6 +79,7 @@ int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from)
 		hist_add(t, at, hist_at(f, at));
 	widen(t, f->min, f->max);
 	add_sum(to, hist_sum(from), from->count);
+	count_more(&t->lost, f->lost);
 	hist_gate(t);
 	return 0;
 }

@@ -32,6 +32,7 @@ struct hist {
 	uint32_t *bucket;
 	uint32_t *carry; /* NULL: all counts fit in bucket[] */
 	struct wish *wanted;
+	uint64_t lost; /* values that their counters could not count */
 };
 
 static inline struct hist *hist_own(struct latrec_hist *h)
@@ -47,6 +48,18 @@ static inline const struct hist *hist_of(const struct latrec_hist *h)
 static inline u128 hist_sum(const struct latrec_hist *h)
 {
 	return (u128)h->sum_high << 64 | h->sum_low;
+}
+
+/* Adds to a counter that another thread may be copying. */
+static inline void count_more(uint64_t *counter, uint64_t n)
+{
+	/* Pairs with the loads of words_copy(). */
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELEASE);
+}
+
+static inline void count_one(uint64_t *counter)
+{
+	count_more(counter, 1);
 }
 
 /* Returns the number of values that a place has counted. */

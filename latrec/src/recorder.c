@@ -95,12 +95,6 @@ void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size
 	sized_out(stats_p, size, &of(r)->stats, sizeof(struct latrec_stats));
 }
 
-static void count_one(uint64_t *counter)
-{
-	/* Pairs with the loads of a copy by another thread, words_copy(). */
-	__atomic_store_n(counter, *counter + 1, __ATOMIC_RELEASE);
-}
-
 /* ---- windows ---- */
 
 /* Returns the histogram by which windows are compared. */
@@ -189,8 +183,15 @@ static int copy_room(struct latrec *to, const struct latrec *from)
 	return err ? err : hist_copy_room(own(to)->before, compared(from));
 }
 
+/* Returns the number of values that were recorded, including those that could not be counted. */
+static uint64_t recorded(const struct latrec_hist *h)
+{
+	return h->count + hist_of(h)->lost;
+}
+
 /*
- * Like hist_copy(). If `service` and `response` have the same count, they are of the same moment.
+ * Like hist_copy(). If `service` and `response` have got the same number of values, they are of the
+ * same moment.
  */
 static int copy(struct latrec *to, const struct latrec *from)
 {
@@ -210,7 +211,7 @@ static int copy(struct latrec *to, const struct latrec *from)
 	t->length_ns = f->length_ns;
 	if (err)
 		return err;
-	if (to->response && to->response->count != to->service.count)
+	if (to->response && recorded(to->response) != recorded(&to->service))
 		return -EAGAIN;
 	return !(changes & 1) && change_seen(&f->changes) == changes ? 0 : -EAGAIN;
 }

@@ -266,6 +266,47 @@ TEST(a_histogram_that_is_being_cleared_is_not_copied)
 	CHECK(same(copy, h));
 }
 
+/* Sets the counter of a value to the largest count, after which it counts no further value. */
+static void fill(struct latrec_hist *h, uint64_t value)
+{
+	struct hist *f = hist_own(h);
+	uint64_t at = hist_place(f, value), before = hist_at(f, at);
+
+	CHECK_EQ(hist_reserve(h), 0);
+	f->carry[at] = UINT32_MAX;
+	f->bucket[at] = UINT32_MAX - 1;
+	h->count += hist_at(f, at) - before;
+}
+
+/* A value that only one histogram of a recorder could count does not keep copies from ending. */
+TEST(a_copy_after_a_lost_value)
+{
+	RECORDER *r = new_recorder(true, 0), *copy = new_recorder(true, 0);
+	RECORDER *sum = new_recorder(true, 0);
+	const struct latrec_hist *service = latrec_service(copy), *response = latrec_response(copy);
+	uint64_t n;
+
+	CHECK_EQ(latrec_record(r, 0, 0, 2000), 0);
+	fill(&r->service, 2000);
+	fill(r->response, 2000);
+	n = r->service.count;
+	CHECK_EQ(latrec_record(r, 0, 1000, 3000), 0); /* by the inline code */
+	hist_own(&r->service)->hot.gate = 0;
+	CHECK_EQ(latrec_record(r, 0, 1000, 3000), 0);
+	CHECK_EQ(latrec_snapshot(r, copy), 0);
+	CHECK(service->count == n && response->count == n + 2);
+	CHECK_EQ(latrec_snapshot(copy, r), 0);
+	CHECK(r->service.count == n && r->response->count == n + 2);
+	latrec_reset(copy);
+	CHECK_EQ(latrec_record(copy, 0, 0, 2000), 0);
+	CHECK_EQ(latrec_snapshot(copy, r), 0);
+	latrec_hist_record(copy->response, 2000); /* as if the other histogram had lost it */
+	hist_own(&copy->service)->lost = 1;
+	CHECK_EQ(latrec_merge(sum, copy), 0);
+	CHECK_EQ(latrec_snapshot(sum, r), 0);
+	CHECK(r->service.count == 1 && r->response->count == 2);
+}
+
 TEST(other_recorders_are_refused)
 {
 	RECORDER *open = new_recorder(true, 0), *closed = new_recorder(false, 0), *other = NULL;

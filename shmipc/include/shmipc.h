@@ -95,6 +95,9 @@
  *	- if the server takes events: hide the pid, uid and gid of new clients from the server, by
  *	  filling the server's socket, or by replacing the socket's address in the region; clients
  *	  then send descriptors of the region's file to the new address
+ *	- if the server takes events: stop the server's thread, and meanwhile each fork() of its
+ *	  process, by sending it a descriptor whose test or close takes as long as the sender wants
+ *	  (a file of FUSE, a TCP socket with SO_LINGER)
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -231,9 +234,9 @@ enum shmipc_event_kind {
  * An event of a client. pid, uid and gid are those of the client's process when it connected, as
  * reported by the kernel. They are not known (pid 0, uid and gid UINT32_MAX) if the client could
  * not send to the server's socket, because it is in another network namespace or in a sandbox
- * without abstract sockets, or because the server did not read the socket for 0.2 s. For a process
- * of another pid namespace, pid may be 0. Another process that has mapped the region can write
- * requests into this place, too (see Trust).
+ * without abstract sockets, or because the server did not read the socket for 0.2 s, or had no free
+ * descriptor when it did. For a process of another pid namespace, pid may be 0. Another process
+ * that has mapped the region can write requests into this place, too (see Trust).
  */
 struct shmipc_event {
 	uint32_t kind; /* enum shmipc_event_kind */

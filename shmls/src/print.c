@@ -83,12 +83,12 @@ static json_t *json_region(const struct region *r)
 		return o;
 	}
 	json_object_update_new(o,
-		json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:o}", "server",
+		json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "server",
 			states[r->server], "max_clients", (int)r->max_clients, "clients",
 			(int)r->alive, "dead_clients", (int)r->dead, "depth", (int)r->depth,
 			"req_size", (int)r->req_size, "resp_size", (int)r->resp_size, "mode",
-			(int)r->mode, "gid", (int)r->gid, "bytes", (json_int_t)r->size, "client",
-			json_clients(r)));
+			(int)r->mode, "gid", (json_int_t)r->gid, "bytes", (json_int_t)r->size,
+			"client", json_clients(r)));
 	if (r->has_ring)
 		json_object_update_new(o, json_pack("{s:i, s:i}", "slots_in_use", (int)r->in_use,
 						  "slots", (int)r->ring_depth));

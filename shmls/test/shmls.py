@@ -56,6 +56,9 @@ try:
         assert everything.count(f"  {name}\n") == 1, everything
     assert run(*FILES, "-c").count(" client 1\n") == 2
     assert "3/256" in run(FILES[0]) and "2/4" in run(FILES[0])
+    if os.geteuid() == 0:
+        os.chown(SHM / FILES[0], -1, 0xfffffff0)  # as in a user namespace with high ids
+        assert objects(FILES[0])[0]["gid"] == 0xfffffff0
     # The region of a living server is not removed.
     run("--remove", *FILES, status=1)
     assert all((SHM / f).exists() for f in FILES)

@@ -159,7 +159,8 @@ int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
 
 /*
  * Calls fn for each introduction that has arrived, at most WAKEFD_MEET_MAX times. A fork() of
- * another thread waits meanwhile, because the child would inherit the copies of descriptors.
+ * another thread waits meanwhile, because the child would inherit the copies of descriptors. A
+ * hostile sender chooses how long the close of its descriptor takes.
  */
 void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg);
 
