@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "shim/owner.h"
 #include "shim/real.h"
 #include "sys/fds.h"
 #include "ucma/ucma.h"
@@ -64,6 +65,12 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	return -1;
 }
 
+/* Returns true if @fd is one of the descriptors that this library has opened for this process. */
+static bool is_known(int fd)
+{
+	return fds_get(fd).kind != FD_OTHER && owner_is_self();
+}
+
 /*
  * Must be called before close(), or after dup2() has replaced @fd: no other thread may get the
  * number in between. Closes the descriptor's object if @fd was its last duplicate.
@@ -72,7 +79,7 @@ static void closing(int fd)
 {
 	struct fd_entry e;
 
-	if (!fds_drop(fd, &e) || !fabric_self.arena)
+	if (!is_known(fd) || !fds_drop(fd, &e) || !fabric_self.arena)
 		return;
 	if (e.kind == FD_CM)
 		ucma_close(&e);
@@ -91,7 +98,7 @@ EXPORT int close(int fd)
  */
 static int duplicated(int from, int fd)
 {
-	int r = fd < 0 ? 0 : fds_duplicate(from, fd);
+	int r = fd < 0 || !is_known(from) ? 0 : fds_duplicate(from, fd);
 
 	if (!r)
 		return fd;

@@ -13,6 +13,7 @@
 #include "member/member.h"
 #include "pump/pump.h"
 #include "sched/sched.h"
+#include "shim/owner.h"
 #include "sys/fds.h"
 #include "trap/trap.h"
 #include "ucma/ucma.h"
@@ -25,6 +26,7 @@
  */
 static void in_child(void)
 {
+	owner_set(); /* first: the functions below may call interposed ones */
 	pool_forget();
 	view_forget();
 	window_forget();
@@ -41,6 +43,7 @@ static void in_child(void)
 
 __attribute__((constructor)) static void init(void)
 {
+	owner_set();
 	pthread_atfork(pool_hold, pool_release, in_child);
 }
 

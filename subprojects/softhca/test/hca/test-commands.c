@@ -320,7 +320,7 @@ TEST(dmabuf)
 }
 
 /* dup2() onto the device's descriptor closes the device. */
-TEST(replaced)
+static void replace(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	struct ibv_context *ctx;
@@ -334,6 +334,55 @@ TEST(replaced)
 	CHECK_EQ(st.st_rdev, makedev(1, 3));
 	CHECK(!ibv_alloc_pd(ctx));
 	CHECK(!ibv_close_device(ctx));
+	CHECK(!close(null));
+}
+
+TEST_WITH(replaced, replace);
+
+TEST(replaced_in_child)
+{
+	if (!test_in_child())
+		return;
+	replace();
+	test_end();
+	exit(0);
+}
+
+/* Makes a child that shares the memory of this process, which calls dup2() if @to is not -1, or else close(). */
+static void call_in_vfork_child(int fd, int to)
+{
+	pid_t pid = vfork();
+
+	if (!pid)
+		_exit(to < 0 ? close(fd) : dup2(fd, to) != to);
+	CHECK_EQ(test_reap(pid), 0);
+}
+
+/* A child of vfork() that closes all descriptors, as many do before they execute a program. */
+TEST(closed_in_vfork_child)
+{
+	struct ibv_pd *pd;
+
+	rig_open(&a, NULL);
+	call_in_vfork_child(a.ctx->cmd_fd, -1);
+	pd = ibv_alloc_pd(a.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+}
+
+TEST(replaced_in_vfork_child)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct ibv_pd *pd;
+	struct stat st;
+
+	rig_open(&a, NULL);
+	CHECK(null >= 0);
+	call_in_vfork_child(null, a.ctx->cmd_fd);
+	pd = ibv_alloc_pd(a.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+	call_in_vfork_child(a.ctx->cmd_fd, null);
+	CHECK(!fstat(null, &st));
+	CHECK_EQ(st.st_rdev, makedev(1, 3));
 	CHECK(!close(null));
 }
 
