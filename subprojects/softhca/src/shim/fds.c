@@ -16,8 +16,15 @@
 #include "shim/owner.h"
 #include "shim/real.h"
 #include "sys/fds.h"
+#include "sys/sys.h"
 #include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
+
+static int fail(int error)
+{
+	errno = error;
+	return -1;
+}
 
 /*
  * libibverbs searches devices by netlink first and reads sysfs only if netlink is not supported, so
@@ -45,10 +52,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	if (!u)
 		return REAL(ioctl)(fd, request, arg);
 	r = uverbs_ioctl(u, request, arg);
-	if (!r)
-		return 0;
-	errno = -r;
-	return -1;
+	return r ? fail(-r) : 0;
 }
 
 /* librdmacm writes commands to its event channels; all other descriptors are written as usual. */
@@ -65,10 +69,12 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	return -1;
 }
 
-/* Returns true if @fd is one of the descriptors that this library has opened for this process. */
-static bool is_known(int fd)
+/* Returns the kind of @fd. A child in the memory of its parent has only others. */
+static enum fd_kind kind_of(int fd)
 {
-	return fds_get(fd).kind != FD_OTHER && owner_is_self();
+	enum fd_kind kind = fds_get(fd).kind;
+
+	return kind == FD_OTHER || owner_is_self() ? kind : FD_OTHER;
 }
 
 /*
@@ -79,7 +85,7 @@ static void closing(int fd)
 {
 	struct fd_entry e;
 
-	if (!is_known(fd) || !fds_drop(fd, &e) || !fabric_self.arena)
+	if (kind_of(fd) == FD_OTHER || !fds_drop(fd, &e) || !fabric_self.arena)
 		return;
 	if (e.kind == FD_CM)
 		ucma_close(&e);
@@ -87,8 +93,11 @@ static void closing(int fd)
 		uverbs_close(&e);
 }
 
+/* The program has not opened the library's own descriptors, so for the program they are closed. */
 EXPORT int close(int fd)
 {
+	if (kind_of(fd) == FD_OWN)
+		return 0;
 	closing(fd);
 	return REAL(close)(fd);
 }
@@ -98,18 +107,31 @@ EXPORT int close(int fd)
  */
 static int duplicated(int from, int fd)
 {
-	int r = fd < 0 || !is_known(from) ? 0 : fds_duplicate(from, fd);
+	int r = fd < 0 || kind_of(from) == FD_OTHER ? 0 : fds_duplicate(from, fd);
 
 	if (!r)
 		return fd;
 	REAL(close)(fd);
-	errno = -r;
-	return -1;
+	return fail(-r);
 }
 
-/* Does the same after dup2() or dup3() from @from to @to, which close @to if it is open. */
-static int replaced(int from, int to, int fd)
+/*
+ * To be called before dup2() or dup3() from @from to @to. Moves the library's own descriptor away
+ * from @to. Returns the result of fds_move().
+ */
+static int make_way(int from, int to)
 {
+	return from != to && kind_of(to) == FD_OWN ? fds_move(to) : 0;
+}
+
+/*
+ * Does the same as duplicated() after dup2() or dup3() from @from to @to, which close @to if it is
+ * open. @moved: the result of make_way().
+ */
+static int replaced(int from, int to, int fd, int moved)
+{
+	if (fd < 0 && moved)
+		sys_close(to);
 	if (fd < 0)
 		return fd;
 	if (from != to)
@@ -124,12 +146,16 @@ EXPORT int dup(int fd)
 
 EXPORT int dup2(int fd, int to)
 {
-	return replaced(fd, to, REAL(dup2)(fd, to));
+	int moved = make_way(fd, to);
+
+	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup2)(fd, to), moved);
 }
 
 EXPORT int dup3(int fd, int to, int flags)
 {
-	return replaced(fd, to, REAL(dup3)(fd, to, flags));
+	int moved = make_way(fd, to);
+
+	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup3)(fd, to, flags), moved);
 }
 
 /* Every kind of argument fits into a pointer. */

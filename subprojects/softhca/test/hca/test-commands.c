@@ -204,6 +204,69 @@ TEST(rereg_address)
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
 }
 
+/* Returns the descriptor of the fabric's lock file. */
+static int lock_file(void)
+{
+	char path[32], file[256];
+	ssize_t n;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, file, sizeof(file));
+		if (n > 5 && !strncmp(file + n - 5, "/lock", 5))
+			return fd;
+	}
+	CHECK(!"open");
+	return -1;
+}
+
+/* Runs @closes, which closes descriptors, in a member of the fabric. Other members must see that the member lives. */
+static void lives_after(void (*closes)(void))
+{
+	uint32_t members;
+
+	if (!test_in_child())
+		return;
+	ibv_free_device_list(ibv_get_device_list(NULL));
+	members = rig_info().processes;
+	closes();
+	rig_open(&a, NULL);
+	if (test_in_child()) {
+		rig_open(&b, NULL);
+		CHECK_EQ(rig_info().processes, members + 1);
+	}
+	test_end();
+	exit(0);
+}
+
+static void close_all(void)
+{
+	for (int fd = 3; fd < 256; fd++)
+		close(fd);
+}
+
+static void replace_lock(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd = lock_file(), copy = dup(fd);
+	struct stat st;
+
+	CHECK(copy >= 0 && !close(copy));
+	CHECK(fcntl(copy, F_GETFD) < 0);
+	CHECK(dup2(-1, fd) < 0 && errno == EBADF);
+	CHECK(fcntl(fd, F_GETFD) < 0);
+	fd = lock_file();
+	CHECK_EQ(dup2(null, fd), fd);
+	CHECK(!fstat(fd, &st));
+	CHECK_EQ(st.st_rdev, makedev(1, 3));
+	fd = lock_file();
+	CHECK_EQ(dup3(null, fd, O_CLOEXEC), fd);
+	CHECK(!close(fd));
+	CHECK(fcntl(fd, F_GETFD) < 0);
+}
+
+TEST_WITH(lives_after_closing_all, lives_after, close_all);
+TEST_WITH(lives_after_replacing, lives_after, replace_lock);
+
 static int duplicate(int fd, int way)
 {
 	int to = way % 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 100) : 100;
