@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Interposes ioctl(), write(), close(), dup(), fcntl() and their variants, and socket(). */
+/*
+ * Interposes ioctl(), write(), close(), closefrom(), dup(), fcntl() and their variants, and
+ * socket().
+ */
 /* This macro makes the headers rename fcntl() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <linux/netlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -103,11 +108,45 @@ EXPORT int close(int fd)
 }
 
 /*
+ * Closes the descriptors from @first to @last except the library's own. If the kernel has no
+ * close_range() (before 5.9), the library has closed its objects nevertheless, but the program will
+ * close the descriptors one by one.
+ */
+static int close_each(unsigned first, unsigned last, int flags)
+{
+	for (int fd = fds_next(first); fd >= 0 && (unsigned)fd <= last;
+		fd = fds_next((unsigned)fd + 1)) {
+		closing(fd);
+		if (kind_of(fd) != FD_OWN)
+			continue;
+		if ((unsigned)fd > first && REAL(close_range)(first, (unsigned)fd - 1, flags))
+			return -1;
+		first = (unsigned)fd + 1;
+	}
+	return first <= last ? REAL(close_range)(first, last, flags) : 0;
+}
+
+/* Other flags are wrong, or only mark the descriptors: CLOSE_RANGE_CLOEXEC. */
+EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
+		return REAL(close_range)(first, last, flags);
+	return close_each(first, last, flags);
+}
+
+EXPORT void closefrom(int first)
+{
+	if (close_each(first < 0 ? 0 : (unsigned)first, UINT_MAX, 0))
+		REAL(closefrom)(first);
+}
+
+/*
  * Records that @fd is a duplicate of @from, unless @fd is -1. Returns the result for the program.
  */
 static int duplicated(int from, int fd)
 {
-	int r = fd < 0 || kind_of(from) == FD_OTHER ? 0 : fds_duplicate(from, fd);
+	bool others = kind_of(from) == FD_OTHER && kind_of(fd) == FD_OTHER;
+	int r = fd < 0 || others ? 0 : fds_duplicate(from, fd);
 
 	if (!r)
 		return fd;

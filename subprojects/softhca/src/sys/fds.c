@@ -62,6 +62,15 @@ struct fd_entry fds_get(int fd)
 	return (struct fd_entry){.kind = e & KIND_MASK, .value = e >> KIND_BITS};
 }
 
+int fds_next(unsigned fd)
+{
+	unsigned end = (unsigned)atomic_load_explicit(&high, memory_order_relaxed);
+
+	while (fd < end && load((int)fd) == FD_OTHER)
+		fd++;
+	return fd < end ? (int)fd : -1;
+}
+
 int fds_set(int fd, enum fd_kind kind, uint64_t value)
 {
 	return store(fd, value << KIND_BITS | kind);
@@ -123,6 +132,9 @@ int fds_duplicate(int from, int to)
 	int r;
 
 	if (!is_object(e))
+		e = FD_OTHER;
+	/* The program may have closed a former file with this number by a system call of its own. */
+	if (load(to) == e)
 		return 0;
 	pthread_mutex_lock(&fds_lock);
 	r = store(to, e);

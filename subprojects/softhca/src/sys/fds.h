@@ -26,6 +26,9 @@ struct fd_entry {
 /* Returns the entry of @fd. */
 struct fd_entry fds_get(int fd);
 
+/* Returns the lowest descriptor from @fd on whose kind is not FD_OTHER, or -1. */
+int fds_next(unsigned fd);
+
 /* Sets the entry of @fd. Returns 0, or -EMFILE if @fd is too high for the table. */
 int fds_set(int fd, enum fd_kind kind, uint64_t value);
 
@@ -46,7 +49,9 @@ void fds_disown(int *fd_p);
  */
 int fds_move(int fd);
 
-/* Records that @to has become a duplicate of @from. Returns 0 or -EMFILE. */
+/*
+ * Records that @to has become a duplicate of @from, which may be FD_OTHER. Returns 0 or -EMFILE.
+ */
 int fds_duplicate(int from, int to);
 
 /*
