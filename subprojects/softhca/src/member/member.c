@@ -406,6 +406,16 @@ void member_detach(void)
 	fds_disown(&fabric_self.lock_fd);
 }
 
+void member_hold(void)
+{
+	pthread_mutex_lock(&attach_lock);
+}
+
+void member_release(void)
+{
+	pthread_mutex_unlock(&attach_lock);
+}
+
 void member_forget(void)
 {
 	pthread_mutex_init(&attach_lock, NULL);

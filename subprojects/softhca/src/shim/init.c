@@ -30,21 +30,33 @@ static void in_child(void)
 	pool_forget();
 	view_forget();
 	window_forget();
-	if (!fabric_self.arena)
-		return;
-	trap_forget();
-	fds_forget();
-	uverbs_forget();
-	ucma_forget();
-	sched_forget();
-	pump_forget();
+	if (fabric_self.arena) {
+		trap_forget();
+		fds_forget();
+		uverbs_forget();
+		ucma_forget();
+		sched_forget();
+		pump_forget();
+	}
 	member_forget();
+}
+
+static void before_fork(void)
+{
+	member_hold();
+	pool_hold();
+}
+
+static void after_fork(void)
+{
+	pool_release();
+	member_release();
 }
 
 __attribute__((constructor)) static void init(void)
 {
 	owner_set();
-	pthread_atfork(pool_hold, pool_release, in_child);
+	pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /*
