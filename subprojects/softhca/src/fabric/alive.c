@@ -66,8 +66,17 @@ bool fabric_is_peer(const struct fabric_peer *peer)
 
 bool fabric_alive(uint32_t slot)
 {
+	int fd, r;
+
 	if (slot == fabric_self.slot)
 		return true;
-	/* If the system call fails, the process counts as alive. */
-	return fabric_byte_lock(fabric_self.lock_fd, F_OFD_GETLK, F_RDLCK, 1 + slot, 1) != 0;
+	/*
+	 * Pairs with the exchange in fds_move(): if another file had the number already, the number
+	 * has changed. If the system call fails, the process counts as alive.
+	 */
+	do {
+		fd = __atomic_load_n(&fabric_self.lock_fd, __ATOMIC_SEQ_CST);
+		r = fabric_byte_lock(fd, F_OFD_GETLK, F_RDLCK, 1 + slot, 1);
+	} while (fd != __atomic_load_n(&fabric_self.lock_fd, __ATOMIC_SEQ_CST));
+	return r != 0;
 }

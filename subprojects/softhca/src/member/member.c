@@ -17,6 +17,7 @@
 #include "fabric/reserve.h"
 #include "hca/config.h"
 #include "member/settings.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 #include "sys/tree.h"
 #include "sysfs/sysfs.h"
@@ -26,9 +27,9 @@
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
 static char why[256]; /* written under attach_lock; "": no reason yet */
 
-static bool anyone_else_alive(int fd)
+static bool anyone_else_alive(void)
 {
-	return fabric_byte_lock(fd, F_OFD_GETLK, F_RDLCK, 1, MAX_PROCS) > 0;
+	return fabric_byte_lock(fabric_self.lock_fd, F_OFD_GETLK, F_RDLCK, 1, MAX_PROCS) > 0;
 }
 
 /* Formats the reason that member_why() returns, and returns @r. */
@@ -312,11 +313,10 @@ static void count_change(void)
 	__atomic_fetch_add(&arena()->changes, 1, __ATOMIC_RELAXED);
 }
 
-static int enter(const char *dir, int fd, struct arena *a)
+static int enter(const char *dir, struct arena *a)
 {
 	int r;
 
-	fabric_self.lock_fd = fd;
 	fabric_self.pid = getpid();
 	fabric_self.slot = NO_SLOT;
 	fabric_self.patience_ns = config_get()->patience_ns;
@@ -332,7 +332,6 @@ static int enter(const char *dir, int fd, struct arena *a)
 	}
 	munmap(a, sizeof(*a));
 	fabric_self.arena = NULL;
-	fabric_self.lock_fd = -1;
 	return r;
 }
 
@@ -340,27 +339,29 @@ static int attach(void)
 {
 	struct arena *a = NULL;
 	char dir[128];
-	int fd, r;
+	int r;
 
 	r = config_check(why, sizeof(why));
 	if (r)
 		return r;
 	fabric_dir(dir, sizeof(dir));
-	fd = open_locked(dir);
-	if (fd < 0)
-		return fd;
-	r = anyone_else_alive(fd) ? join_fabric(dir, &a) : create_fabric(dir, &a);
+	r = open_locked(dir);
+	if (r < 0)
+		return r;
+	fabric_self.lock_fd = r;
+	fds_own(&fabric_self.lock_fd);
+	r = anyone_else_alive() ? join_fabric(dir, &a) : create_fabric(dir, &a);
 	if (!r)
-		r = enter(dir, fd, a);
+		r = enter(dir, a);
 	if (r) {
-		if (!anyone_else_alive(fd))
+		if (!anyone_else_alive())
 			tree_remove(dir);
-		sys_close(fd);
+		fds_disown(&fabric_self.lock_fd);
 		return r;
 	}
 	/* Lets peers access this process's memory, which Yama's default forbids. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-	fabric_byte_lock(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
+	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, 0, 1);
 	return 0;
 }
 
@@ -400,10 +401,19 @@ void member_detach(void)
 	fabric_leave(&saved);
 	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
 	/* F_OFD_GETLK does not report own locks, so this finds only the locks of other members. */
-	if (!anyone_else_alive(fabric_self.lock_fd))
+	if (!anyone_else_alive())
 		tree_remove(fabric_self.dir);
-	sys_close(fabric_self.lock_fd);
-	fabric_self.lock_fd = -1;
+	fds_disown(&fabric_self.lock_fd);
+}
+
+void member_hold(void)
+{
+	pthread_mutex_lock(&attach_lock);
+}
+
+void member_release(void)
+{
+	pthread_mutex_unlock(&attach_lock);
 }
 
 void member_forget(void)
@@ -414,7 +424,7 @@ void member_forget(void)
 	munmap(fabric_self.arena, sizeof(struct arena));
 	claim_forget();
 	/* Closing the inherited descriptor does not release the parent's locks. */
-	sys_close(fabric_self.lock_fd);
+	fds_disown(&fabric_self.lock_fd);
 	memset(&fabric_self, 0, sizeof(fabric_self));
 	fabric_self.lock_fd = -1;
 }

@@ -28,6 +28,13 @@ const char *member_why(void);
 /* Leaves the fabric. The last process removes its directory. To be called at exit only. */
 void member_detach(void);
 
+/*
+ * To be called in the parent, before and after fork(): no thread is joining the fabric at the moment
+ * of the fork. Otherwise the child would have the lock file without knowing it.
+ */
+void member_hold(void);
+void member_release(void);
+
 /* Must be called in a forked child: forgets the parent's membership, which continues. */
 void member_forget(void);
 

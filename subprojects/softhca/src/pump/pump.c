@@ -17,6 +17,7 @@
 #include "hca/timer.h"
 #include "packet/frame.h"
 #include "packet/packet.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 #include "sys/thread.h"
 #include "xport/udp.h"
@@ -107,12 +108,16 @@ static bool open_sockets(void)
 	bool all = true;
 
 	for (nfds_t i = 0; i < pump.n; i++) {
-		int fd = pump.fds[i].fd >= 0 ? pump.fds[i].fd :
-					       listen_on(pump.rails[i], pump.gids[i]);
+		int fd;
 
-		pump.fds[i].fd = fd < 0 ? -1 : fd;
-		if (fd >= 0)
+		if (pump.fds[i].fd >= 0)
 			continue;
+		fd = listen_on(pump.rails[i], pump.gids[i]);
+		if (fd >= 0) {
+			pump.fds[i].fd = fd;
+			fds_own(&pump.fds[i].fd);
+			continue;
+		}
 		all = false;
 		if (pump.tries[i]++ == (fd == -EADDRINUSE ? PATIENT_TRIES : 0))
 			tell(i, -fd);
@@ -123,8 +128,7 @@ static bool open_sockets(void)
 static void close_sockets(void)
 {
 	for (nfds_t i = 0; i < pump.n; i++)
-		if (pump.fds[i].fd >= 0)
-			sys_close(pump.fds[i].fd);
+		fds_disown(&pump.fds[i].fd);
 	pump.n = 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a program on the software HCA: sets its environment and cleans up after it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -292,12 +293,28 @@ static void join(void)
 	}
 }
 
+/*
+ * Opens /dev/null in the place of each standard file that is closed. Otherwise another file would
+ * get its number, and the guardian would replace that file. The program finds them closed.
+ */
+static void open_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	bool nested = getenv("SOFTHCA_RUN") != NULL;
 	char err[256];
 	int rc;
 
+	open_standard_files();
 	parse_options(argc, argv);
 	check_environment();
 	join();

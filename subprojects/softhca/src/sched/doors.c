@@ -8,8 +8,6 @@
 #include "hca/timer.h"
 #include "sys/sys.h"
 
-#define DESCRIPTORS_OF_PROGRAMS 64 /* programs may expect low numbers for their own files */
-
 static struct door {
 	bool used;
 	int fd; /* a duplicate of the program's descriptor; -1: the door stays open */
@@ -94,13 +92,6 @@ static void find_fixed(void)
 	__atomic_store_n(&fixed, any, __ATOMIC_RELAXED); /* relaxed: a hint for the thread */
 }
 
-static int private_descriptor(int fd)
-{
-	int copy = (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, DESCRIPTORS_OF_PROGRAMS);
-
-	return copy < 0 ? (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0) : copy;
-}
-
 void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size)
 {
 	struct door *d = &doors[i];
@@ -109,7 +100,7 @@ void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size)
 	sigset_t saved;
 
 	enter(&saved);
-	d->fd = private_descriptor(fd);
+	d->fd = sys_duplicate(fd);
 	d->used = true;
 	d->start = start;
 	d->size = size;

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Interposes ioctl(), write(), close(), dup(), fcntl() and their variants, and socket(). */
+/*
+ * Interposes ioctl(), write(), close(), closefrom(), dup(), fcntl() and their variants, and
+ * socket().
+ */
 /* This macro makes the headers rename fcntl() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <linux/netlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,10 +18,18 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "shim/owner.h"
 #include "shim/real.h"
 #include "sys/fds.h"
+#include "sys/sys.h"
 #include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
+
+static int fail(int error)
+{
+	errno = error;
+	return -1;
+}
 
 /*
  * libibverbs searches devices by netlink first and reads sysfs only if netlink is not supported, so
@@ -44,10 +57,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	if (!u)
 		return REAL(ioctl)(fd, request, arg);
 	r = uverbs_ioctl(u, request, arg);
-	if (!r)
-		return 0;
-	errno = -r;
-	return -1;
+	return r ? fail(-r) : 0;
 }
 
 /* librdmacm writes commands to its event channels; all other descriptors are written as usual. */
@@ -64,6 +74,14 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	return -1;
 }
 
+/* Returns the kind of @fd. A child in the memory of its parent has only others. */
+static enum fd_kind kind_of(int fd)
+{
+	enum fd_kind kind = fds_get(fd).kind;
+
+	return kind == FD_OTHER || owner_is_self() ? kind : FD_OTHER;
+}
+
 /*
  * Must be called before close(), or after dup2() has replaced @fd: no other thread may get the
  * number in between. Closes the descriptor's object if @fd was its last duplicate.
@@ -72,7 +90,7 @@ static void closing(int fd)
 {
 	struct fd_entry e;
 
-	if (!fds_drop(fd, &e) || !fabric_self.arena)
+	if (kind_of(fd) == FD_OTHER || !fds_drop(fd, &e) || !fabric_self.arena)
 		return;
 	if (e.kind == FD_CM)
 		ucma_close(&e);
@@ -80,10 +98,46 @@ static void closing(int fd)
 		uverbs_close(&e);
 }
 
+/* The program has not opened the library's own descriptors, so for the program they are closed. */
 EXPORT int close(int fd)
 {
+	if (kind_of(fd) == FD_OWN)
+		return 0;
 	closing(fd);
 	return REAL(close)(fd);
+}
+
+/*
+ * Closes the descriptors from @first to @last except the library's own. If the kernel has no
+ * close_range() (before 5.9), the library has closed its objects nevertheless, but the program will
+ * close the descriptors one by one.
+ */
+static int close_each(unsigned first, unsigned last, int flags)
+{
+	for (int fd = fds_next(first); fd >= 0 && (unsigned)fd <= last;
+		fd = fds_next((unsigned)fd + 1)) {
+		closing(fd);
+		if (kind_of(fd) != FD_OWN)
+			continue;
+		if ((unsigned)fd > first && REAL(close_range)(first, (unsigned)fd - 1, flags))
+			return -1;
+		first = (unsigned)fd + 1;
+	}
+	return first <= last ? REAL(close_range)(first, last, flags) : 0;
+}
+
+/* Other flags are wrong, or only mark the descriptors: CLOSE_RANGE_CLOEXEC. */
+EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
+		return REAL(close_range)(first, last, flags);
+	return close_each(first, last, flags);
+}
+
+EXPORT void closefrom(int first)
+{
+	if (close_each(first < 0 ? 0 : (unsigned)first, UINT_MAX, 0))
+		REAL(closefrom)(first);
 }
 
 /*
@@ -91,18 +145,32 @@ EXPORT int close(int fd)
  */
 static int duplicated(int from, int fd)
 {
-	int r = fd < 0 ? 0 : fds_duplicate(from, fd);
+	bool others = kind_of(from) == FD_OTHER && kind_of(fd) == FD_OTHER;
+	int r = fd < 0 || others ? 0 : fds_duplicate(from, fd);
 
 	if (!r)
 		return fd;
 	REAL(close)(fd);
-	errno = -r;
-	return -1;
+	return fail(-r);
 }
 
-/* Does the same after dup2() or dup3() from @from to @to, which close @to if it is open. */
-static int replaced(int from, int to, int fd)
+/*
+ * To be called before dup2() or dup3() from @from to @to. Moves the library's own descriptor away
+ * from @to. Returns the result of fds_move().
+ */
+static int make_way(int from, int to)
 {
+	return from != to && kind_of(to) == FD_OWN ? fds_move(to) : 0;
+}
+
+/*
+ * Does the same as duplicated() after dup2() or dup3() from @from to @to, which close @to if it is
+ * open. @moved: the result of make_way().
+ */
+static int replaced(int from, int to, int fd, int moved)
+{
+	if (fd < 0 && moved)
+		sys_close(to);
 	if (fd < 0)
 		return fd;
 	if (from != to)
@@ -117,12 +185,16 @@ EXPORT int dup(int fd)
 
 EXPORT int dup2(int fd, int to)
 {
-	return replaced(fd, to, REAL(dup2)(fd, to));
+	int moved = make_way(fd, to);
+
+	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup2)(fd, to), moved);
 }
 
 EXPORT int dup3(int fd, int to, int flags)
 {
-	return replaced(fd, to, REAL(dup3)(fd, to, flags));
+	int moved = make_way(fd, to);
+
+	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup3)(fd, to, flags), moved);
 }
 
 /* Every kind of argument fits into a pointer. */

@@ -13,6 +13,7 @@
 #include "member/member.h"
 #include "pump/pump.h"
 #include "sched/sched.h"
+#include "shim/owner.h"
 #include "sys/fds.h"
 #include "trap/trap.h"
 #include "ucma/ucma.h"
@@ -25,23 +26,37 @@
  */
 static void in_child(void)
 {
+	owner_set(); /* first: the functions below may call interposed ones */
 	pool_forget();
 	view_forget();
 	window_forget();
-	if (!fabric_self.arena)
-		return;
-	trap_forget();
-	fds_forget();
-	uverbs_forget();
-	ucma_forget();
-	sched_forget();
-	pump_forget();
+	if (fabric_self.arena) {
+		trap_forget();
+		fds_forget();
+		uverbs_forget();
+		ucma_forget();
+		sched_forget();
+		pump_forget();
+	}
 	member_forget();
+}
+
+static void before_fork(void)
+{
+	member_hold();
+	pool_hold();
+}
+
+static void after_fork(void)
+{
+	pool_release();
+	member_release();
 }
 
 __attribute__((constructor)) static void init(void)
 {
-	pthread_atfork(pool_hold, pool_release, in_child);
+	owner_set();
+	pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /*

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "shim/owner.h"
 #include "shim/real.h"
 #include "trap/trap.h"
 
@@ -28,11 +29,17 @@ static const sigset_t *deliverable(const sigset_t *set, sigset_t *copy_p)
 	return copy_p;
 }
 
+/* Does trap_set_action() for a signal of this library, unless the process is not the library's. */
+static bool set_action(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	return trap_owns(sig) && owner_is_self() && trap_set_action(sig, act, old);
+}
+
 EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *restrict old)
 {
 	struct sigaction copy;
 
-	if (trap_owns(sig) && trap_set_action(sig, act, old))
+	if (set_action(sig, act, old))
 		return 0;
 	if (!act)
 		return REAL(sigaction)(sig, act, old);
@@ -45,7 +52,7 @@ EXPORT sighandler_t signal(int sig, sighandler_t handler)
 {
 	struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
 
-	if (trap_owns(sig) && trap_set_action(sig, &act, &old))
+	if (set_action(sig, &act, &old))
 		return old.sa_handler;
 	return REAL(signal)(sig, handler);
 }

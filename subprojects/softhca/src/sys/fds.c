@@ -5,10 +5,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define MAX_FDS 65536
-#define KIND_MASK 3u
+#include "sys/sys.h"
 
-/* The low two bits of an entry are the kind, the others the value. */
+#define MAX_FDS 65536
+#define KIND_BITS 3
+#define KIND_MASK ((1u << KIND_BITS) - 1)
+
+/* The low three bits of an entry are the kind, the others the value. */
 static _Atomic uint64_t fds[MAX_FDS];
 /*
  * Entries from this index on were never stored, so a search ends there: reading the whole table
@@ -25,6 +28,12 @@ static uint64_t load(int fd)
 		return FD_OTHER;
 	/* Pairs with the release in store(): the entry's object is complete. */
 	return atomic_load_explicit(&fds[fd], memory_order_acquire);
+}
+
+/* Returns true if the entry is that of an object of the program. */
+static bool is_object(uint64_t e)
+{
+	return e != FD_OTHER && (e & KIND_MASK) != FD_OWN;
 }
 
 static void raise_high(int n)
@@ -50,12 +59,71 @@ struct fd_entry fds_get(int fd)
 {
 	uint64_t e = load(fd);
 
-	return (struct fd_entry){.kind = e & KIND_MASK, .value = e >> 2};
+	return (struct fd_entry){.kind = e & KIND_MASK, .value = e >> KIND_BITS};
+}
+
+int fds_next(unsigned fd)
+{
+	unsigned end = (unsigned)atomic_load_explicit(&high, memory_order_relaxed);
+
+	while (fd < end && load((int)fd) == FD_OTHER)
+		fd++;
+	return fd < end ? (int)fd : -1;
 }
 
 int fds_set(int fd, enum fd_kind kind, uint64_t value)
 {
-	return store(fd, value << 2 | kind);
+	return store(fd, value << KIND_BITS | kind);
+}
+
+/*
+ * *fd_p is accessed atomically: fds_move() may change it at any moment. The others that read it
+ * need no order: the old number and the new one are the same file.
+ */
+void fds_own(int *fd_p)
+{
+	int fd = *fd_p, copy = sys_duplicate(fd);
+
+	if (copy >= 0) {
+		__atomic_store_n(fd_p, copy, __ATOMIC_RELAXED);
+		sys_close(fd);
+		fd = copy;
+	}
+	/* A descriptor beyond the table is not protected. */
+	fds_set(fd, FD_OWN, (uintptr_t)fd_p);
+}
+
+void fds_disown(int *fd_p)
+{
+	int fd = __atomic_exchange_n(fd_p, -1, __ATOMIC_RELAXED);
+
+	if (fd < 0)
+		return;
+	if (fds_get(fd).kind == FD_OWN)
+		store(fd, FD_OTHER);
+	sys_close(fd);
+}
+
+int fds_move(int fd)
+{
+	struct fd_entry e = fds_get(fd);
+	int *fd_p = (int *)(uintptr_t)e.value, copy, was = fd;
+
+	if (e.kind != FD_OWN)
+		return 0;
+	copy = sys_duplicate(fd);
+	if (copy < 0)
+		return copy;
+	fds_set(copy, FD_OWN, e.value);
+	if (__atomic_compare_exchange_n(fd_p, &was, copy, false, __ATOMIC_SEQ_CST,
+		    __ATOMIC_RELAXED)) { /* see fabric_alive() */
+		store(fd, FD_OTHER);
+		return 1;
+	}
+	/* Another thread has closed the descriptor in between. */
+	store(copy, FD_OTHER);
+	sys_close(copy);
+	return 0;
 }
 
 int fds_duplicate(int from, int to)
@@ -63,7 +131,10 @@ int fds_duplicate(int from, int to)
 	uint64_t e = load(from);
 	int r;
 
-	if (e == FD_OTHER)
+	if (!is_object(e))
+		e = FD_OTHER;
+	/* The program may have closed a former file with this number by a system call of its own. */
+	if (load(to) == e)
 		return 0;
 	pthread_mutex_lock(&fds_lock);
 	r = store(to, e);
@@ -76,7 +147,7 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 	uint64_t e = load(fd);
 	bool last = true;
 
-	if (e == FD_OTHER)
+	if (!is_object(e))
 		return false;
 	*entry_p = fds_get(fd);
 	pthread_mutex_lock(&fds_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kinds of the descriptors that this library has opened for the program. Every close() of the
- * program looks its descriptor up, so a look-up takes no lock.
+ * The kinds of the descriptors that this library has opened, for the program or for itself. Every
+ * close() of the program looks its descriptor up, so a look-up takes no lock.
  */
 #ifndef SOFTHCA_SYS_FDS_H
 #define SOFTHCA_SYS_FDS_H
@@ -14,6 +14,7 @@ enum fd_kind {
 	FD_DEVICE, /* an open device */
 	FD_CHANNEL, /* a completion channel */
 	FD_CM, /* an event channel of the connection manager */
+	FD_OWN, /* the library's own; see fds_own() */
 };
 
 /* @value: identifies the object to the code of that kind. */
@@ -25,10 +26,32 @@ struct fd_entry {
 /* Returns the entry of @fd. */
 struct fd_entry fds_get(int fd);
 
+/* Returns the lowest descriptor from @fd on whose kind is not FD_OTHER, or -1. */
+int fds_next(unsigned fd);
+
 /* Sets the entry of @fd. Returns 0, or -EMFILE if @fd is too high for the table. */
 int fds_set(int fd, enum fd_kind kind, uint64_t value);
 
-/* Records that @to has become a duplicate of @from. Returns 0 or -EMFILE. */
+/*
+ * Many programs close all descriptors from some number on. So the library gives a number that the
+ * program has not asked for to each descriptor that it keeps and cannot do without, and enters it
+ * as FD_OWN. The shim (shim/fds.c) does not close it, and calls fds_move() before a dup2() onto it.
+ * *fd_p: the open descriptor, which this function and fds_move() change.
+ */
+void fds_own(int *fd_p);
+
+/* Closes such a descriptor, if *fd_p is not -1, and sets *fd_p to -1. */
+void fds_disown(int *fd_p);
+
+/*
+ * Gives another number to the descriptor @fd of kind FD_OWN. Returns 1, and then the caller must
+ * close or replace @fd; 0 if @fd is not of that kind; or -errno.
+ */
+int fds_move(int fd);
+
+/*
+ * Records that @to has become a duplicate of @from, which may be FD_OTHER. Returns 0 or -EMFILE.
+ */
 int fds_duplicate(int from, int to);
 
 /*

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include "fabric/fabric.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 #include "sys/thread.h"
 
@@ -19,7 +20,7 @@ static int epoll = -1; /* the thread waits on it */
 static void unwatch(struct watched *w)
 {
 	if (w->used)
-		sys_close(w->fd);
+		fds_disown(&w->fd);
 	w->used = false;
 }
 
@@ -41,12 +42,16 @@ static void ended(uint64_t slot)
 
 static void *wait_for_ends(void *arg)
 {
-	int fd = (int)(intptr_t)arg;
 	struct epoll_event e;
+	int fd, r;
 
-	for (;;)
-		if (SYS(SYS_epoll_pwait, fd, &e, 1, -1, NULL, 8) == 1)
+	(void)arg;
+	do {
+		fd = __atomic_load_n(&epoll, __ATOMIC_RELAXED); /* see fds_own() */
+		r = (int)SYS(SYS_epoll_pwait, fd, &e, 1, -1, NULL, 8);
+		if (r == 1)
 			ended(e.data.u64);
+	} while (r != -EBADF); /* unless the program has closed it by a system call of its own */
 	return NULL;
 }
 
@@ -57,10 +62,10 @@ static bool start(void)
 	epoll = (int)SYS(SYS_epoll_create1, EPOLL_CLOEXEC);
 	if (epoll < 0)
 		return false;
-	if (!thread_start(wait_for_ends, (void *)(intptr_t)epoll))
+	fds_own(&epoll);
+	if (!thread_start(wait_for_ends, NULL))
 		return true;
-	sys_close(epoll);
-	epoll = -1;
+	fds_disown(&epoll);
 	return false;
 }
 
@@ -90,6 +95,8 @@ void watch(uint32_t slot)
 	w->fd = (int)SYS(SYS_pidfd_open, peer.pid, 0);
 	w->life = peer.life;
 	w->used = w->fd >= 0;
+	if (w->used)
+		fds_own(&w->fd);
 	/*
 	 * Checked after the pidfd is made: if the process of the slot still lives now, its pid was
 	 * not reused before, so the pidfd is that of this process.
@@ -106,7 +113,5 @@ void watch_forget(void)
 {
 	for (uint32_t i = 0; i < MAX_PROCS; i++)
 		unwatch(&watched[i]);
-	if (epoll >= 0)
-		sys_close(epoll);
-	epoll = -1;
+	fds_disown(&epoll);
 }

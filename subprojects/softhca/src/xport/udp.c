@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 
 #include "fabric/fabric.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 
 #define IPV6_FLOWINFO 11 /* linux/in6.h, which cannot be included beside netinet/in.h */
@@ -234,6 +235,7 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 		return 0;
 	}
 	s->fd = fd;
+	fds_own(&s->fd);
 	s->port = be16toh(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
 	s->open = true;
 	return s->port;
@@ -260,7 +262,7 @@ void udp_forget(void)
 	for (uint32_t i = 0; i < SOFTHCA_RAILS_MAX; i++)
 		for (uint32_t k = 0; k < SOFTHCA_GIDS_MAX; k++) {
 			if (senders[i][k].open)
-				sys_close(senders[i][k].fd);
+				fds_disown(&senders[i][k].fd);
 			senders[i][k].open = false;
 		}
 }

@@ -611,7 +611,16 @@ static void end(pid_t pid, int fd)
 	close(fd);
 }
 
-static void client_dies(int stage)
+/* As programs do that close all descriptors that they do not know. */
+static void close_others(int peer)
+{
+	for (int fd = 3; fd < 256; fd++)
+		if (fd != sch && fd != cch && fd != peer)
+			close(fd);
+}
+
+/* @closes: the server has called close_others(). */
+static void client_dies(int stage, bool closes)
 {
 	struct rdma_ucm_conn_param p = raw_param(2, NULL);
 	uint32_t listener, child = 0;
@@ -626,6 +635,8 @@ static void client_dies(int stage)
 	}
 	if (stage >= ACCEPTED)
 		CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
+	if (closes)
+		close_others(fd);
 	end(pid, fd);
 	if (stage >= CONNECTED)
 		raw_expect(sch, ESTABLISHED, CHILD);
@@ -645,11 +656,12 @@ static void client_dies(int stage)
 	none_left();
 }
 
-TEST_WITH(client_dies_asked, client_dies, ASKED);
-TEST_WITH(client_dies_after_request, client_dies, READ_REQUEST);
-TEST_WITH(client_dies_accepted, client_dies, ACCEPTED);
-TEST_WITH(client_dies_connected, client_dies, CONNECTED);
-TEST_WITH(client_dies_dying, client_dies, DYING);
+TEST_WITH(client_dies_asked, client_dies, ASKED, false);
+TEST_WITH(client_dies_after_request, client_dies, READ_REQUEST, false);
+TEST_WITH(client_dies_accepted, client_dies, ACCEPTED, false);
+TEST_WITH(client_dies_connected, client_dies, CONNECTED, false);
+TEST_WITH(client_dies_unknown_descriptors_closed, client_dies, CONNECTED, true);
+TEST_WITH(client_dies_dying, client_dies, DYING, false);
 
 /* No id listens at the port. */
 static void refused(void)

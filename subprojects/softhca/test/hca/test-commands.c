@@ -2,8 +2,11 @@
 /* Commands that query or change objects, or are refused, return what the kernel returns. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -222,6 +225,96 @@ TEST(rereg_address)
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
 }
 
+static bool is_null(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && st.st_rdev == makedev(1, 3);
+}
+
+/* Returns the descriptor of the fabric's lock file. */
+static int lock_file(void)
+{
+	char path[32], file[256];
+	ssize_t n;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, file, sizeof(file));
+		if (n > 5 && !strncmp(file + n - 5, "/lock", 5))
+			return fd;
+	}
+	CHECK(!"open");
+	return -1;
+}
+
+/* Runs @closes, which closes descriptors, in a member of the fabric. Other members must see that the member lives. */
+static void lives_after(void (*closes)(void))
+{
+	uint32_t members;
+
+	if (!test_in_child())
+		return;
+	ibv_free_device_list(ibv_get_device_list(NULL));
+	members = rig_info().processes;
+	closes();
+	rig_open(&a, NULL);
+	if (test_in_child()) {
+		rig_open(&b, NULL);
+		CHECK_EQ(rig_info().processes, members + 1);
+	}
+	test_end();
+	exit(0);
+}
+
+static void close_all(void)
+{
+	for (int fd = 3; fd < 256; fd++)
+		close(fd);
+}
+
+static void close_range_of_all(void)
+{
+	CHECK(!close_range(3, UINT_MAX, 0));
+	CHECK(!close_range(3, UINT_MAX, 0));
+}
+
+static void close_from(void)
+{
+	closefrom(3);
+}
+
+static void close_lock(void)
+{
+	int fd = lock_file();
+
+	CHECK(!close_range((unsigned)fd, (unsigned)fd, 0));
+	CHECK_EQ(lock_file(), fd);
+}
+
+static void replace_lock(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd = lock_file(), copy = dup(fd);
+
+	CHECK(copy >= 0 && !close(copy));
+	CHECK(fcntl(copy, F_GETFD) < 0);
+	CHECK(dup2(-1, fd) < 0 && errno == EBADF);
+	CHECK(fcntl(fd, F_GETFD) < 0);
+	fd = lock_file();
+	CHECK_EQ(dup2(null, fd), fd);
+	CHECK(is_null(fd));
+	fd = lock_file();
+	CHECK_EQ(dup3(null, fd, O_CLOEXEC), fd);
+	CHECK(!close(fd));
+	CHECK(fcntl(fd, F_GETFD) < 0);
+}
+
+TEST_WITH(lives_after_closing_all, lives_after, close_all);
+TEST_WITH(lives_after_close_range, lives_after, close_range_of_all);
+TEST_WITH(lives_after_closefrom, lives_after, close_from);
+TEST_WITH(lives_after_close_range_of_lock, lives_after, close_lock);
+TEST_WITH(lives_after_replacing, lives_after, replace_lock);
+
 static int duplicate(int fd, int way)
 {
 	int to = way % 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 100) : 100;
@@ -338,20 +431,153 @@ TEST(dmabuf)
 }
 
 /* dup2() onto the device's descriptor closes the device. */
-TEST(replaced)
+static void replace(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	struct ibv_context *ctx;
-	struct stat st;
 
 	rig_open(&a, NULL);
 	ctx = ibv_open_device(a.ctx->device);
 	CHECK(ctx && null >= 0);
 	CHECK_EQ(dup2(null, ctx->cmd_fd), ctx->cmd_fd);
-	CHECK(!fstat(ctx->cmd_fd, &st));
-	CHECK_EQ(st.st_rdev, makedev(1, 3));
+	CHECK(is_null(ctx->cmd_fd));
 	CHECK(!ibv_alloc_pd(ctx));
 	CHECK(!ibv_close_device(ctx));
+	CHECK(!close(null));
+}
+
+TEST_WITH(replaced, replace);
+
+TEST(replaced_in_child)
+{
+	if (!test_in_child())
+		return;
+	replace();
+	test_end();
+	exit(0);
+}
+
+/* Opens /dev/null with the number @fd, which is closed. */
+static void open_null_as(int fd)
+{
+	int null;
+
+	do
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (null >= 0 && null < fd);
+	CHECK_EQ(null, fd);
+}
+
+/* Closes the descriptors from @fd on in one of several ways. */
+static void close_in_way(int fd, int way)
+{
+	unsigned first = (unsigned)fd;
+
+	if (way == 0)
+		CHECK(!close_range(first, first, 0));
+	else if (way == 1)
+		CHECK(!close_range(first, UINT_MAX, 0));
+	else
+		closefrom(fd);
+}
+
+/* The device is closed, and another file may have the number of its descriptor. Files before it stay open. */
+static void closed_in_way(int way)
+{
+	int before, fd;
+
+	if (!test_in_child())
+		return;
+	before = open("/dev/null", O_RDWR | O_CLOEXEC);
+	fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+	close_in_way(fd, way);
+	CHECK(fcntl(fd, F_GETFD) < 0);
+	CHECK(fcntl(before, F_GETFD) >= 0);
+	open_null_as(fd);
+	CHECK(is_null(fd));
+	exit(0);
+}
+
+TEST_WITH(closed_by_close_range, closed_in_way, 0);
+TEST_WITH(closed_by_close_range_to_the_end, closed_in_way, 1);
+TEST_WITH(closed_by_closefrom, closed_in_way, 2);
+
+/* With wrong arguments, and with CLOSE_RANGE_CLOEXEC, it closes nothing. */
+TEST(not_closed_by_close_range)
+{
+	struct ibv_pd *pd;
+	unsigned fd;
+
+	rig_open(&a, NULL);
+	fd = (unsigned)a.ctx->cmd_fd;
+	CHECK(close_range(fd, fd - 1, 0) < 0 && errno == EINVAL);
+	CHECK(close_range(fd, fd, -1) < 0 && errno == EINVAL);
+	CHECK(!close_range(fd, fd, CLOSE_RANGE_CLOEXEC));
+	pd = ibv_alloc_pd(a.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+}
+
+/* A file that has the number of an event channel that a child has inherited and closed. */
+TEST(channel_closed_in_child)
+{
+	int ch = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+
+	CHECK(ch >= 0);
+	if (test_in_child()) {
+		closefrom(3);
+		open_null_as(ch);
+		CHECK_EQ(write(ch, "text", 4), 4);
+		exit(0);
+	}
+	CHECK(!close(ch));
+}
+
+/* A file that has the number of a device that was closed by a system call of the program. */
+TEST(closed_by_system_call)
+{
+	int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	CHECK(fd >= 0 && !syscall(SYS_close, fd));
+	CHECK_EQ(fcntl(null, F_DUPFD_CLOEXEC, fd), fd);
+	CHECK(is_null(fd));
+	CHECK(!close(fd));
+	CHECK(!close(null));
+}
+
+/* Makes a child that shares the memory of this process, which calls dup2() if @to is not -1, or else close(). */
+static void call_in_vfork_child(int fd, int to)
+{
+	pid_t pid = vfork();
+
+	if (!pid)
+		_exit(to < 0 ? close(fd) : dup2(fd, to) != to);
+	CHECK_EQ(test_reap(pid), 0);
+}
+
+/* A child of vfork() that closes all descriptors, as many do before they execute a program. */
+TEST(closed_in_vfork_child)
+{
+	struct ibv_pd *pd;
+
+	rig_open(&a, NULL);
+	call_in_vfork_child(a.ctx->cmd_fd, -1);
+	pd = ibv_alloc_pd(a.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+}
+
+TEST(replaced_in_vfork_child)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct ibv_pd *pd;
+
+	rig_open(&a, NULL);
+	CHECK(null >= 0);
+	call_in_vfork_child(null, a.ctx->cmd_fd);
+	pd = ibv_alloc_pd(a.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+	call_in_vfork_child(a.ctx->cmd_fd, null);
+	CHECK(is_null(null));
 	CHECK(!close(null));
 }
 

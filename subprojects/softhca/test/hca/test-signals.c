@@ -313,9 +313,34 @@ static void inherited(void)
 	exit(OK);
 }
 
+static void count(int sig)
+{
+	(void)sig;
+	handled++;
+}
+
+/* A child of vfork() resets its own action of a signal, and not that of its parent. */
+static void reset_in_vfork_child(void)
+{
+	pid_t pid;
+
+	open_pair();
+	message(1);
+	handled = 0;
+	signal(SIGTRAP, count);
+	pid = vfork();
+	if (!pid)
+		_exit(signal(SIGTRAP, SIG_DFL) == SIG_ERR);
+	CHECK_EQ(test_reap(pid), 0);
+	CHECK(!raise(SIGTRAP));
+	CHECK_EQ(handled, 1);
+	message(2);
+	exit(OK);
+}
+
 /*
  * A child made by the bare system call, so that no handler of fork() runs, does not take its parent
- * out of the fabric when it exits.
+ * out of the fabric when it exits, and does not close its parent's devices.
  */
 static void bare_child(void)
 {
@@ -325,7 +350,7 @@ static void bare_child(void)
 	open_pair();
 	pid = (pid_t)syscall(SYS_fork);
 	if (!pid)
-		exit(0);
+		exit(close(a.ctx->cmd_fd));
 	CHECK_EQ(test_reap(pid), 0);
 	CHECK_EQ(softhca_fabric_info(&info), 0);
 	CHECK_EQ(info.processes, 1);
@@ -358,6 +383,7 @@ TEST_WITH(one_shot_of_strict_c, ends, one_shot_sysv, 128 + SIGSEGV);
 TEST_WITH(ignored_signal, ends, ignored, 128 + SIGSEGV);
 TEST_WITH(breakpoint_without_handler, ends, breakpoint, 128 + SIGTRAP);
 TEST_WITH(breakpoint_with_ignored_signal, ends, ignored_breakpoint, 128 + SIGTRAP);
+TEST_WITH(vfork_child, ends, reset_in_vfork_child, OK);
 
 TEST(inherited_device)
 {

@@ -309,6 +309,20 @@ left_behind() {
 	until_true gone "$dir"
 }
 
+# Without standard files, softhca-run and its guardian keep the lock and their socket.
+closed_files() {
+	status 0 sh -c '"$@" <&- >&- 2>&-' - "$run" sh -c '
+		[ ! -e /proc/$$/fd/0 ] && [ ! -e /proc/$$/fd/1 ] || exit 3
+		exec </dev/null >/dev/null 2>&1
+		children=$(cat "/proc/$PPID/task/$PPID/children")
+		set -- $children
+		[ "$1" = $$ ] && shift
+		for pid in $PPID "$1"; do
+			readlink "/proc/$pid/fd/"* | grep -q "^socket:" || exit 4
+			readlink "/proc/$pid/fd/"* | grep -q "/lock$" || exit 5
+		done'
+}
+
 guardian_killed() {
 	hold unguarded
 	guardian=
@@ -570,7 +584,7 @@ other_user() {
 }
 
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
-	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
+	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind closed_files \
 	guardian_is_first guardian_killed no_processes \
 	two_at_once settings odd_paths no_place capture_link mutex_held other_fabric unseen other_user; do
 	echo "$t"

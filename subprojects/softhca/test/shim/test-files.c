@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every function by which programs access files finds the emulated adapters: by absolute path,
- * relative to one of their directories, and by descriptor.
+ * relative to one of their directories, and by descriptor. A child of fork() finds them, too.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -191,6 +194,97 @@ TEST(long_path)
 	CHECK(access(path, R_OK) && errno == ENAMETOOLONG);
 	CHECK(!opendir(path) && errno == ENAMETOOLONG);
 	CHECK(!realpath(path, NULL) && errno == ENAMETOOLONG);
+}
+
+static bool joins; /* a thread of this process is about to join the fabric */
+static uint32_t joining, forking, forked;
+
+/* Returns true if the main thread waits in a system call. */
+static bool main_waits(void)
+{
+	char path[64], text[256] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK(read(fd, text, sizeof(text) - 1) > 0);
+	CHECK(!close(fd));
+	return strstr(text, ") S ");
+}
+
+/*
+ * Replaces libc's mkdir(), which the library calls when a process makes a fabric, after it has
+ * opened the lock file. Here the thread that joins lets the main thread fork. It continues when the
+ * main thread has forked, or waits.
+ */
+int mkdir(const char *path, mode_t mode)
+{
+	if (joins && strstr(path, "/fifo")) {
+		joins = false;
+		test_store(&joining, 1);
+		while (!test_load(&forking) || !(test_load(&forked) || main_waits()))
+			sched_yield();
+	}
+	return (int)syscall(SYS_mkdir, path, mode);
+}
+
+static bool has_lock_file(void)
+{
+	char path[32], file[PATH_MAX];
+	ssize_t n;
+
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, file, sizeof(file));
+		if (n > 5 && !strncmp(file + n - 5, "/lock", 5))
+			return true;
+	}
+	return false;
+}
+
+static void open_device(void)
+{
+	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK(!close(fd));
+}
+
+static void *join(void *arg)
+{
+	open_device();
+	return arg;
+}
+
+/*
+ * A process forks while another thread of it joins a fabric. The child does not keep the parent's
+ * locks, and can use devices.
+ */
+TEST(fork_during_join)
+{
+	pthread_t t;
+	pid_t pid;
+
+	if (!test_in_child()) /* the child has not joined yet */
+		return;
+	test_fabric("join");
+	joins = true;
+	CHECK(!pthread_create(&t, NULL, join, NULL));
+	while (!test_load(&joining))
+		sched_yield();
+	test_store(&forking, 1);
+	pid = test_fork();
+	if (!pid) {
+		alarm(20); /* ends a child that waits for ever */
+		CHECK(!has_lock_file());
+		open_device();
+		exit(0);
+	}
+	test_store(&forked, 1);
+	CHECK(!pthread_join(t, NULL));
+	CHECK_EQ(test_reap(pid), 0);
+	exit(0);
 }
 
 FABRIC_MAIN("files", "SOFTHCA_RAILS=2");

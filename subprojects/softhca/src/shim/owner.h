@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tells the process that this library belongs to from children that run in its memory (vfork()), or
+ * in a copy of it that the library was not told of (the bare system call fork). Descriptors and
+ * signal handlers of such a child are its own, but the library's tables are the parent's. So calls
+ * of the child are passed on to libc without a change of the tables.
+ */
+#ifndef SOFTHCA_SHIM_OWNER_H
+#define SOFTHCA_SHIM_OWNER_H
+
+#include <stdbool.h>
+
+/* Must be called when the library starts, and in the child of fork(). */
+void owner_set(void);
+
+/* Returns false in a child for which owner_set() was not called. */
+bool owner_is_self(void);
+
+#endif
