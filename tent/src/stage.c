@@ -123,10 +123,13 @@ static void ask(struct chunk *c, enum stage_op op)
 		peer_send(c->s, &msg);
 }
 
-/* Frees the peer's slot, unless bytes may still arrive in it. */
+/*
+ * Frees the peer's slot. If a fence has timed out, bytes may still arrive in the slot now, but not
+ * when the peer handles FREE: FENCE precedes it in the connection.
+ */
 static void free_theirs(struct chunk *c)
 {
-	if (c->theirs != NO_SLOT && c->err != -ETIMEDOUT)
+	if (c->theirs != NO_SLOT)
 		ask(c, STAGE_FREE);
 	c->theirs = NO_SLOT;
 }

@@ -203,6 +203,38 @@ GPU_TEST(a_waiting_chunk_is_stopped)
 	tent_destroy(t);
 }
 
+/* Requests end as after a fence that has timed out. The peer's slots are free again. */
+GPU_TEST(slots_are_free_after_a_fence_that_timed_out)
+{
+	struct tent_request r[STAGE_OF_CONN - 1] = {
+		{.size = sizeof(r[0]), .op = TENT_READ, .len = 1}};
+	AT_END(end_free) char *text = NULL;
+	struct tent_batch *b;
+	struct tent *t;
+
+	t = open_both(&r[0], &text);
+	if (!t)
+		return;
+	r[0].remote = at;
+	CHECK_EQ(tent_import(t, text, NULL, &r[0].segment), 0);
+	for (uint32_t i = 1; i < ARRAY_SIZE(r); i++)
+		r[i] = r[0];
+	gpu.softgpu_hold(1); /* all requests wait for replies */
+	CHECK_EQ(tent_submit(t, r, ARRAY_SIZE(r), &b), 0);
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < ARRAY_SIZE(r); i++)
+		task_stop(t, b->tasks[i], -ETIMEDOUT);
+	pthread_mutex_unlock(&t->lock);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(duo_end(b), -ETIMEDOUT);
+	CHECK_EQ(tent_submit(t, r, 1, &b), 0);
+	CHECK_EQ(duo_end(b), 0);
+	pthread_mutex_lock(&host->lock);
+	CHECK(host->conns->slots <= 1); /* that of the last request, which may still be in use */
+	pthread_mutex_unlock(&host->lock);
+	tent_destroy(t);
+}
+
 GPU_TEST(replies_are_checked)
 {
 	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = 1};
