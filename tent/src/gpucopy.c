@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "gpumem.h"
+#include "transport.h"
 
 #define STREAMS 16 /* maximum number of contexts and devices of the copied memory */
 #define BURSTS 2 /* groups of items: one is under way while the next one is started */
@@ -99,7 +99,10 @@ static int stream_of(struct gpu_copies *q, const struct gpu_memory *m)
 	return err ? err : i;
 }
 
-/* Starts a copy. If it is between memory of the host, copies at once. */
+/*
+ * Starts a copy. If neither side is memory of a GPU, the kernel copies at once: the program may
+ * have unmapped the memory, or freed what was memory of a GPU.
+ */
 static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 {
 	const struct gpu_copy *c = &it->copy;
@@ -107,7 +110,7 @@ static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 	int result;
 
 	if (!gpu_memory_at(q->cu, c->from, &m) && !gpu_memory_at(q->cu, c->to, &m)) {
-		memcpy((void *)(uintptr_t)c->to, (const void *)(uintptr_t)c->from, len);
+		it->status = memory_copy(c->to, c->from, len);
 		return;
 	}
 	it->stream = stream_of(q, &m);

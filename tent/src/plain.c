@@ -105,6 +105,22 @@ int memory_check(uint64_t addr, uint64_t len)
 	return at < addr + len ? -EFAULT : touch(addr, len);
 }
 
+int memory_copy(uint64_t to, uint64_t from, uint64_t len)
+{
+	while (len) {
+		struct iovec source = {(void *)(uintptr_t)from, len};
+		struct iovec target = {(void *)(uintptr_t)to, len};
+		ssize_t n = process_vm_writev(getpid(), &source, 1, &target, 1, 0);
+
+		if (n <= 0)
+			return n ? -errno : -EFAULT;
+		from += (uint64_t)n;
+		to += (uint64_t)n;
+		len -= (uint64_t)n;
+	}
+	return 0;
+}
+
 /* True: the file has @len bytes or more and cannot shrink, so no access to them raises SIGBUS. */
 static bool is_lasting(int fd, uint64_t len)
 {

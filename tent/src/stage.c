@@ -358,7 +358,10 @@ static void free_slot(struct tent *t, uint32_t slot)
 	l->conn = NULL;
 }
 
-/* Copies between a slot and the memory that @m names. 0; -EACCES: that memory is not registered. */
+/*
+ * Copies between a slot and the memory that @m names. 0; -EACCES: that memory is not registered, or
+ * rails reach it.
+ */
 static int copy_for_peer(struct tent *t, uint32_t slot, const struct stage_msg *m, bool to_slot)
 {
 	struct landing *l = &t->landings[slot];
@@ -369,7 +372,7 @@ static int copy_for_peer(struct tent *t, uint32_t slot, const struct stage_msg *
 		.token = OF_LANDING | slot};
 
 	l->buffer = buffer_find(t, addr, m->len);
-	if (!l->buffer)
+	if (!l->buffer || !l->buffer->staged)
 		return -EACCES;
 	l->buffer->copies++;
 	l->copying = true;

@@ -464,6 +464,64 @@ GPU_TEST(memory_that_the_peer_ends)
 		-EFAULT);
 }
 
+/* Lets no thread access the part, or all again. */
+static void protect(const struct part *p, bool all)
+{
+	CHECK_EQ(mprotect((void *)(uintptr_t)p->at, p->len, all ? PROT_READ | PROT_WRITE : 0), 0);
+}
+
+/* For EXCHANGE. */
+static void protect_theirs(const struct part *mine, struct tent *t, const char *text, uint64_t all,
+	uint32_t i)
+{
+	protect(mine, all);
+}
+
+static void not_mapped(void)
+{
+	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), -EFAULT);
+	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EFAULT);
+}
+
+/* Only the requests on that memory fail. */
+GPU_TEST(own_memory_that_was_unmapped)
+{
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not copy with the CPU of this side */
+	duo_open(&(struct duo_attr){.len = LEN, .mine = ON_HOST, .theirs = ALLOCATED});
+	protect(&d.mine, false);
+	not_mapped();
+	protect(&d.mine, true);
+	both_ways(0, LEN);
+}
+
+GPU_TEST(memory_of_the_peer_that_was_unmapped)
+{
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not stage memory of the host */
+	duo_open(&(struct duo_attr){.len = LEN,
+		.mine = ALLOCATED,
+		.theirs = ON_HOST,
+		.exchange = protect_theirs});
+	for (uint64_t all = 0; all < 2; all++) {
+		duo_tell(EXCHANGE, all, 0, 0);
+		duo_write_text(d.fd, d.t);
+		CHECK_EQ(duo_reply(), 0);
+		if (!all)
+			not_mapped();
+	}
+	both_ways(0, LEN);
+}
+
+GPU_TEST(memory_of_a_gpu_that_was_freed)
+{
+	if (!duo_rails("gpu:"))
+		return;
+	duo_open(&(struct duo_attr){.len = LEN, .theirs = ALLOCATED});
+	CHECK_EQ(gpu.cu.mem_free(d.mine.base), 0);
+	not_mapped();
+}
+
 /* ---- failures ---- */
 
 GPU_TEST(the_peer_dies)

@@ -87,6 +87,9 @@ GPU_TEST(memory_must_be_registered)
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at + LEN, 1).status, EACCES);
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at + LEN - 1, 2).status, EACCES);
 	CHECK_EQ(asked(&c, STAGE_LAND, taken(&c), at + LEN - 1, 2).status, EACCES);
+	/* Memory of the host, which rails reach. */
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, (uintptr_t)memory, 1).status, EACCES);
+	CHECK_EQ(asked(&c, STAGE_LAND, taken(&c), (uintptr_t)memory, 1).status, EACCES);
 	for (int i = 0; i < STAGE_OF_CONN; i++) /* the slots are free again */
 		taken(&c);
 }
