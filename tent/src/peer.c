@@ -20,6 +20,13 @@ void peer_send(struct tent_segment *s, struct ctl_msg *msg)
 		peer_lost(s, err);
 }
 
+void peer_close(struct tent_segment *s)
+{
+	if (s->ctl.fd >= 0)
+		loop_unwatch(s->t, s->ctl.fd);
+	ctl_close(&s->ctl);
+}
+
 int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p)
 {
 	struct tent *t = s->t;

@@ -16,13 +16,6 @@
 #include "transport.h"
 #include "why.h"
 
-void link_close(struct link **l)
-{
-	if (*l)
-		(*l)->ops->destroy(*l);
-	*l = NULL;
-}
-
 void link_free(struct link *l)
 {
 	free(l);

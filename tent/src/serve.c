@@ -25,7 +25,7 @@ void serve_watch(struct tent *t, int fd, struct conn *c)
 void conn_free(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
-		link_close(&c->links[i]);
+		loop_close_link(t, &c->links[i]);
 	/*
 	 * While a forked child has the descriptor, close() does not remove it from the set, and
 	 * events would still name the freed connection.
@@ -231,7 +231,7 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 	if (msg->rail >= t->topo.n_rails)
 		return -EPROTO;
-	link_close(&c->links[msg->pair]);
+	loop_close_link(t, &c->links[msg->pair]);
 	reply.status = (uint16_t)-make_end(t, c, msg, &reply.end);
 	return ctl_send(&c->ctl, &reply);
 }
@@ -247,9 +247,9 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	int err;
 
 	if (last_marks(c, msg->pair))
-		link_close(&c->links[msg->pair]);
+		loop_close_link(t, &c->links[msg->pair]);
 	err = ctl_send(&c->ctl, &reply);
-	link_close(&c->links[msg->pair]);
+	loop_close_link(t, &c->links[msg->pair]);
 	return err;
 }
 

@@ -219,8 +219,6 @@ struct transport {
 };
 
 /* plain.c */
-/* Destroys a link, which may be NULL. */
-void link_close(struct link **l);
 /* For simple transports: */
 void link_free(struct link *l);
 /* Makes a condition whose timed waits use clock_ns(). */

@@ -706,6 +706,13 @@ static uint32_t connections(void)
 	return n;
 }
 
+/* Waits until the set has no event. */
+static void await_quiet(int epoll)
+{
+	while (poll(&(struct pollfd){.fd = epoll, .events = POLLIN}, 1, 0))
+		sched_yield();
+}
+
 /*
  * A child that was forked keeps the sockets open: they cause no events after the engine has closed
  * them.
@@ -725,12 +732,14 @@ TEST(a_forked_child_has_the_sockets)
 	while (connections())
 		sched_yield();
 	ctl_close(&a);
-	while (poll(&(struct pollfd){.fd = host->ctls, .events = POLLIN}, 1, 0))
-		sched_yield();
+	await_quiet(host->ctls);
 	test_kill(child);
 }
 
-/* A peer notices that a segment was released although a forked child still has the sockets. */
+/*
+ * A peer notices that a segment was released although a forked child still has the sockets. The
+ * descriptors that the two engines have closed cause no events.
+ */
 TEST(a_forked_child_keeps_no_connection)
 {
 	struct tent *importer;
@@ -749,6 +758,8 @@ TEST(a_forked_child_keeps_no_connection)
 	CHECK_EQ(tent_release(s), 0);
 	while (connections())
 		sched_yield();
+	await_quiet(host->epoll);
+	await_quiet(importer->epoll);
 	tent_destroy(importer);
 	test_kill(child);
 }
