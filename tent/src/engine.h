@@ -365,6 +365,11 @@ void loop_sleep(struct tent *t, uint64_t until);
 void peer_lost(struct tent_segment *s, int err);
 /* Sends a message. If that fails, the segment's peer counts as lost. */
 void peer_send(struct tent_segment *s, struct ctl_msg *msg);
+/*
+ * The target's side: sends a message. If the peer has stopped reading, its connection will end. If
+ * the peer has closed the connection, serve.c reads what the peer had sent, and then ends it.
+ */
+void conn_send(struct conn *c, struct ctl_msg *msg);
 /* Closes the connection, if it is not closed yet. */
 void peer_close(struct tent_segment *s);
 /* Makes an end of a link on a port, and requests the other end from the peer. 0 or -errno. */

@@ -36,7 +36,7 @@ int revoke_begin(struct tent *t, struct buffer *b)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
 		b->n_awaits++;
-		ctl_send(&c->ctl, &msg); /* after an error no confirmation comes */
+		conn_send(c, &msg);
 	}
 	return 0;
 }

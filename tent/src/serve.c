@@ -87,7 +87,7 @@ static void give_notices(struct conn *c, uint32_t max, bool gaps)
 		u->over = true;
 		if (eventfd_write(t->notice_fd, 1))
 			abort(); /* write() fails only on overflow, and NOTICE_RING is far below it */
-		ctl_send(&c->ctl, &taken);
+		conn_send(c, &taken);
 	}
 }
 
@@ -459,6 +459,6 @@ void serve_port(struct tent *t, uint32_t rail, bool up)
 		struct ctl_msg msg = {.type = up ? CTL_RAIL_UP : CTL_RAIL_DOWN, .rail = rail};
 
 		if (c->known)
-			ctl_send(&c->ctl, &msg);
+			conn_send(c, &msg);
 	}
 }

@@ -337,17 +337,13 @@ void stage_lost(struct tent_segment *s)
 
 /* ---- the target's side ---- */
 
-/*
- * Replies to the peer. Ignores an error, because read_messages() of serve.c detects the end of the
- * connection.
- */
 static void reply(struct conn *c, uint32_t chunk, uint32_t slot, int err)
 {
 	struct ctl_msg msg = {.type = CTL_STAGED,
 		.status = (uint16_t)-err,
 		.stage = {.chunk = chunk, .slot = slot}};
 
-	ctl_send(&c->ctl, &msg);
+	conn_send(c, &msg);
 }
 
 static void free_slot(struct tent *t, uint32_t slot)

@@ -706,6 +706,26 @@ static uint32_t connections(void)
 	return n;
 }
 
+/* A peer that gets more messages than its socket has room for is disconnected. */
+TEST(a_peer_stops_reading)
+{
+	struct ctl_msg m;
+	GUEST c = {.fd = -1};
+	int fd, err = 0;
+
+	host_begin();
+	c = host_guest();
+	CHECK_EQ(served(&fd), 1);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	pthread_mutex_lock(&host->lock);
+	for (int i = 0; i < 20000; i++)
+		serve_port(host, 0, true);
+	pthread_mutex_unlock(&host->lock);
+	while (!err)
+		err = ctl_await(&c, ANSWER_MS, &m);
+	CHECK_EQ(err, -ECONNRESET);
+}
+
 /* Waits until the set has no event. */
 static void await_quiet(int epoll)
 {
