@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages about the stage (stage.c) from peers that do not keep to the protocol. */
+#include <semaphore.h>
+
 #include "engine.h"
 #include "ending.h"
 #include "gputest.h"
@@ -52,6 +54,16 @@ static uint32_t taken(struct ctl *c)
 	CHECK_EQ(reply.status, 0);
 	CHECK(reply.stage.slot < STAGE_SLOTS);
 	return reply.stage.slot;
+}
+
+static uint32_t importers(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&host->lock);
+	n = host->importer_ids.used;
+	pthread_mutex_unlock(&host->lock);
+	return n;
 }
 
 GPU_TEST(messages_are_checked)
@@ -141,6 +153,48 @@ GPU_TEST(copies_are_waited_for)
 	end_waits();
 	gpu.softgpu_hold(0);
 	CHECK_EQ(await_end(), 0);
+}
+
+/* The time of tent_unregister() for confirmations. */
+static bool no_time; /* it is over at once; the test's store pairs with the load of the thread */
+static sem_t over; /* it was over */
+
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
+{
+	if (!__atomic_load_n(&no_time, __ATOMIC_ACQUIRE))
+		return __real_pthread_cond_timedwait(c, m, ts);
+	CHECK_EQ(sem_post(&over), 0);
+	return ETIMEDOUT;
+}
+
+/* A silent peer leaves while tent_unregister() waits for its copy. Another one gets its place. */
+GPU_TEST(a_silent_peer_leaves_during_its_copy)
+{
+	struct ctl a;
+	GUEST b = {.fd = -1};
+
+	duo_rails_set = "shm:1"; /* other rails do not depend on the confirmation */
+	open_host();
+	if (!gpu_is_soft())
+		return;
+	a = host_guest();
+	gpu.softgpu_hold(1);
+	host_send(&a, message(STAGE_FETCH, 0, at, 1));
+	taken(&a); /* the copy has begun */
+	CHECK_EQ(sem_init(&over, 0, 0), 0);
+	__atomic_store_n(&no_time, true, __ATOMIC_RELEASE);
+	begin_end(host, (uint8_t *)(uintptr_t)at, 0);
+	CHECK_EQ(sem_wait(&over), 0);
+	ctl_close(&a);
+	while (importers())
+		sched_yield();
+	b = host_guest();
+	gpu.softgpu_hold(0);
+	CHECK_EQ(await_end(), 0);
+	taken(&b);
 }
 
 /* An engine has no stage if its rails reach all of its memory. */
