@@ -255,13 +255,21 @@ static void chunk_moved(struct tent *t, uint32_t id, int err)
 	step(t, c);
 }
 
-/* Cuts a chunk off the request. False: there is no room for another one. */
+/*
+ * Cuts a chunk off the request, unless the request has failed. False: there is no room for another
+ * chunk.
+ */
 static bool begin_chunk(struct tent *t, uint32_t id)
 {
 	struct task *k = &t->tasks[id];
 	uint64_t left = k->request.len - k->cut;
-	uint32_t n = slab_get(&t->chunk_ids), mine = NO_SLOT;
+	uint32_t n, mine = NO_SLOT;
 
+	if (k->err) { /* it ends with its last chunk under way */
+		tasks_remove(t, &k->request.segment->staged, id);
+		return true;
+	}
+	n = slab_get(&t->chunk_ids);
 	if (n != SLAB_NONE && here(k))
 		mine = slab_get(&t->out_slots);
 	if (n == SLAB_NONE || (here(k) && mine == SLAB_NONE)) {

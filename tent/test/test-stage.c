@@ -292,6 +292,42 @@ GPU_TEST(slots_are_free_after_a_fence_that_timed_out)
 	tent_destroy(t);
 }
 
+/* The peer's GPU does not copy, so all chunks that may be under way wait for replies. */
+GPU_TEST(a_failed_request_is_cut_no_further)
+{
+	const uint64_t most = STAGE_SLOTS * STAGE_SLOT_LEN, len = 2 * most;
+	const struct ctl_msg m = {.type = CTL_STAGED, .status = EIO};
+	AT_END(end_free) char *text = NULL;
+	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = len};
+	struct tent_batch *b;
+	struct tent *t;
+	uint32_t id;
+
+	t = open_both(&r, &text);
+	if (!t)
+		return;
+	free(text);
+	r.remote = gpu_alloc(len);
+	CHECK_EQ(tent_register(host, (void *)(uintptr_t)r.remote, len, NULL, NULL), 0);
+	text = describe();
+	r.local = test_shared(len);
+	CHECK_EQ(tent_register(t, r.local, len, NULL, NULL), 0);
+	CHECK_EQ(tent_import(t, text, NULL, &r.segment), 0);
+	gpu.softgpu_hold(1);
+	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+	pthread_mutex_lock(&t->lock);
+	id = b->tasks[0];
+	CHECK_EQ(t->tasks[id].cut, most);
+	CHECK_EQ(stage_answered(r.segment, &m), 0);
+	stage_start(r.segment);
+	CHECK_EQ(t->tasks[id].cut, most);
+	pthread_mutex_unlock(&t->lock);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(duo_end(b), -ECONNRESET); /* the peer's own reply is one too many */
+	tent_destroy(t);
+	munmap(r.local, len);
+}
+
 GPU_TEST(replies_are_checked)
 {
 	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = 1};
