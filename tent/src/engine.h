@@ -423,9 +423,10 @@ void lent_fini(struct tent_segment *s);
 void lent_revoked(struct tent_segment *s, uint32_t id);
 /*
  * Unmaps the unregistered buffers that no request uses any more, without the lock, because that may
- * take long. Sends CTL_UNREGISTERED for them.
+ * take long. Sends CTL_UNREGISTERED for them. True: there were some, so the lock was released, and
+ * other threads may have posted moves on links that are not armed.
  */
-void lent_answer(struct tent_segment *s);
+bool lent_answer(struct tent_segment *s);
 
 /* segment.c */
 void segment_free(struct tent_segment *s);

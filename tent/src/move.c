@@ -469,7 +469,7 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	some |= end_fences(s, now);
 	start(s, now);
 	some |= blame_progress(s, now);
-	lent_answer(s);
+	some |= lent_answer(s);
 	if (s->lost) {
 		tasks_fail(s, s->lost);
 		stage_lost(s);
