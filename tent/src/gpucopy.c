@@ -158,22 +158,41 @@ static void record(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t bu
 	}
 }
 
+static void start_item(struct gpu_copies *q, struct item *it, uint64_t len)
+{
+	it->stream = -1;
+	it->status = 0;
+	if (len)
+		start_copy(q, it, len);
+}
+
+/*
+ * Starts @n adjacent items as one copy of @len bytes. If that fails, starts each one alone: the
+ * memory may be that of several allocations, or a part of it may not be mapped any more.
+ */
+static void start_adjacent(struct gpu_copies *q, uint32_t i, uint32_t n, uint64_t len)
+{
+	struct item *first = item_at(q, i);
+
+	start_item(q, first, len);
+	if (first->status && n > 1) {
+		for (uint32_t k = 0; k < n; k++)
+			start_item(q, item_at(q, i + k), item_at(q, i + k)->copy.len);
+		return;
+	}
+	for (uint32_t k = 1; k < n; k++) {
+		item_at(q, i + k)->stream = first->stream;
+		item_at(q, i + k)->status = first->status;
+	}
+}
+
 static void start(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t burst)
 {
 	uint64_t len;
 
 	for (uint32_t i = from, n; i != to; i += n) {
-		struct item *first = item_at(q, i);
-
 		n = adjacent(q, i, to, &len);
-		first->stream = -1;
-		first->status = 0;
-		if (len)
-			start_copy(q, first, len);
-		for (uint32_t k = 1; k < n; k++) {
-			item_at(q, i + k)->stream = first->stream;
-			item_at(q, i + k)->status = first->status;
-		}
+		start_adjacent(q, i, n, len);
 	}
 	record(q, from, to, burst);
 }

@@ -495,6 +495,35 @@ GPU_TEST(own_memory_that_was_unmapped)
 	both_ways(0, LEN);
 }
 
+/* The copies of adjacent requests become one copy. If it fails, only the faulty request does. */
+GPU_TEST(memory_beside_some_that_was_unmapped)
+{
+	enum { N = 4 };
+	const size_t each = 64 * KIB;
+	struct tent_request r[N];
+	struct tent_status status;
+	struct tent_batch *b;
+
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not copy with the CPU of this side */
+	duo_rails_set = "gpu:1";
+	duo_open(&(struct duo_attr){.len = N * each, .mine = ON_HOST, .theirs = ALLOCATED});
+	protect(&(struct part){.at = d.mine.at + each, .len = each}, false);
+	for (uint32_t i = 0; i < N; i++)
+		r[i] = duo_request(TENT_WRITE, i * each, each);
+	for (int round = 0; round < 50; round++) {
+		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
+		CHECK_EQ(tent_wait(b, -1), -EFAULT);
+		for (uint32_t i = 0; i < N; i++) {
+			CHECK_EQ(tent_task_status(b, i, &status, sizeof(status)), 0);
+			CHECK_EQ(status.err, i == 1 ? -EFAULT : 0);
+		}
+		CHECK_EQ(tent_batch_free(b), 0);
+	}
+	protect(&(struct part){.at = d.mine.at + each, .len = each}, true);
+	both_ways(0, N * each);
+}
+
 GPU_TEST(memory_of_the_peer_that_was_unmapped)
 {
 	if (!duo_rails("gpu:"))
