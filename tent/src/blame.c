@@ -144,7 +144,7 @@ static void close_end(struct tent_segment *s, uint32_t i)
 
 	if (!e->link)
 		return;
-	link_close(&e->link);
+	loop_close_link(s->t, &e->link);
 	if (!s->lost)
 		peer_send(s, &msg);
 }
@@ -209,5 +209,5 @@ uint64_t blame_due(const struct tent_segment *s)
 void blame_fini(struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < BLAME_ENDS; i++)
-		link_close(&s->blame.ends[i].link);
+		loop_close_link(s->t, &s->blame.ends[i].link);
 }

@@ -67,13 +67,16 @@ void ctl_end(struct ctl *c)
 int ctl_send_all(struct ctl *c, struct ctl_msg *msgs, uint32_t n)
 {
 	size_t done = 0;
+	int err;
 
 	if (c->fd < 0)
 		return -ECONNRESET;
 	for (uint32_t i = 0; i < n; i++)
 		msgs[i].magic = CTL_MAGIC;
-	/* If the socket is full, the peer has stopped reading. */
-	return tcp_write(c->fd, msgs, n * sizeof(*msgs), &done) ? -ECONNRESET : 0;
+	err = tcp_write(c->fd, msgs, n * sizeof(*msgs), &done);
+	if (err == -EAGAIN)
+		return -ENOBUFS;
+	return err ? -ECONNRESET : 0;
 }
 
 int ctl_send(struct ctl *c, struct ctl_msg *msg)

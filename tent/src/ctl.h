@@ -115,7 +115,10 @@ void ctl_close(struct ctl *c);
 /* Closes the sending direction. The peer's last messages can still be received. */
 void ctl_end(struct ctl *c);
 
-/* 0, or -errno: the connection cannot be used any more. */
+/*
+ * 0, or an error: the connection cannot be used any more. -ENOBUFS: the socket is full, so the peer
+ * has stopped reading; -ECONNRESET: the connection is closed.
+ */
 int ctl_send(struct ctl *c, struct ctl_msg *msg);
 /* Sends @n messages. Returns the same as ctl_send(). */
 int ctl_send_all(struct ctl *c, struct ctl_msg *msgs, uint32_t n);

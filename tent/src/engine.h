@@ -352,7 +352,14 @@ void loop_help(struct tent *t);
 /* Wakes the engine's thread if it would sleep longer than @until. */
 void loop_wake(struct tent *t, uint64_t until);
 void loop_watch(struct tent *t, int fd);
+/*
+ * Must be called before a watched descriptor is closed: while a forked child has it, close() does
+ * not remove it from the set.
+ */
+void loop_unwatch(struct tent *t, int fd);
 void loop_watch_link(struct tent *t, const struct link *l);
+/* Destroys a link, which may be NULL. */
+void loop_close_link(struct tent *t, struct link **l);
 /* Sleeps without the lock until an event, at most until @until. */
 void loop_sleep(struct tent *t, uint64_t until);
 
@@ -361,6 +368,13 @@ void loop_sleep(struct tent *t, uint64_t until);
 void peer_lost(struct tent_segment *s, int err);
 /* Sends a message. If that fails, the segment's peer counts as lost. */
 void peer_send(struct tent_segment *s, struct ctl_msg *msg);
+/*
+ * The target's side: sends a message. If the peer has stopped reading, its connection will end. If
+ * the peer has closed the connection, serve.c reads what the peer had sent, and then ends it.
+ */
+void conn_send(struct conn *c, struct ctl_msg *msg);
+/* Closes the connection, if it is not closed yet. */
+void peer_close(struct tent_segment *s);
 /* Makes an end of a link on a port, and requests the other end from the peer. 0 or -errno. */
 int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p);
 /* Handles the peer's reply: connects the end, and posts a probe. 0 or -errno. */
@@ -412,9 +426,10 @@ void lent_fini(struct tent_segment *s);
 void lent_revoked(struct tent_segment *s, uint32_t id);
 /*
  * Unmaps the unregistered buffers that no request uses any more, without the lock, because that may
- * take long. Sends CTL_UNREGISTERED for them.
+ * take long. Sends CTL_UNREGISTERED for them. True: there were some, so the lock was released, and
+ * other threads may have posted moves on links that are not armed.
  */
-void lent_answer(struct tent_segment *s);
+bool lent_answer(struct tent_segment *s);
 
 /* segment.c */
 void segment_free(struct tent_segment *s);

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "gpumem.h"
+#include "transport.h"
 
 #define STREAMS 16 /* maximum number of contexts and devices of the copied memory */
 #define BURSTS 2 /* groups of items: one is under way while the next one is started */
@@ -99,7 +99,10 @@ static int stream_of(struct gpu_copies *q, const struct gpu_memory *m)
 	return err ? err : i;
 }
 
-/* Starts a copy. If it is between memory of the host, copies at once. */
+/*
+ * Starts a copy. If neither side is memory of a GPU, the kernel copies at once: the program may
+ * have unmapped the memory, or freed what was memory of a GPU.
+ */
 static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 {
 	const struct gpu_copy *c = &it->copy;
@@ -107,7 +110,7 @@ static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 	int result;
 
 	if (!gpu_memory_at(q->cu, c->from, &m) && !gpu_memory_at(q->cu, c->to, &m)) {
-		memcpy((void *)(uintptr_t)c->to, (const void *)(uintptr_t)c->from, len);
+		it->status = memory_copy(c->to, c->from, len);
 		return;
 	}
 	it->stream = stream_of(q, &m);
@@ -155,22 +158,41 @@ static void record(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t bu
 	}
 }
 
+static void start_item(struct gpu_copies *q, struct item *it, uint64_t len)
+{
+	it->stream = -1;
+	it->status = 0;
+	if (len)
+		start_copy(q, it, len);
+}
+
+/*
+ * Starts @n adjacent items as one copy of @len bytes. If that fails, starts each one alone: the
+ * memory may be that of several allocations, or a part of it may not be mapped any more.
+ */
+static void start_adjacent(struct gpu_copies *q, uint32_t i, uint32_t n, uint64_t len)
+{
+	struct item *first = item_at(q, i);
+
+	start_item(q, first, len);
+	if (first->status && n > 1) {
+		for (uint32_t k = 0; k < n; k++)
+			start_item(q, item_at(q, i + k), item_at(q, i + k)->copy.len);
+		return;
+	}
+	for (uint32_t k = 1; k < n; k++) {
+		item_at(q, i + k)->stream = first->stream;
+		item_at(q, i + k)->status = first->status;
+	}
+}
+
 static void start(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t burst)
 {
 	uint64_t len;
 
 	for (uint32_t i = from, n; i != to; i += n) {
-		struct item *first = item_at(q, i);
-
 		n = adjacent(q, i, to, &len);
-		first->stream = -1;
-		first->status = 0;
-		if (len)
-			start_copy(q, first, len);
-		for (uint32_t k = 1; k < n; k++) {
-			item_at(q, i + k)->stream = first->stream;
-			item_at(q, i + k)->status = first->status;
-		}
+		start_adjacent(q, i, n, len);
 	}
 	record(q, from, to, burst);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A queue of copies that GPUs perform. Its thread starts new copies while the earlier ones are
- * under way, and then waits for the earlier ones. Adjacent copies become one. If both sides of a
- * copy are memory of the host, the thread copies it with memcpy(3).
+ * under way, and then waits for the earlier ones. Adjacent copies become one, unless that fails. If
+ * both sides of a copy are memory of the host, the thread lets the kernel copy it.
  *
  *	gpu_copies_add(q, &copy);
  *	wait until gpu_copies_fd(q) is readable;        // a copy has ended

@@ -35,7 +35,7 @@ static void tell(struct tent *t, struct conn *c)
 	if (!c->known || c->told)
 		return;
 	c->told = true;
-	ctl_send(&c->ctl, &msg);
+	conn_send(c, &msg);
 }
 
 void grow_announce(struct tent *t)

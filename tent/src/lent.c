@@ -97,10 +97,11 @@ static struct desc_buffer *take_unused(struct tent_segment *s)
 	return b;
 }
 
-void lent_answer(struct tent_segment *s)
+bool lent_answer(struct tent_segment *s)
 {
 	struct tent *t = s->t;
 	struct desc_buffer *b;
+	bool some = false;
 
 	while ((b = take_unused(s))) {
 		struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = b->id};
@@ -112,5 +113,7 @@ void lent_answer(struct tent_segment *s)
 		s->movers--;
 		pthread_cond_broadcast(&t->ended);
 		peer_send(s, &msg);
+		some = true;
 	}
+	return some;
 }

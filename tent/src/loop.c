@@ -31,12 +31,28 @@ void loop_watch(struct tent *t, int fd)
 	epoll_ctl(t->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
+void loop_unwatch(struct tent *t, int fd)
+{
+	epoll_ctl(t->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
 void loop_watch_link(struct tent *t, const struct link *l)
 {
 	for (int i = 0; i < 2; i++) {
 		if (l->fds[i] >= 0)
 			loop_watch(t, l->fds[i]);
 	}
+}
+
+void loop_close_link(struct tent *t, struct link **l)
+{
+	for (int i = 0; i < 2 && *l; i++) {
+		if ((*l)->fds[i] >= 0)
+			loop_unwatch(t, (*l)->fds[i]);
+	}
+	if (*l)
+		(*l)->ops->destroy(*l);
+	*l = NULL;
 }
 
 void loop_sleep(struct tent *t, uint64_t until)

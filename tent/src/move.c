@@ -133,7 +133,7 @@ static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 static void close_old(struct tent_segment *s, struct pair *p)
 {
 	s->n_closed -= p->closed != NULL;
-	link_close(&p->closed);
+	loop_close_link(s->t, &p->closed);
 }
 
 static void op_close(void *arg, uint32_t rail)
@@ -152,7 +152,7 @@ static void op_close(void *arg, uint32_t rail)
 		p->link = NULL;
 		s->n_closed++;
 	}
-	link_close(&p->link);
+	loop_close_link(s->t, &p->link);
 }
 
 static const struct rail_ops ops = {
@@ -469,14 +469,14 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	some |= end_fences(s, now);
 	start(s, now);
 	some |= blame_progress(s, now);
-	lent_answer(s);
+	some |= lent_answer(s);
 	if (s->lost) {
 		tasks_fail(s, s->lost);
 		stage_lost(s);
 	}
 	/* The closed connection tells the peer that no thread copies any more. */
 	if (s->lost && !copying(s))
-		ctl_close(&s->ctl);
+		peer_close(s);
 	flush(s);
 	for (uint32_t i = 0; i < s->n_pairs && s->n_closed; i++)
 		close_old(s, &s->pairs[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The initiator's side of a connection: messages, and ends of links. */
+/* The sides of a connection: messages, and the initiator's ends of links. */
 #include <errno.h>
 
 #include "engine.h"
@@ -14,10 +14,24 @@ void peer_lost(struct tent_segment *s, int err)
 
 void peer_send(struct tent_segment *s, struct ctl_msg *msg)
 {
-	int err = ctl_send(&s->ctl, msg);
+	if (ctl_send(&s->ctl, msg))
+		peer_lost(s, -ECONNRESET);
+}
 
-	if (err)
-		peer_lost(s, err);
+void conn_send(struct conn *c, struct ctl_msg *msg)
+{
+	if (ctl_send(&c->ctl, msg) != -ENOBUFS || c->err)
+		return;
+	c->err = -ENOBUFS;
+	c->t->conns_due = 0;
+	loop_wake(c->t, 0);
+}
+
+void peer_close(struct tent_segment *s)
+{
+	if (s->ctl.fd >= 0)
+		loop_unwatch(s->t, s->ctl.fd);
+	ctl_close(&s->ctl);
 }
 
 int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p)

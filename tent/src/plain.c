@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +12,11 @@
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "transport.h"
 #include "why.h"
-
-void link_close(struct link **l)
-{
-	if (*l)
-		(*l)->ops->destroy(*l);
-	*l = NULL;
-}
 
 void link_free(struct link *l)
 {
@@ -105,12 +100,34 @@ int memory_check(uint64_t addr, uint64_t len)
 	return at < addr + len ? -EFAULT : touch(addr, len);
 }
 
-/* True: the file has @len bytes or more and cannot shrink, so no access to them raises SIGBUS. */
+int memory_copy(uint64_t to, uint64_t from, uint64_t len)
+{
+	while (len) {
+		struct iovec source = {(void *)(uintptr_t)from, len};
+		struct iovec target = {(void *)(uintptr_t)to, len};
+		ssize_t n = process_vm_writev(getpid(), &source, 1, &target, 1, 0);
+
+		if (n <= 0)
+			return n ? -errno : -EFAULT;
+		from += (uint64_t)n;
+		to += (uint64_t)n;
+		len -= (uint64_t)n;
+	}
+	return 0;
+}
+
+/*
+ * True: the file has @len bytes or more, cannot shrink, and has no huge pages, which a peer could
+ * free although they are mapped. So no access to the bytes raises SIGBUS.
+ */
 static bool is_lasting(int fd, uint64_t len)
 {
 	int seals = fcntl(fd, F_GET_SEALS); /* fails if it is no memfd */
+	struct statfs fs;
 	struct stat st;
 
+	if (fstatfs(fd, &fs) || fs.f_type == HUGETLBFS_MAGIC)
+		return false;
 	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) &&
 	       (uint64_t)st.st_size >= len;
 }

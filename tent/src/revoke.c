@@ -36,7 +36,7 @@ int revoke_begin(struct tent *t, struct buffer *b)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
 		b->n_awaits++;
-		ctl_send(&c->ctl, &msg); /* after an error no confirmation comes */
+		conn_send(c, &msg);
 	}
 	return 0;
 }
@@ -64,10 +64,11 @@ int revoke_wait(struct tent *t, struct buffer *b)
 
 	while (b->n_awaits && !err)
 		err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
-	LIST_REMOVE(&t->going, b);
-	t->n_going--;
 	while (b->copies)
 		pthread_cond_wait(&t->ended, &t->lock);
+	/* Until now the peers that leave need not confirm. Their places may have new peers. */
+	LIST_REMOVE(&t->going, b);
+	t->n_going--;
 	err = b->n_awaits && !t->transport->bars ? -ETIMEDOUT : 0;
 	for (struct conn *c = t->conns; c && err; c = c->next) {
 		if (awaits(b, c))

@@ -57,8 +57,8 @@ static void close_links(struct tent_segment *s)
 	live_remove(s->live);
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		live_remove(s->pairs[i].live);
-		link_close(&s->pairs[i].link);
-		link_close(&s->pairs[i].closed);
+		loop_close_link(s->t, &s->pairs[i].link);
+		loop_close_link(s->t, &s->pairs[i].closed);
 		latrec_hist_destroy(s->pairs[i].slice_ns);
 	}
 	latrec_hist_destroy(s->resend_ns);
@@ -74,7 +74,7 @@ static void free_rest(struct tent_segment *s)
 	lent_fini(s);
 	free(s->growth.text);
 	sched_destroy(s->sched);
-	ctl_close(&s->ctl);
+	peer_close(s);
 	desc_fini(&s->desc);
 	free(s);
 }

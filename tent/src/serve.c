@@ -24,7 +24,7 @@ int serve_watch(struct tent *t, int fd, struct conn *c)
 static void conn_close(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
-		link_close(&c->links[i]);
+		loop_close_link(t, &c->links[i]);
 	/*
 	 * While a forked child has the descriptor, close() does not remove it from the set, and
 	 * events would still name the freed connection.
@@ -86,7 +86,7 @@ static bool give_notices(struct conn *c, uint32_t max, bool gaps)
 		u->over = true;
 		if (eventfd_write(t->notice_fd, 1))
 			abort(); /* write() fails only on overflow, and NOTICE_RING is far below it */
-		ctl_send(&c->ctl, &taken);
+		conn_send(c, &taken);
 	}
 	return true;
 }
@@ -250,7 +250,7 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 	if (msg->rail >= t->topo.n_rails)
 		return -EPROTO;
-	link_close(&c->links[msg->pair]);
+	loop_close_link(t, &c->links[msg->pair]);
 	reply.status = (uint16_t)-make_end(t, c, msg, &reply.end);
 	return ctl_send(&c->ctl, &reply);
 }
@@ -266,9 +266,9 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	int err;
 
 	if (last_marks(c, msg->pair))
-		link_close(&c->links[msg->pair]);
+		loop_close_link(t, &c->links[msg->pair]);
 	err = ctl_send(&c->ctl, &reply);
-	link_close(&c->links[msg->pair]);
+	loop_close_link(t, &c->links[msg->pair]);
 	return err;
 }
 
@@ -508,7 +508,7 @@ void serve_port(struct tent *t, uint32_t rail, bool up)
 		struct ctl_msg msg = {.type = up ? CTL_RAIL_UP : CTL_RAIL_DOWN, .rail = rail};
 
 		if (c->known)
-			ctl_send(&c->ctl, &msg);
+			conn_send(c, &msg);
 	}
 }
 

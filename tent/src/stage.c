@@ -123,10 +123,13 @@ static void ask(struct chunk *c, enum stage_op op)
 		peer_send(c->s, &msg);
 }
 
-/* Frees the peer's slot, unless bytes may still arrive in it. */
+/*
+ * Frees the peer's slot. If a fence has timed out, bytes may still arrive in the slot now, but not
+ * when the peer handles FREE: FENCE precedes it in the connection.
+ */
 static void free_theirs(struct chunk *c)
 {
-	if (c->theirs != NO_SLOT && c->err != -ETIMEDOUT)
+	if (c->theirs != NO_SLOT)
 		ask(c, STAGE_FREE);
 	c->theirs = NO_SLOT;
 }
@@ -252,13 +255,21 @@ static void chunk_moved(struct tent *t, uint32_t id, int err)
 	step(t, c);
 }
 
-/* Cuts a chunk off the request. False: there is no room for another one. */
+/*
+ * Cuts a chunk off the request, unless the request has failed. False: there is no room for another
+ * chunk.
+ */
 static bool begin_chunk(struct tent *t, uint32_t id)
 {
 	struct task *k = &t->tasks[id];
 	uint64_t left = k->request.len - k->cut;
-	uint32_t n = slab_get(&t->chunk_ids), mine = NO_SLOT;
+	uint32_t n, mine = NO_SLOT;
 
+	if (k->err) { /* it ends with its last chunk under way */
+		tasks_remove(t, &k->request.segment->staged, id);
+		return true;
+	}
+	n = slab_get(&t->chunk_ids);
 	if (n != SLAB_NONE && here(k))
 		mine = slab_get(&t->out_slots);
 	if (n == SLAB_NONE || (here(k) && mine == SLAB_NONE)) {
@@ -334,17 +345,13 @@ void stage_lost(struct tent_segment *s)
 
 /* ---- the target's side ---- */
 
-/*
- * Replies to the peer. Ignores an error, because read_messages() of serve.c detects the end of the
- * connection.
- */
 static void reply(struct conn *c, uint32_t chunk, uint32_t slot, int err)
 {
 	struct ctl_msg msg = {.type = CTL_STAGED,
 		.status = (uint16_t)-err,
 		.stage = {.chunk = chunk, .slot = slot}};
 
-	ctl_send(&c->ctl, &msg);
+	conn_send(c, &msg);
 }
 
 static void free_slot(struct tent *t, uint32_t slot)
@@ -355,7 +362,10 @@ static void free_slot(struct tent *t, uint32_t slot)
 	l->conn = NULL;
 }
 
-/* Copies between a slot and the memory that @m names. 0; -EACCES: that memory is not registered. */
+/*
+ * Copies between a slot and the memory that @m names. 0; -EACCES: that memory is not registered, or
+ * rails reach it.
+ */
 static int copy_for_peer(struct tent *t, uint32_t slot, const struct stage_msg *m, bool to_slot)
 {
 	struct landing *l = &t->landings[slot];
@@ -366,7 +376,7 @@ static int copy_for_peer(struct tent *t, uint32_t slot, const struct stage_msg *
 		.token = OF_LANDING | slot};
 
 	l->buffer = buffer_find(t, addr, m->len);
-	if (!l->buffer)
+	if (!l->buffer || !l->buffer->staged)
 		return -EACCES;
 	l->buffer->copies++;
 	l->copying = true;

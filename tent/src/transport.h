@@ -220,8 +220,6 @@ struct transport {
 };
 
 /* plain.c */
-/* Destroys a link, which may be NULL. */
-void link_close(struct link **l);
 /* For simple transports: */
 void link_free(struct link *l);
 /* Makes a condition whose timed waits use clock_ns(). */
@@ -234,6 +232,11 @@ void port_free(struct port *p);
  * not mapped, readable and writable. Another -errno: the memory could not be checked.
  */
 int memory_check(uint64_t addr, uint64_t len);
+/*
+ * Copies memory of this process, which may be unmapped: the kernel copies. 0; -EFAULT: a part is
+ * not mapped; or another -errno.
+ */
+int memory_copy(uint64_t to, uint64_t from, uint64_t len);
 /* For transport.map and .unmap: memory with a descriptor, of a process of this host. */
 void *memory_map(const struct desc *peer, const struct desc_buffer *b);
 void memory_unmap(void *at, const struct desc_buffer *b);

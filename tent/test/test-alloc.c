@@ -5,8 +5,11 @@
  * process_vm_writev() counts the copies of the kernel.
  */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 #include "base/clock.h"
 #include "support/fdtest.h"
@@ -191,6 +194,28 @@ static int file(size_t len, unsigned seals)
 	CHECK_EQ(ftruncate(fd, (off_t)len), 0);
 	CHECK_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
 	return fd;
+}
+
+static bool huge; /* all files seem to have huge pages, which a test cannot reserve */
+
+int fstatfs(int fd, struct statfs *s_p)
+{
+	int err = (int)syscall(SYS_fstatfs, fd, s_p);
+
+	if (huge)
+		s_p->f_type = HUGETLBFS_MAGIC;
+	return err;
+}
+
+/* The peer can free huge pages of a mapping, so that an access raises SIGBUS. */
+TEST(huge_pages_are_not_mapped)
+{
+	duo_open(&(struct duo_attr){.len = LEN, .no_import = true});
+	huge = true;
+	d.s = duo_import(d.t, d.text);
+	CHECK_EQ(mappings(), OWN);
+	CHECK(copies('h'));
+	huge = false;
 }
 
 /* A descriptor that may lose its memory is not used; the bytes arrive by system calls. */

@@ -464,6 +464,93 @@ GPU_TEST(memory_that_the_peer_ends)
 		-EFAULT);
 }
 
+/* Lets no thread access the part, or all again. */
+static void protect(const struct part *p, bool all)
+{
+	CHECK_EQ(mprotect((void *)(uintptr_t)p->at, p->len, all ? PROT_READ | PROT_WRITE : 0), 0);
+}
+
+/* For EXCHANGE. */
+static void protect_theirs(const struct part *mine, struct tent *t, const char *text, uint64_t all,
+	uint32_t i)
+{
+	protect(mine, all);
+}
+
+static void not_mapped(void)
+{
+	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), -EFAULT);
+	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EFAULT);
+}
+
+/* Only the requests on that memory fail. */
+GPU_TEST(own_memory_that_was_unmapped)
+{
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not copy with the CPU of this side */
+	duo_open(&(struct duo_attr){.len = LEN, .mine = ON_HOST, .theirs = ALLOCATED});
+	protect(&d.mine, false);
+	not_mapped();
+	protect(&d.mine, true);
+	both_ways(0, LEN);
+}
+
+/* The copies of adjacent requests become one copy. If it fails, only the faulty request does. */
+GPU_TEST(memory_beside_some_that_was_unmapped)
+{
+	enum { N = 4 };
+	const size_t each = 64 * KIB;
+	struct tent_request r[N];
+	struct tent_status status;
+	struct tent_batch *b;
+
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not copy with the CPU of this side */
+	duo_rails_set = "gpu:1";
+	duo_open(&(struct duo_attr){.len = N * each, .mine = ON_HOST, .theirs = ALLOCATED});
+	protect(&(struct part){.at = d.mine.at + each, .len = each}, false);
+	for (uint32_t i = 0; i < N; i++)
+		r[i] = duo_request(TENT_WRITE, i * each, each);
+	for (int round = 0; round < 50; round++) {
+		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
+		CHECK_EQ(tent_wait(b, -1), -EFAULT);
+		for (uint32_t i = 0; i < N; i++) {
+			CHECK_EQ(tent_task_status(b, i, &status, sizeof(status)), 0);
+			CHECK_EQ(status.err, i == 1 ? -EFAULT : 0);
+		}
+		CHECK_EQ(tent_batch_free(b), 0);
+	}
+	protect(&(struct part){.at = d.mine.at + each, .len = each}, true);
+	both_ways(0, N * each);
+}
+
+GPU_TEST(memory_of_the_peer_that_was_unmapped)
+{
+	if (!duo_rails("gpu:"))
+		return; /* other rails do not stage memory of the host */
+	duo_open(&(struct duo_attr){.len = LEN,
+		.mine = ALLOCATED,
+		.theirs = ON_HOST,
+		.exchange = protect_theirs});
+	for (uint64_t all = 0; all < 2; all++) {
+		duo_tell(EXCHANGE, all, 0, 0);
+		duo_write_text(d.fd, d.t);
+		CHECK_EQ(duo_reply(), 0);
+		if (!all)
+			not_mapped();
+	}
+	both_ways(0, LEN);
+}
+
+GPU_TEST(memory_of_a_gpu_that_was_freed)
+{
+	if (!duo_rails("gpu:"))
+		return;
+	duo_open(&(struct duo_attr){.len = LEN, .theirs = ALLOCATED});
+	CHECK_EQ(gpu.cu.mem_free(d.mine.base), 0);
+	not_mapped();
+}
+
 /* ---- failures ---- */
 
 GPU_TEST(the_peer_dies)

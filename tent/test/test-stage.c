@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages about the stage (stage.c). Most of the peers do not keep to the protocol. */
+#include <semaphore.h>
+
 #include "engine.h"
 #include "ending.h"
 #include "gputest.h"
@@ -54,6 +56,16 @@ static uint32_t taken(struct ctl *c)
 	return reply.stage.slot;
 }
 
+static uint32_t importers(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&host->lock);
+	n = host->importer_ids.used;
+	pthread_mutex_unlock(&host->lock);
+	return n;
+}
+
 GPU_TEST(messages_are_checked)
 {
 	GUEST c, other;
@@ -87,6 +99,9 @@ GPU_TEST(memory_must_be_registered)
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at + LEN, 1).status, EACCES);
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at + LEN - 1, 2).status, EACCES);
 	CHECK_EQ(asked(&c, STAGE_LAND, taken(&c), at + LEN - 1, 2).status, EACCES);
+	/* Memory of the host, which rails reach. */
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, (uintptr_t)memory, 1).status, EACCES);
+	CHECK_EQ(asked(&c, STAGE_LAND, taken(&c), (uintptr_t)memory, 1).status, EACCES);
 	for (int i = 0; i < STAGE_OF_CONN; i++) /* the slots are free again */
 		taken(&c);
 }
@@ -138,6 +153,48 @@ GPU_TEST(copies_are_waited_for)
 	end_waits();
 	gpu.softgpu_hold(0);
 	CHECK_EQ(await_end(), 0);
+}
+
+/* The time of tent_unregister() for confirmations. */
+static bool no_time; /* it is over at once; the test's store pairs with the load of the thread */
+static sem_t over; /* it was over */
+
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
+{
+	if (!__atomic_load_n(&no_time, __ATOMIC_ACQUIRE))
+		return __real_pthread_cond_timedwait(c, m, ts);
+	CHECK_EQ(sem_post(&over), 0);
+	return ETIMEDOUT;
+}
+
+/* A silent peer leaves while tent_unregister() waits for its copy. Another one gets its place. */
+GPU_TEST(a_silent_peer_leaves_during_its_copy)
+{
+	struct ctl a;
+	GUEST b = {.fd = -1};
+
+	duo_rails_set = "shm:1"; /* other rails do not depend on the confirmation */
+	open_host();
+	if (!gpu_is_soft())
+		return;
+	a = host_guest();
+	gpu.softgpu_hold(1);
+	host_send(&a, message(STAGE_FETCH, 0, at, 1));
+	taken(&a); /* the copy has begun */
+	CHECK_EQ(sem_init(&over, 0, 0), 0);
+	__atomic_store_n(&no_time, true, __ATOMIC_RELEASE);
+	begin_end(host, (uint8_t *)(uintptr_t)at, 0);
+	CHECK_EQ(sem_wait(&over), 0);
+	ctl_close(&a);
+	while (importers())
+		sched_yield();
+	b = host_guest();
+	gpu.softgpu_hold(0);
+	CHECK_EQ(await_end(), 0);
+	taken(&b);
 }
 
 /* An engine has no stage if its rails reach all of its memory. */
@@ -201,6 +258,74 @@ GPU_TEST(a_waiting_chunk_is_stopped)
 	CHECK_EQ(duo_end(b), -EACCES);
 	gpu.softgpu_hold(0);
 	tent_destroy(t);
+}
+
+/* Requests end as after a fence that has timed out. The peer's slots are free again. */
+GPU_TEST(slots_are_free_after_a_fence_that_timed_out)
+{
+	struct tent_request r[STAGE_OF_CONN - 1] = {
+		{.size = sizeof(r[0]), .op = TENT_READ, .len = 1}};
+	AT_END(end_free) char *text = NULL;
+	struct tent_batch *b;
+	struct tent *t;
+
+	t = open_both(&r[0], &text);
+	if (!t)
+		return;
+	r[0].remote = at;
+	CHECK_EQ(tent_import(t, text, NULL, &r[0].segment), 0);
+	for (uint32_t i = 1; i < ARRAY_SIZE(r); i++)
+		r[i] = r[0];
+	gpu.softgpu_hold(1); /* all requests wait for replies */
+	CHECK_EQ(tent_submit(t, r, ARRAY_SIZE(r), &b), 0);
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < ARRAY_SIZE(r); i++)
+		task_stop(t, b->tasks[i], -ETIMEDOUT);
+	pthread_mutex_unlock(&t->lock);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(duo_end(b), -ETIMEDOUT);
+	CHECK_EQ(tent_submit(t, r, 1, &b), 0);
+	CHECK_EQ(duo_end(b), 0);
+	pthread_mutex_lock(&host->lock);
+	CHECK(host->conns->slots <= 1); /* that of the last request, which may still be in use */
+	pthread_mutex_unlock(&host->lock);
+	tent_destroy(t);
+}
+
+/* The peer's GPU does not copy, so all chunks that may be under way wait for replies. */
+GPU_TEST(a_failed_request_is_cut_no_further)
+{
+	const uint64_t most = STAGE_SLOTS * STAGE_SLOT_LEN, len = 2 * most;
+	const struct ctl_msg m = {.type = CTL_STAGED, .status = EIO};
+	AT_END(end_free) char *text = NULL;
+	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = len};
+	struct tent_batch *b;
+	struct tent *t;
+	uint32_t id;
+
+	t = open_both(&r, &text);
+	if (!t)
+		return;
+	free(text);
+	r.remote = gpu_alloc(len);
+	CHECK_EQ(tent_register(host, (void *)(uintptr_t)r.remote, len, NULL, NULL), 0);
+	text = describe();
+	r.local = test_shared(len);
+	CHECK_EQ(tent_register(t, r.local, len, NULL, NULL), 0);
+	CHECK_EQ(tent_import(t, text, NULL, &r.segment), 0);
+	gpu.softgpu_hold(1);
+	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+	pthread_mutex_lock(&t->lock);
+	id = b->tasks[0];
+	CHECK_EQ(t->tasks[id].cut, most);
+	CHECK_EQ(stage_answered(r.segment, &m), 0);
+	stage_start(r.segment);
+	CHECK_EQ(t->tasks[id].cut, most);
+	pthread_mutex_unlock(&t->lock);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(duo_end(b), -ECONNRESET); /* the peer's own reply is one too many */
+	tent_destroy(t);
+	munmap(r.local, len);
 }
 
 GPU_TEST(replies_are_checked)

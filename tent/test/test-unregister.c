@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -137,6 +138,14 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const s
 	return err;
 }
 
+/* Sleeps of this process's engines: an event has ended `woken`, the others ended in time. */
+static uint64_t woken, slept;
+
+static uint64_t count_of(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
 int __wrap_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct timespec *ts,
 	const sigset_t *mask)
 {
@@ -146,6 +155,7 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct times
 
 	if (!got)
 		jump_over(left - ns);
+	__atomic_fetch_add(got ? &woken : &slept, 1, __ATOMIC_ACQ_REL);
 	return got;
 }
 
@@ -153,15 +163,48 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct times
 
 static char *newer; /* shared with the child: its last description */
 
+/* Fills the ring of notices with notices that mean nothing. */
+static void fill_ring(struct tent *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->notice_tail += NOTICES;
+	CHECK_EQ(eventfd_write(t->notice_fd, NOTICES), 0);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void empty_ring(struct tent *t)
+{
+	for (int i = 0; i < NOTICES; i++)
+		CHECK_EQ(duo_take_notice(t), 0);
+}
+
+/* Returns 1 when the engine's thread has slept several times, 0 if events have woken it instead. */
+static uint16_t is_quiet(void)
+{
+	uint64_t events = count_of(&woken) + 1000, times = count_of(&slept) + 20;
+
+	while (count_of(&slept) < times && count_of(&woken) < events)
+		sched_yield();
+	return count_of(&woken) < events;
+}
+
 /*
- * 'r' registers again and writes a new description; 'm' unmaps the second MiB; the others are those
- * of end_command().
+ * 'r' registers again and writes a new description; 'm' unmaps the second MiB; 'f' fills the ring
+ * of notices, 'd' empties it, and 'q' returns is_quiet(); the others are those of end_command().
  */
 static uint16_t command(struct tent *t, char c)
 {
 	char *text;
 
 	switch (c) {
+	case 'f':
+		fill_ring(t);
+		return 0;
+	case 'q':
+		return is_quiet();
+	case 'd':
+		empty_ring(t);
+		return 0;
 	case 'r':
 		CHECK_EQ(tent_register(t, d.theirs, d.len, NULL, NULL), 0);
 		CHECK_EQ(tent_export(t, &text), 0);
@@ -459,6 +502,17 @@ TEST(each_peer_confirms)
 	end_waits(); /* b has not confirmed the end of registration @id */
 	host_send(&b, m);
 	CHECK_EQ(await_end(), 0);
+}
+
+/* The engine's thread does not spin while the program takes no notices. */
+TEST(notices_that_wait_cause_no_events)
+{
+	duo_open(&(struct duo_attr){.len = 4096, .command = command});
+	duo_ask('f');
+	CHECK_EQ(duo_move(TENT_WRITE, 0, 1, 7), 0);
+	CHECK_EQ(duo_ask('q'), 1);
+	duo_ask('d');
+	CHECK_EQ(duo_ask('n'), 7);
 }
 
 /* Confirmations are handled although the program takes no notices. */
@@ -782,6 +836,33 @@ TEST(the_dead_free_their_places)
 		sched_yield();
 }
 
+/* A peer that gets more messages than its socket has room for is disconnected. */
+TEST(a_peer_stops_reading)
+{
+	struct ctl_msg m;
+	GUEST c = {.fd = -1};
+	int fd, err = 0;
+
+	host_begin();
+	c = host_guest();
+	CHECK_EQ(served(&fd), 1);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	pthread_mutex_lock(&host->lock);
+	for (int i = 0; i < 20000; i++)
+		serve_port(host, 0, true);
+	pthread_mutex_unlock(&host->lock);
+	while (!err)
+		err = ctl_await(&c, ANSWER_MS, &m);
+	CHECK_EQ(err, -ECONNRESET);
+}
+
+/* Waits until the set has no event. */
+static void await_quiet(int epoll)
+{
+	while (poll(&(struct pollfd){.fd = epoll, .events = POLLIN}, 1, 0))
+		sched_yield();
+}
+
 /*
  * A child that was forked keeps the sockets open: they cause no events after the engine has closed
  * them.
@@ -801,12 +882,14 @@ TEST(a_forked_child_has_the_sockets)
 	while (connections())
 		sched_yield();
 	ctl_close(&a);
-	while (poll(&(struct pollfd){.fd = host->ctls, .events = POLLIN}, 1, 0))
-		sched_yield();
+	await_quiet(host->ctls);
 	test_kill(child);
 }
 
-/* A peer notices that a segment was released although a forked child still has the sockets. */
+/*
+ * A peer notices that a segment was released although a forked child still has the sockets. The
+ * descriptors that the two engines have closed cause no events.
+ */
 TEST(a_forked_child_keeps_no_connection)
 {
 	struct tent *importer;
@@ -825,6 +908,8 @@ TEST(a_forked_child_keeps_no_connection)
 	CHECK_EQ(tent_release(s), 0);
 	while (connections())
 		sched_yield();
+	await_quiet(host->epoll);
+	await_quiet(importer->epoll);
 	tent_destroy(importer);
 	test_kill(child);
 }

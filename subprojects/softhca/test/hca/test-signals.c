@@ -313,12 +313,6 @@ static void inherited(void)
 	exit(OK);
 }
 
-static void count(int sig)
-{
-	(void)sig;
-	handled++;
-}
-
 /* A child of vfork() resets its own action of a signal, and not that of its parent. */
 static void reset_in_vfork_child(void)
 {
