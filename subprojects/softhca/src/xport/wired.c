@@ -304,7 +304,7 @@ static void begin(struct call *c, struct qp *qp)
 {
 	c->qp = qp;
 	c->wd = wired_of(qp);
-	c->number = 0;
+	c->has = false;
 }
 
 /* When all earlier messages have completed, fails a message that cannot be sent. */

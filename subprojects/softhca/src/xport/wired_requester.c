@@ -42,9 +42,9 @@ static int look(struct call *c, uint32_t n)
 	uint32_t at = block_of(c, n), pi;
 	enum syndrome s;
 
-	if (c->number == n + 1)
+	if (c->has && c->number == n)
 		return 0;
-	c->number = 0;
+	c->has = false;
 	if (!xport_producer(c->qp, &pi) || (uint16_t)pi == (uint16_t)at)
 		return -EAGAIN;
 	s = decode(c, at);
@@ -53,7 +53,8 @@ static int look(struct call *c, uint32_t n)
 	if (s)
 		return -EIO;
 	c->wd->after[n % WIRE_MESSAGES] = at + wqe_blocks(&c->w);
-	c->number = n + 1;
+	c->number = n;
+	c->has = true;
 	return 0;
 }
 
@@ -137,7 +138,7 @@ int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct 
 
 void wired_fail_bad(struct call *c)
 {
-	c->number = 0;
+	c->has = false;
 	if (!wqe_fetch(c->qp, c->qp->sq_done, &c->w))
 		fail(c, c->wd->bad);
 	else
