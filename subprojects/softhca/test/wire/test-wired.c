@@ -124,6 +124,22 @@ TEST(last_number)
 	close_queues();
 }
 
+/* A request that reaches beyond the posted blocks fails. Nothing after it is flushed. */
+TEST(longer_than_posted)
+{
+	open_queues();
+	nop(0, 1);
+	nop(1, 5);
+	post(2);
+	wired_send(qp);
+	CHECK_EQ(qp->state, QPS_ERR);
+	CHECK_EQ(cq->producer, 2);
+	CHECK_EQ(status_of(0), SYN_NONE);
+	CHECK_EQ(status_of(1), SYN_LOCAL_QP_OP);
+	CHECK_EQ(qp->sq_done, 2);
+	close_queues();
+}
+
 int main(int argc, char **argv)
 {
 	sigset_t saved;
