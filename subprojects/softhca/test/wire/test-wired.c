@@ -4,10 +4,14 @@
  * if it is killed. No packet is sent: the requests are NOPs.
  */
 #include <endian.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "abi/wire.h"
 #include "check.h"
 #include "fabric/reserve.h"
+#include "hca/event.h"
 #include "hca/objects.h"
 #include "member/member.h"
 #include "xport/wired.h"
@@ -22,6 +26,7 @@ static uint8_t ring[BLOCKS][WQE_BLOCK] __attribute__((aligned(64)));
 static uint32_t dbrec[2];
 static struct cq *cq;
 static struct qp *qp;
+static int events; /* reads the context's events */
 
 static void make_cq(void)
 {
@@ -138,6 +143,88 @@ TEST(longer_than_posted)
 	CHECK_EQ(status_of(1), SYN_LOCAL_QP_OP);
 	CHECK_EQ(qp->sq_done, 2);
 	close_queues();
+}
+
+/* Opens queues with two posted requests, and a context that receives events. */
+static void open_posted(void)
+{
+	uint32_t ctx = obj_alloc(OBJ_CTX, NO_INDEX);
+
+	CHECK(ctx != NO_INDEX);
+	events = fifo_create(&ctx_at(ctx)->fifo);
+	CHECK(events >= 0);
+	obj_publish(OBJ_CTX, ctx);
+	open_queues();
+	qp->obj.ctx = ctx;
+	nop(0, 1);
+	nop(1, 1);
+	post(2);
+}
+
+static void close_posted(void)
+{
+	uint32_t ctx = qp->obj.ctx;
+
+	close_queues();
+	fifo_remove(ctx_at(ctx)->fifo);
+	obj_retract(OBJ_CTX, ctx);
+	close(events);
+}
+
+/* The two requests are flushed, and the owner has got the event @type; -1: none. */
+static void check_recovered(int type)
+{
+	struct ib_uverbs_async_event_desc e = {.event_type = UINT32_MAX};
+	int bytes;
+
+	wired_recover();
+	CHECK_EQ(qp->state, QPS_ERR);
+	CHECK_EQ(cq->producer, 2);
+	CHECK_EQ(status_of(0), SYN_FLUSH);
+	CHECK_EQ(status_of(1), SYN_FLUSH);
+	CHECK(!ioctl(events, FIONREAD, &bytes));
+	if (bytes)
+		CHECK_EQ(read(events, &e, sizeof(e)), sizeof(e));
+	CHECK_EQ((int)e.event_type, type);
+	wired_recover(); /* once only */
+	CHECK_EQ(cq->producer, 2);
+	CHECK(!ioctl(events, FIONREAD, &bytes));
+	CHECK_EQ(bytes, 0);
+	close_posted();
+}
+
+/*
+ * A process was killed after it had stored that a message fails or is refused, and before the QP
+ * was in ERR.
+ */
+TEST(killed_in_failure)
+{
+	open_posted();
+	wired_of(qp)->q.rq.failed = 1;
+	check_recovered(-1);
+}
+
+TEST(killed_in_bad_request)
+{
+	open_posted();
+	wired_of(qp)->bad = SYN_LOCAL_QP_OP;
+	check_recovered(-1);
+}
+
+TEST(killed_in_refusal)
+{
+	open_posted();
+	wired_of(qp)->q.rs.refused = AETH_NAK_ACCESS;
+	check_recovered(EV_QP_ACCESS_ERR);
+}
+
+/* A QP without such an end goes on. */
+TEST(killed_elsewhere)
+{
+	open_posted();
+	wired_recover();
+	CHECK_EQ(qp->state, QPS_RTS);
+	close_posted();
 }
 
 int main(int argc, char **argv)
