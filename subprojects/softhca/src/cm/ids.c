@@ -211,7 +211,7 @@ static bool post(const struct cm_id *id, const struct cm_coming *c)
 		.has_param = c->has_param,
 		.status = c->status};
 
-	return fifo_post(id->fifo, &e, sizeof(e));
+	return !fifo_post(id->fifo, &e, sizeof(e));
 }
 
 static bool is_coming(const struct cm_id *id)

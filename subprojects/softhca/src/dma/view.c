@@ -2,6 +2,7 @@
 #include "dma/view.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,11 +13,18 @@
 
 struct view views[MAX_PROCS + 1];
 
+/*
+ * Forgets the view before it is unmapped. A thread that is stopped in between may lose the mutex.
+ * Then it never returns to this function, and the program may map something else there.
+ */
 static void close_view(struct view *v)
 {
-	if (v->at)
-		SYS(SYS_munmap, v->at, v->size);
+	const struct view old = *v;
+
 	memset(v, 0, sizeof(*v));
+	atomic_signal_fence(memory_order_seq_cst);
+	if (old.at)
+		SYS(SYS_munmap, old.at, old.size);
 }
 
 void view_close_all(void)

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +79,16 @@ static bool in_use(const struct window *w)
 	return w->serial && mr->obj.used && mr->serial == w->serial;
 }
 
+/* The order is that of close_view() in view.c. */
 static void close_window(struct window *w)
 {
-	uint64_t before = before_page((uintptr_t)w->at);
+	const struct window old = *w;
+	uint64_t before = before_page((uintptr_t)old.at);
 
-	if (w->at)
-		SYS(SYS_munmap, w->at - before, before + w->length);
 	*w = (struct window){0};
+	atomic_signal_fence(memory_order_seq_cst);
+	if (old.at)
+		SYS(SYS_munmap, old.at - before, before + old.length);
 }
 
 void window_close_all(void)

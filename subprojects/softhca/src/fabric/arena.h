@@ -98,7 +98,9 @@ struct proc {
 	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
 	/* When a message of one of its rdma_cm ids next arrives or is repeated; 0: never. */
 	uint64_t cm_due;
-	uint64_t cq_due; /* the earliest event_due of its CQs, or an earlier time; 0: none */
+	uint32_t async_late; /* not 0: its objects have events that are still to be written */
+	/* The earliest event_due of its CQs, the time of async_late, or an earlier time; 0: none. */
+	uint64_t cq_due;
 	uint64_t locked; /* bytes in the pages of its memory regions */
 	/* Its pool of shared pages (dma/pool.h): a memfd that others open. Inode number 0: none. */
 	uint64_t pool_ino;
@@ -190,6 +192,7 @@ struct cq {
 	uint64_t user_handle; /* reported in the CQ's events */
 	uint32_t comp_events; /* written to the channel since creation */
 	uint32_t async_events;
+	uint32_t async_late; /* set of 1 << enum async_event: events that are still to be written */
 	uint32_t trace; /* 1 + index of its trace ring, 0 without one */
 	uint32_t uar; /* number of its doorbell page in the device file */
 };
@@ -221,6 +224,7 @@ struct srq {
 	uint64_t buf_shift, dbrec_shift; /* as in struct cq */
 	uint64_t user_handle;
 	uint32_t async_events;
+	uint32_t async_late; /* as in struct cq */
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t copy_from; /* 1 + QP whose message is being copied into the next entry, or 0 */
@@ -297,6 +301,7 @@ struct qp {
 	uint32_t retries; /* transport retries of the WQE at sq_done */
 	uint32_t rnr_retries; /* RNR retries of the same WQE */
 	uint32_t async_events;
+	uint32_t async_late; /* as in struct cq */
 	uint32_t trace; /* 1 + index of its trace ring, 0 without one */
 	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/cq.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -70,10 +71,24 @@ void cq_flush_runs(uint32_t *list)
 	}
 }
 
+/* Makes the owner's cq_serve() send the event at @due. */
+static void set_due(struct cq *cq, uint64_t due)
+{
+	event_wait(cq->obj.owner, due);
+	/* The last step: if this process dies before it, the journal is replayed. */
+	atomic_signal_fence(memory_order_seq_cst);
+	cq->event_due = due;
+}
+
 static void fire(struct cq *cq)
 {
-	if (cq->fifo)
-		cq->comp_events += fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
+	int r = cq->fifo ? fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle)) : -EPIPE;
+
+	if (r == -EAGAIN) {
+		set_due(cq, timer_now() + EVENT_RETRY_NS);
+		return; /* stays armed */
+	}
+	cq->comp_events += !r;
 	/*
 	 * The last step: if this process dies before it, the journal is replayed and sends the
 	 * event.
@@ -84,14 +99,9 @@ static void fire(struct cq *cq)
 	cq->armed = CQ_UNARMED;
 }
 
-/*
- * Sends the event, or lets it wait for more completions. Calls timer_ring() even if cq_due is
- * earlier than this event: the process that stored cq_due may have died before it called
- * timer_ring().
- */
+/* Sends the event, or lets it wait for more completions. */
 static void report(struct cq *cq)
 {
-	uint64_t *first = &arena()->procs[cq->obj.owner].cq_due, seen, due;
 	uint32_t n = (cq->producer - cq->arm_ci) & CQ_CI_MASK;
 
 	if (!cq->event_period || n >= cq->event_count) {
@@ -100,19 +110,7 @@ static void report(struct cq *cq)
 	}
 	if (cq->event_due)
 		return;
-	due = timer_now() + cq->event_period * 1000ull;
-	/*
-	 * Relaxed: holders of different lanes may do this at the same time, and a thread that reads
-	 * the result holds the mutex.
-	 */
-	seen = __atomic_load_n(first, __ATOMIC_RELAXED);
-	while ((!seen || due < seen) && !__atomic_compare_exchange_n(first, &seen, due, true,
-						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-	timer_ring(cq->obj.owner);
-	/* The last step: if this process dies before it, the journal is replayed. */
-	atomic_signal_fence(memory_order_seq_cst);
-	cq->event_due = due;
+	set_due(cq, timer_now() + cq->event_period * 1000ull);
 }
 
 uint64_t cq_serve(uint64_t now)
@@ -128,9 +126,11 @@ uint64_t cq_serve(uint64_t now)
 			continue;
 		if (cq->event_due <= now)
 			fire(cq);
-		else if (!next || cq->event_due < next)
+		if (cq->event_due && (!next || cq->event_due < next))
 			next = cq->event_due;
 	}
+	if (async_serve() && (!next || now + EVENT_RETRY_NS < next))
+		next = now + EVENT_RETRY_NS;
 	*first = next;
 	return next;
 }

@@ -4,8 +4,9 @@
  * the CQ's latch.
  *
  * An event is requested by cq_arm() and sent once: by cq_notify(), by cq_arm() itself if the
- * completion has been written already, or by cq_serve() with moderation. CQ_UNARMED ->
- * CQ_ARMED_NEXT or CQ_ARMED_SOLICITED -> CQ_UNARMED. An overrun queue stays overrun until it is
+ * completion has been written already, or by cq_serve() with moderation, or if the process that
+ * writes the completion has no descriptor for the event. CQ_UNARMED -> CQ_ARMED_NEXT or
+ * CQ_ARMED_SOLICITED -> CQ_UNARMED. An overrun queue stays overrun until it is
  * destroyed.
  */
 #ifndef SOFTHCA_HCA_CQ_H
@@ -39,8 +40,8 @@ void cq_flush_runs(uint32_t *list);
 void cq_notify(struct cq *cq, const void *bytes);
 
 /*
- * Sends the events of this process's queues that are due. Returns the time at which the next event
- * is due, or an earlier time; 0: no event waits.
+ * Sends the events of this process's queues that are due, and the late async events. Returns the
+ * time at which the next event is due, or an earlier time; 0: no event waits.
  */
 uint64_t cq_serve(uint64_t now);
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "hca/objects.h"
+#include "hca/timer.h"
 #include "sys/sys.h"
 
 #define FIFO_PATH_MAX 192
@@ -44,7 +45,12 @@ void fifo_remove(uint64_t id)
 	SYS(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
-bool fifo_post(uint64_t id, const void *event, uint32_t len)
+static bool is_shortage(int r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
+}
+
+int fifo_post(uint64_t id, const void *event, uint32_t len)
 {
 	char path[FIFO_PATH_MAX];
 	bool written;
@@ -57,10 +63,25 @@ bool fifo_post(uint64_t id, const void *event, uint32_t len)
 	 */
 	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
-		return false;
+		return is_shortage(fd) ? -EAGAIN : -EPIPE;
 	written = sys_write(fd, event, len) == (long)len;
 	sys_close(fd);
-	return written;
+	return written ? 0 : -EPIPE;
+}
+
+void event_wait(uint32_t slot, uint64_t due)
+{
+	uint64_t *first = &arena()->procs[slot].cq_due, seen;
+
+	/*
+	 * Relaxed: holders of different lanes may do this at the same time, and a thread that reads
+	 * the result holds the mutex.
+	 */
+	seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+	while ((!seen || due < seen) && !__atomic_compare_exchange_n(first, &seen, due, true,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	timer_ring(slot);
 }
 
 bool fifo_unread(uint64_t id)
@@ -112,27 +133,72 @@ uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 	return fifo_drop_if(id, len, has_handle, &handle);
 }
 
-/* Returns the number of events that were written. */
-static uint32_t async_post(uint32_t ctx, uint64_t handle, enum async_event type)
+static int async_post(uint32_t ctx, uint64_t handle, enum async_event type)
 {
 	struct ib_uverbs_async_event_desc d = {.element = handle, .event_type = type};
 
 	return fifo_post(ctx_at(ctx)->fifo, &d, sizeof(d));
 }
 
+/* Writes an event of @o, and counts it. If that is not possible now, adds it to the set *late. */
+static void post_for(const struct obj *o, uint64_t handle, enum async_event type, uint32_t *count,
+	uint32_t *late)
+{
+	int r = async_post(o->ctx, handle, type);
+
+	*count += !r;
+	if (r != -EAGAIN)
+		return;
+	*late |= 1u << type;
+	/* Relaxed: holders of different lanes may store it; a thread that reads it holds the mutex. */
+	__atomic_store_n(&arena()->procs[o->owner].async_late, 1, __ATOMIC_RELAXED);
+	event_wait(o->owner, timer_now() + EVENT_RETRY_NS);
+}
+
 void async_qp(struct qp *qp, enum async_event type)
 {
-	qp->async_events += async_post(qp->obj.ctx, qp->user_handle, type);
+	post_for(&qp->obj, qp->user_handle, type, &qp->async_events, &qp->async_late);
 }
 
 void async_cq(struct cq *cq, enum async_event type)
 {
-	cq->async_events += async_post(cq->obj.ctx, cq->user_handle, type);
+	post_for(&cq->obj, cq->user_handle, type, &cq->async_events, &cq->async_late);
 }
 
 void async_srq(struct srq *srq, enum async_event type)
 {
-	srq->async_events += async_post(srq->obj.ctx, srq->user_handle, type);
+	post_for(&srq->obj, srq->user_handle, type, &srq->async_events, &srq->async_late);
+}
+
+/* Returns the events in the set *late, and empties it, if the object belongs to this process. */
+static uint32_t take_late(const struct obj *o, uint32_t *late)
+{
+	uint32_t events = *late;
+
+	if (!o->used || o->owner != fabric_self.slot)
+		return 0;
+	*late = 0;
+	return events;
+}
+
+bool async_serve(void)
+{
+	uint32_t *late = &arena()->procs[fabric_self.slot].async_late;
+	struct arena *a = arena();
+
+	if (!*late)
+		return false;
+	*late = 0;
+	for (uint32_t i = obj_tables[OBJ_QP].first; i < a->high[OBJ_QP]; i++)
+		for (uint32_t e = take_late(&a->qps[i].obj, &a->qps[i].async_late); e; e &= e - 1)
+			async_qp(&a->qps[i], (enum async_event)__builtin_ctz(e));
+	for (uint32_t i = obj_tables[OBJ_CQ].first; i < a->high[OBJ_CQ]; i++)
+		for (uint32_t e = take_late(&a->cqs[i].obj, &a->cqs[i].async_late); e; e &= e - 1)
+			async_cq(&a->cqs[i], (enum async_event)__builtin_ctz(e));
+	for (uint32_t i = obj_tables[OBJ_SRQ].first; i < a->high[OBJ_SRQ]; i++)
+		for (uint32_t e = take_late(&a->srqs[i].obj, &a->srqs[i].async_late); e; e &= e - 1)
+			async_srq(&a->srqs[i], (enum async_event)__builtin_ctz(e));
+	return *late;
 }
 
 uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent)

@@ -18,11 +18,20 @@
 int fifo_create(uint64_t *id);
 void fifo_remove(uint64_t id);
 
+#define EVENT_RETRY_NS 1000000u /* after this time an event that got -EAGAIN is written again */
+
 /*
- * Writes one event of @len bytes. Returns false if it could not, because the reader is gone, the
- * FIFO is full, or this process has no descriptor left.
+ * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor for it now;
+ * -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
  */
-bool fifo_post(uint64_t id, const void *event, uint32_t len);
+int fifo_post(uint64_t id, const void *event, uint32_t len);
+
+/*
+ * Makes the thread of the process of @slot call cq_serve() at @due. Rings the bell even if the
+ * thread has to call it earlier: the process that stored this earlier time may have died before it
+ * rang.
+ */
+void event_wait(uint32_t slot, uint64_t due);
 
 /* Returns true if the FIFO has unread events. */
 bool fifo_unread(uint64_t id);
@@ -41,7 +50,10 @@ uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
 	void *arg);
 
-/* Async events. The values are those of enum ibv_event_type. */
+/*
+ * Async events. The values are those of enum ibv_event_type. If this process has no descriptor for
+ * an event of an object, the thread of the object's owner writes the event (async_serve()).
+ */
 enum async_event {
 	EV_CQ_ERR = 0,
 	EV_QP_FATAL = 1,
@@ -61,6 +73,9 @@ enum async_event {
 void async_qp(struct qp *qp, enum async_event type);
 void async_cq(struct cq *cq, enum async_event type);
 void async_srq(struct srq *srq, enum async_event type);
+
+/* Writes the late events of this process's objects. Returns true if some are still late. */
+bool async_serve(void);
 
 /*
  * Must be called when an object is destroyed: removes its unread events. @sent: number of events

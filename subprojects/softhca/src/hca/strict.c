@@ -91,7 +91,7 @@ bool strict_ring(struct qp *qp, uint32_t pi)
 	return false;
 }
 
-bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at)
+bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at, uint32_t posted)
 {
 	if (w->index != (uint16_t)at) {
 		strict_violation("QP 0x%06x: WQE %u says that it is WQE %u", qp->qpn, at & 0xffff,
@@ -101,6 +101,11 @@ bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at)
 	if (w->qpn != qp->qpn || !w->units) {
 		strict_violation("QP 0x%06x: WQE %u has QP number 0x%06x and DS %u", qp->qpn,
 			w->index, w->qpn, w->units);
+		return false;
+	}
+	if (wqe_blocks(w) > posted) {
+		strict_violation("QP 0x%06x: WQE %u has DS %u, but only %u WQEBBs are posted",
+			qp->qpn, w->index, w->units, posted);
 		return false;
 	}
 	return true;

@@ -23,8 +23,11 @@ void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2))
  */
 bool strict_ring(struct qp *qp, uint32_t pi);
 
-/* Returns true if the WQE at block @at names its own index and its own QP. */
-bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at);
+/*
+ * Returns true if the WQE at block @at names its own index and its own QP, and has no more than the
+ * @posted blocks from there on.
+ */
+bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at, uint32_t posted);
 
 /*
  * Records that a signaled WQE has completed: the program may reuse its blocks after it has polled

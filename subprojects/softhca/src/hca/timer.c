@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "hca/objects.h"
 #include "sys/sys.h"
@@ -18,6 +20,7 @@ struct heap {
 
 static struct heap set; /* key: the time at which the timer expires */
 static struct heap run_out; /* expired; key: `turn` of the QP; the smallest has waited longest */
+static bool changing; /* a thread is changing the heaps, or was when it lost the mutex */
 
 static void put(struct heap *h, uint32_t place, uint32_t i)
 {
@@ -81,6 +84,48 @@ uint64_t timer_now(void)
 }
 
 /*
+ * Returns true if the QP still waits: it may have been destroyed or reset since its timer was
+ * set.
+ */
+static bool waits(const struct qp *qp)
+{
+	return qp->obj.used && qp->obj.owner == fabric_self.slot && qp->wait_until;
+}
+
+static void clear(void)
+{
+	memset(&set, 0, sizeof(set));
+	memset(&run_out, 0, sizeof(run_out));
+}
+
+/*
+ * Builds the heaps anew, because a thread has lost the mutex in the middle of a change (claim.h),
+ * and never ends this change.
+ */
+__attribute__((cold)) static void rebuild(void)
+{
+	clear();
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++)
+		if (waits(&arena()->qps[i]))
+			heap_set(&set, i, arena()->qps[i].wait_until);
+}
+
+/* This function and the next one enclose each change of the heaps. */
+static void change_begins(void)
+{
+	if (changing)
+		rebuild();
+	changing = true;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void change_ends(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	changing = false;
+}
+
+/*
  * Stores the next number as the `turn` of the message at sq_done. The message keeps it until it
  * ends, however often it waits.
  */
@@ -99,23 +144,16 @@ void timer_wait(struct qp *qp, uint64_t when)
 	uint32_t i = qp_index(qp);
 
 	assert(fabric_whole());
-	qp->wait_until = when;
 	take_turn(qp);
+	change_begins();
+	qp->wait_until = when;
 	heap_remove(&run_out, i);
 	heap_set(&set, i, when);
+	change_ends();
 	timer_ring(fabric_self.slot);
 }
 
-/*
- * Returns true if the QP still waits: it may have been destroyed or reset since its timer was
- * set.
- */
-static bool waits(const struct qp *qp)
-{
-	return qp->obj.used && qp->obj.owner == fabric_self.slot && qp->wait_until;
-}
-
-struct qp *timer_take(uint64_t now)
+static struct qp *take(uint64_t now)
 {
 	struct qp *qp;
 
@@ -134,6 +172,16 @@ struct qp *timer_take(uint64_t now)
 		return qp;
 	}
 	return NULL;
+}
+
+struct qp *timer_take(uint64_t now)
+{
+	struct qp *qp;
+
+	change_begins();
+	qp = take(now);
+	change_ends();
+	return qp;
 }
 
 uint64_t timer_next(void)
@@ -163,8 +211,7 @@ void timer_pump(uint32_t slot)
 
 void timer_forget(void)
 {
-	while (set.n)
-		heap_remove(&set, set.qps[set.n - 1]);
-	while (run_out.n)
-		heap_remove(&run_out, run_out.qps[run_out.n - 1]);
+	if (set.n || run_out.n || changing)
+		clear();
+	changing = false;
 }

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "hca/objects.h"
@@ -46,8 +47,10 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	struct wqe_ctrl c;
 	uint32_t word;
 
-	if (ring_read(qp, offset, w->raw, WQE_BLOCK))
+	if (ring_read(qp, offset, w->raw, WQE_BLOCK)) {
+		memset(w, 0, offsetof(struct wqe, segs));
 		return SYN_LOCAL_QP_OP;
+	}
 	memcpy(&c, w->raw, sizeof(c));
 	word = be32toh(c.opmod_idx_opcode);
 	w->opcode = word & 0xff;

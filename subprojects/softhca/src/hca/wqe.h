@@ -31,7 +31,7 @@ struct wqe {
 
 /*
  * Copies the entry at block @index from the queue of @qp (of any process) and decodes its
- * control segment. Returns 0, or a syndrome if it cannot be read.
+ * control segment. Returns 0, or a syndrome if it cannot be read; then it counts as one block.
  */
 enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w);
 
@@ -47,6 +47,22 @@ static inline uint32_t wqe_blocks(const struct wqe *w)
 	uint32_t n = (w->units + 3u) / 4u;
 
 	return n ? n : 1;
+}
+
+/* Returns true if the entry has a length, and no more than the @posted blocks. */
+static inline bool wqe_fits(const struct wqe *w, uint32_t posted)
+{
+	return w->units - 1u < posted * (WQE_BLOCK / WQE_UNIT);
+}
+
+/*
+ * Makes an entry that says that it is longer end at the last of the @posted blocks, or after one
+ * block if @posted is 0.
+ */
+static inline void wqe_cut(struct wqe *w, uint32_t posted)
+{
+	if (wqe_blocks(w) > posted)
+		w->units = (uint8_t)(posted * (WQE_BLOCK / WQE_UNIT));
 }
 
 /*

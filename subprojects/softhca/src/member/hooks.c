@@ -7,6 +7,7 @@
 #include "hca/journal.h"
 #include "xport/free.h"
 #include "xport/qp.h"
+#include "xport/recv.h"
 #include "xport/wired.h"
 
 static void replay_lane(struct lane *l)
@@ -25,6 +26,7 @@ static void replay(void)
 static void recover(void)
 {
 	cm_recover();
+	recv_recover();
 	wired_recover();
 	qp_recover();
 }

@@ -26,7 +26,7 @@ static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 
 static void refuse_at(struct asked *a, enum aeth_syndrome nak, uint32_t psn)
 {
-	a->q->rs.refused = 1;
+	a->q->rs.refused = nak;
 	reply(a, (uint8_t)nak, psn);
 	a->ops->refused(a->arg, nak);
 }

@@ -151,7 +151,7 @@ struct wire_requester {
 	uint32_t grown; /* packets acknowledged since the last growth of the window */
 	uint32_t retries, rnr_retries; /* since the last progress */
 	uint32_t gap; /* 1 + una when a missing answer was last noticed, or 0 */
-	uint32_t failed;
+	uint32_t failed; /* a message has failed, or is failing */
 	uint64_t due; /* when the timer expires; 0: no timer */
 	uint64_t rnr_until; /* nothing is sent before that time; 0: not waiting */
 	struct wire_flight flights[WIRE_MESSAGES];
@@ -170,7 +170,7 @@ struct wire_responder {
 	uint32_t offset; /* bytes of that message that have arrived */
 	uint32_t nak_sent;
 	uint32_t ack_due; /* 1 + PSN to acknowledge, or 0 */
-	uint32_t refused;
+	uint32_t refused; /* the NAK of the request that was refused, or 0 */
 	uint32_t rkey, length; /* of the WRITE */
 	uint32_t atomics; /* executed atomics; determines the entry of the next one */
 	uint64_t raddr;

@@ -2,6 +2,7 @@
 #include "xport/late.h"
 
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "abi/wire.h"
@@ -35,9 +36,13 @@ static void *map(uint64_t length)
 
 static void drop(struct late *l)
 {
-	if (l->payload)
-		SYS(SYS_munmap, l->payload, l->length);
+	const struct late old = *l;
+
+	/* First: if this thread loses the mutex in between, nobody uses or unmaps the memory again. */
 	*l = (struct late){0};
+	atomic_signal_fence(memory_order_seq_cst);
+	if (old.payload)
+		SYS(SYS_munmap, old.payload, old.length);
 }
 
 static bool copy_out(struct late *l, const struct wqe *w)

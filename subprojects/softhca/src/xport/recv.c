@@ -170,10 +170,26 @@ void recv_take(struct qp *qp, const struct recv *rx)
 	journal_store(&srq_of(qp)->head, rx->next);
 }
 
+/*
+ * Sends the limit event if it is due. The limit is cleared last: if this process dies before that,
+ * recv_recover() sends the event.
+ */
+__attribute__((noinline)) static void check_limit(struct srq *srq)
+{
+	uint32_t posted;
+
+	if (dma_get_be32(srq->obj.owner, srq->dbrec, srq->dbrec_shift, &posted))
+		return;
+	if ((uint16_t)(posted - srq->taken) >= srq->limit)
+		return;
+	async_srq(srq, EV_SRQ_LIMIT_REACHED);
+	atomic_signal_fence(memory_order_seq_cst);
+	srq->limit = 0; /* one event per arm */
+}
+
 void recv_taken(struct qp *qp)
 {
 	struct srq *srq;
-	uint32_t posted;
 
 	if (qp->srq == NO_INDEX) {
 		qp->recvs++;
@@ -181,10 +197,13 @@ void recv_taken(struct qp *qp)
 	}
 	srq = srq_of(qp);
 	srq->recvs++;
-	if (!srq->limit || dma_get_be32(srq->obj.owner, srq->dbrec, srq->dbrec_shift, &posted))
-		return;
-	if ((uint16_t)(posted - srq->taken) >= srq->limit)
-		return;
-	srq->limit = 0; /* one event per arm */
-	async_srq(srq, EV_SRQ_LIMIT_REACHED);
+	if (srq->limit)
+		check_limit(srq);
+}
+
+void recv_recover(void)
+{
+	for (uint32_t i = obj_tables[OBJ_SRQ].first; i < arena()->high[OBJ_SRQ]; i++)
+		if (arena()->srqs[i].obj.used && arena()->srqs[i].limit)
+			check_limit(&arena()->srqs[i]);
 }

@@ -49,4 +49,10 @@ void recv_take(struct qp *qp, const struct recv *rx);
  */
 void recv_taken(struct qp *qp);
 
+/*
+ * Must be called after a holder of the mutex or of a lane has died or was stopped: sends the limit
+ * events that the holder may not have sent. The caller must hold the mutex.
+ */
+void recv_recover(void);
+
 #endif

@@ -177,8 +177,8 @@ static enum turn conclude(struct qp *qp, const struct wqe *w, const struct answe
 	return qp->state == QPS_RTS && !qp->wait_until ? T_NEXT : T_END;
 }
 
-/* Executes the WQE at sq_done. */
-static enum turn step(struct qp *qp)
+/* Executes the WQE at sq_done. @pi: the producer index. */
+static enum turn step(struct qp *qp, uint32_t pi)
 {
 	enum syndrome s;
 	struct answer a;
@@ -191,9 +191,10 @@ static enum turn step(struct qp *qp)
 		return T_END;
 	}
 	s = wqe_fetch(qp, qp->sq_done, &w);
-	if (!s && ((config_get()->strict && !strict_wqe(qp, &w, qp->sq_done)) || w.qpn != qp->qpn ||
-			  !w.units))
+	if (!s && !xport_valid(qp, &w, qp->sq_done, pi)) {
+		wqe_cut(&w, (uint16_t)(pi - qp->sq_done));
 		s = SYN_LOCAL_QP_OP;
+	}
 	if (s)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 	else
@@ -262,7 +263,7 @@ __attribute__((always_inline)) static inline enum turn send_posted(struct qp *qp
 	if (arena()->link_mode)
 		link_schedule(qp, pi);
 	while (!qp->wait_until && (uint16_t)pi != (uint16_t)qp->sq_done) {
-		t = step(qp);
+		t = step(qp, pi);
 		if (t != T_NEXT)
 			return t;
 		if (arena()->link_mode)
@@ -316,24 +317,25 @@ void xport_step(struct qp *qp)
 {
 	uint32_t pi;
 
-	if (qp->copy_to || !xport_producer(qp, &pi))
+	if (qp->copy_to || !xport_producer(qp, &pi) || (uint16_t)pi == (uint16_t)qp->sq_done)
 		return;
 	if (arena()->link_mode)
 		link_schedule(qp, pi);
-	step(qp);
+	step(qp, pi);
 }
 
 /* A failed fetch ends the flush, because the QP's owner or its memory does not exist any more. */
 static void flush_send(struct qp *qp)
 {
+	uint32_t pi, posted;
 	struct wqe w;
-	uint32_t pi;
 
 	if (!qp->sq_count || !xport_producer(qp, &pi))
 		return;
-	while ((uint16_t)pi != (uint16_t)qp->sq_done) {
+	while ((posted = (uint16_t)(pi - qp->sq_done))) {
 		if (wqe_fetch(qp, qp->sq_done, &w))
 			return;
+		wqe_cut(&w, posted);
 		counters_of(qp->obj.owner)->flushes++;
 		complete_send_error(qp, &w, SYN_FLUSH);
 	}

@@ -304,7 +304,7 @@ static void begin(struct call *c, struct qp *qp)
 {
 	c->qp = qp;
 	c->wd = wired_of(qp);
-	c->number = 0;
+	c->has = false;
 }
 
 /* When all earlier messages have completed, fails a message that cannot be sent. */
@@ -461,10 +461,24 @@ uint64_t wired_tick(uint64_t now)
 	return next;
 }
 
+/* Ends what the holder has begun for @qp. A message that it was failing is flushed instead. */
+static void recover(struct qp *qp)
+{
+	struct call c;
+
+	begin(&c, qp);
+	wired_finish_atomic(c.wd);
+	if (!qp->obj.used || !qp_receives(qp))
+		return;
+	if (c.wd->q.rs.refused)
+		wired_refused(&c, c.wd->q.rs.refused);
+	else if (c.wd->q.rq.failed || c.wd->bad)
+		qp_to_error(qp);
+}
+
 void wired_recover(void)
 {
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
 		for (uint64_t bits = arena()->on_wire[w]; bits; bits &= bits - 1)
-			wired_finish_atomic(
-				&arena()->wired[w * 64 + (uint32_t)__builtin_ctzll(bits)]);
+			recover(&arena()->qps[w * 64 + (uint32_t)__builtin_ctzll(bits)]);
 }

@@ -86,7 +86,7 @@ void wired_received(const struct udp_end *to, const struct flow *f, const struct
 
 /*
  * Must be called after a holder of the mutex has died or was stopped: completes the atomics that
- * the holder has begun.
+ * the holder has begun, and moves the QPs to ERR that the holder was about to move there.
  */
 void wired_recover(void);
 

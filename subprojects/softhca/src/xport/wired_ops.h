@@ -15,7 +15,8 @@
 struct call {
 	struct qp *qp;
 	struct wired *wd;
-	uint32_t number; /* 1 + number of the message of w; 0: none */
+	bool has; /* w is the WQE of message `number` */
+	uint32_t number;
 	struct wqe w;
 };
 

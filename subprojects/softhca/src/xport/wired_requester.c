@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
-#include "hca/config.h"
-#include "hca/strict.h"
 #include "hca/trace.h"
 #include "xport/as_message.h"
 #include "xport/complete.h"
@@ -18,14 +16,14 @@ static uint32_t block_of(const struct call *c, uint32_t n)
 	return n == c->wd->q.rq.done ? c->qp->sq_done : c->wd->after[(n - 1) % WIRE_MESSAGES];
 }
 
-static enum syndrome decode(struct call *c, uint32_t at)
+/* Reads and decodes the WQE at block @at. @pi: the producer index. */
+static enum syndrome decode(struct call *c, uint32_t at, uint32_t pi)
 {
 	enum syndrome s = wqe_fetch(c->qp, at, &c->w);
 
 	if (s)
 		return s;
-	if ((config_get()->strict && !strict_wqe(c->qp, &c->w, at)) || c->w.qpn != c->qp->qpn ||
-		!c->w.units)
+	if (!xport_valid(c->qp, &c->w, at, pi))
 		return SYN_LOCAL_QP_OP;
 	s = wqe_decode(c->qp, &c->w);
 	if (!s && c->w.opcode >= OP_READ && c->w.opcode != OP_NOP && !c->qp->attr.max_rd_atomic)
@@ -42,18 +40,19 @@ static int look(struct call *c, uint32_t n)
 	uint32_t at = block_of(c, n), pi;
 	enum syndrome s;
 
-	if (c->number == n + 1)
+	if (c->has && c->number == n)
 		return 0;
-	c->number = 0;
+	c->has = false;
 	if (!xport_producer(c->qp, &pi) || (uint16_t)pi == (uint16_t)at)
 		return -EAGAIN;
-	s = decode(c, at);
+	s = decode(c, at, pi);
 	if (s && n == c->wd->q.rq.done)
 		c->wd->bad = s;
 	if (s)
 		return -EIO;
 	c->wd->after[n % WIRE_MESSAGES] = at + wqe_blocks(&c->w);
-	c->number = n + 1;
+	c->number = n;
+	c->has = true;
 	return 0;
 }
 
@@ -137,9 +136,13 @@ int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct 
 
 void wired_fail_bad(struct call *c)
 {
-	c->number = 0;
-	if (!wqe_fetch(c->qp, c->qp->sq_done, &c->w))
-		fail(c, c->wd->bad);
-	else
+	uint32_t pi;
+
+	c->has = false;
+	if (!xport_producer(c->qp, &pi) || wqe_fetch(c->qp, c->qp->sq_done, &c->w)) {
 		qp_to_error(c->qp);
+		return;
+	}
+	wqe_cut(&c->w, (uint16_t)(pi - c->qp->sq_done));
+	fail(c, c->wd->bad);
 }

@@ -14,6 +14,9 @@
 #include <stdbool.h>
 
 #include "fabric/arena.h"
+#include "hca/config.h"
+#include "hca/strict.h"
+#include "hca/wqe.h"
 
 /*
  * Executes the WQEs that are posted according to the doorbell record of @qp, a QP of this process,
@@ -29,6 +32,19 @@ void xport_send(struct qp *qp);
  * later ones in the record wait for the next doorbell. Returns false if the record cannot be read.
  */
 bool xport_producer(const struct qp *qp, uint32_t *pi);
+
+/*
+ * Returns true if @w, the entry at block @at, belongs to @qp and ends at the producer index @pi or
+ * before it. Strict mode also reports what is wrong.
+ */
+static inline bool xport_valid(const struct qp *qp, const struct wqe *w, uint32_t at, uint32_t pi)
+{
+	uint32_t posted = (uint16_t)(pi - at);
+
+	if (config_get()->strict && !strict_wqe(qp, w, at, posted))
+		return false;
+	return w->qpn == qp->qpn && wqe_fits(w, posted);
+}
 
 /* Chaos mode: returns true if the QP of this process can execute a WQE now. */
 bool xport_ready(const struct qp *qp);

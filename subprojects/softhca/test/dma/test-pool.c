@@ -2,10 +2,16 @@
 /* The pool (shared pages) of a process, and the views that other processes have of it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "check.h"
 #include "dma/pool.h"
@@ -366,6 +372,49 @@ TEST(view_of_the_dead)
 
 #define INDEX (FIRST_MR_INDEX + 3)
 
+static jmp_buf lost;
+
+static void jump_out(int sig)
+{
+	longjmp(lost, 1);
+}
+
+/*
+ * Calls @close. Its first munmap() is the place at which this thread loses the mutex and jumps out.
+ * For a child that ends soon.
+ */
+static void stopped_in_unmap(void (*close)(void))
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_munmap, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+	};
+	struct sock_fprog program = {ARRAY_SIZE(code), code};
+
+	CHECK(signal(SIGSYS, jump_out) != SIG_ERR);
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+	if (!setjmp(lost)) {
+		close();
+		CHECK(false); /* nothing was unmapped */
+	}
+}
+
+/* A view is not used any more if a thread was stopped while it unmapped the view. */
+TEST(stopped_while_unmapping)
+{
+	struct view *v = &views[MAX_PROCS - 1];
+
+	if (test_in_child()) {
+		*v = (struct view){test_map(PAGE, PROT_READ, MAP_PRIVATE), PAGE, 1, 0};
+		stopped_in_unmap(view_close_all);
+		CHECK(!v->at && !v->size && !v->life);
+		_exit(0);
+	}
+}
+
 /* Makes memory regions with the fields that window_find() reads. */
 static void owner(int fd)
 {
@@ -422,6 +471,11 @@ TEST(window)
 	CHECK_EQ(look(INDEX, (1 << 20), UINT64_MAX, &at), -ENOENT);
 	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* INDEX uses the same window */
 	CHECK_EQ(look(INDEX + 1, 1 << 20, 8, &at), -ENOENT); /* longer than the file */
+	if (test_in_child()) {
+		stopped_in_unmap(window_close_all);
+		CHECK_EQ(window_find(INDEX, (1 << 20) + 100, 8, &at), -EAGAIN); /* is closed */
+		_exit(0);
+	}
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);
 }

@@ -10,6 +10,7 @@
  */
 #include <endian.h>
 #include <fcntl.h>
+#include <rdma/ib_user_verbs.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
@@ -89,6 +90,7 @@ static void make_srq(void)
 	srq->count = ENTRIES;
 	qp = &arena()->qps[obj_alloc(OBJ_QP, 0)];
 	qp->srq = i;
+	obj_publish(OBJ_SRQ, i);
 }
 
 static void make_objects(void)
@@ -318,6 +320,37 @@ TEST_WITH(stopped_in_look, sweep, LOOK, false, false);
 TEST_WITH(stopped_in_commit, sweep, COMMIT, false, false);
 TEST_WITH(stopped_in_compressed_commit, sweep, COMMIT, false, true);
 TEST_WITH(stopped_in_flush, sweep, FLUSH, false, true);
+
+/*
+ * A process may be killed after it has taken a receive, and before it has sent the SRQ's limit
+ * event. The event is sent once.
+ */
+TEST(killed_before_limit_event)
+{
+	uint64_t *fifo = &ctx_at(srq->obj.ctx)->fifo;
+	struct ib_uverbs_async_event_desc e;
+	sigset_t saved;
+	int events;
+
+	CHECK(!fabric_enter(&saved));
+	events = fifo_create(fifo);
+	CHECK(events >= 0);
+	CHECK(!fcntl(events, F_SETFL, O_NONBLOCK));
+	post_receives();
+	srq->limit = POSTED;
+	recv_recover();
+	CHECK_EQ(read(events, &e, sizeof(e)), -1);
+	srq->limit = POSTED + 1;
+	recv_recover();
+	recv_recover();
+	CHECK_EQ(read(events, &e, sizeof(e)), sizeof(e));
+	CHECK_EQ(e.event_type, EV_SRQ_LIMIT_REACHED);
+	CHECK_EQ(read(events, &e, sizeof(e)), -1);
+	fifo_remove(*fifo);
+	*fifo = 0;
+	fabric_leave(&saved);
+	close(events);
+}
 
 int main(int argc, char **argv)
 {

@@ -9,6 +9,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "rig.h"
 #include "softhca.h"
@@ -341,6 +342,56 @@ TEST(moderated_by_thread)
 	send_from_a(0);
 	rig_take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
+}
+
+/* Lets this process open files, or not. */
+static void may_open(bool may)
+{
+	static struct rlimit before;
+	struct rlimit limit;
+
+	if (!may)
+		CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	limit = before;
+	if (!may)
+		limit.rlim_cur = 0;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+/* A process that has no descriptor left causes events. They are sent later. */
+TEST(completion_without_descriptor)
+{
+	open_pair(false);
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	may_open(false);
+	send_from_a(0);
+	may_open(true);
+	rig_take_event(&b, b.rcq);
+	rig_wait_ok(b.rcq);
+}
+
+TEST(errors_without_descriptor)
+{
+	struct ibv_srq_attr limit = {.srq_limit = 1};
+	struct rig_addr wrong;
+	struct ibv_async_event e;
+
+	open_pair(true);
+	wrong = rig_addr(&b);
+	wrong.rkey ^= 1;
+	CHECK(!ibv_modify_srq(b.srq, &limit, IBV_SRQ_LIMIT));
+	may_open(false);
+	send_from_a(0);
+	rig_request(&a, IBV_WR_RDMA_WRITE, 8, wrong);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_ACCESS_ERR);
+	may_open(true);
+	e = rig_take_async(&b);
+	CHECK_EQ(e.event_type, IBV_EVENT_QP_ACCESS_ERR);
+	CHECK(e.element.qp == b.qp);
+	CHECK_EQ(rig_take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
+	e = rig_take_async(&b);
+	CHECK_EQ(e.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+	CHECK(e.element.srq == b.srq);
 }
 
 FABRIC_MAIN("events");

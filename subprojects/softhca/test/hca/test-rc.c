@@ -388,6 +388,45 @@ TEST(records)
 	CHECK_EQ(softhca_trace_wqes(a.qp->qp_num, 0, w, 8), -ENOENT);
 }
 
+/* Writes NOP number @n, which says that it has @units, into the send queue. */
+static uint8_t *nop_of(uint16_t n, uint8_t units)
+{
+	uint8_t *w = rig_nop(a.qp, n, n, false);
+
+	w[7] = units;
+	return w;
+}
+
+/* An entry that reaches beyond the posted blocks is an error. Nothing after it is executed. */
+TEST(longer_than_posted)
+{
+	uint8_t *w;
+
+	open_pair(NULL);
+	nop_of(0, 1);
+	w = nop_of(1, 5);
+	rig_record(a.qp, 2);
+	rig_ring(rig_dv_qp(a.qp).bf.reg, w);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
+	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	rig_idle(a.scq);
+}
+
+TEST(flushed_longer_than_posted)
+{
+	uint8_t *w;
+
+	open_pair(NULL);
+	nop_of(0, 0);
+	w = nop_of(1, 63);
+	rig_record(a.qp, 2);
+	rig_ring(rig_dv_qp(a.qp).bf.reg, w);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	rig_idle(a.scq);
+}
+
 /* Exactly the bytes of a message are stored, whatever its length and place; a receive may be longer. */
 TEST(lengths)
 {

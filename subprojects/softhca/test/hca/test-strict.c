@@ -76,7 +76,8 @@ static void wrong_entry(unsigned n, uint32_t word, const char *what)
 
 	open_pair();
 	first = nop(0, true);
-	word = htobe32(word ? word : a.qp->qp_num << 8); /* 0: this QP's number, with DS 0 */
+	/* Less than 256: this QP's number, with this DS. */
+	word = htobe32(word > 0xff ? word : a.qp->qp_num << 8 | word);
 	memcpy(first + 4ul * n, &word, sizeof(word));
 	w = nop(1, true);
 	rig_record(a.qp, 2);
@@ -89,6 +90,7 @@ TEST_WITH(wrong_index, wrong_entry, 0, 7 << 8, "WQE 0 says that it is WQE 7");
 TEST_WITH(wrong_qp_number, wrong_entry, 1, 0x654321u << 8 | 1,
 	"WQE 0 has QP number 0x654321 and DS 1");
 TEST_WITH(no_units, wrong_entry, 1, 0, " and DS 0");
+TEST_WITH(too_many_units, wrong_entry, 1, 9, "WQE 0 has DS 9, but only 2 WQEBBs are posted");
 
 /*
  * Writes one entry, posts it if @posted, and rings a doorbell whose two words are @first and the
