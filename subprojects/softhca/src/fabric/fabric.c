@@ -10,6 +10,7 @@
 #include "fabric/reserve.h"
 #include "fabric/rest.h"
 #include "sys/sys.h"
+#include "sys/thread.h"
 
 #define LANE_IDLE 64 /* a lane is shut if it was not taken while the mutex was taken this often */
 #define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
@@ -380,18 +381,7 @@ __attribute__((cold)) int fabric_lost(void)
 
 void fabric_block(sigset_t *saved)
 {
-	sigset_t all;
-
-	sigfillset(&all);
-	/*
-	 * The kernel ends a thread's process if the thread raises one of these signals while it is
-	 * blocked. Accesses to bad user addresses raise SIGSEGV and SIGBUS; breakpoints and single
-	 * steps raise SIGTRAP.
-	 */
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGTRAP);
-	pthread_sigmask(SIG_BLOCK, &all, saved);
+	thread_block_signals(saved);
 }
 
 int fabric_lost_within(const sigset_t *saved)

@@ -10,7 +10,8 @@
 
 /*
  * Starts this process's thread, unless it runs already. When the function returns, this process or
- * another one receives packets. Returns 0 or -errno. The caller must hold the mutex.
+ * another one receives packets. Returns 0 or -errno. The caller must not hold the mutex (see
+ * sys/thread.h).
  */
 int pump_start(void);
 
