@@ -434,6 +434,25 @@ TEST(latches_and_mutex)
 	fabric_leave(&saved);
 }
 
+/*
+ * A new process may skip a free slot, whose lanes are then below lanes_high although they were never
+ * given. A recovery before the slot is taken must not make them look so.
+ */
+TEST(lanes_of_a_skipped_slot)
+{
+	const uint32_t slot = 20, first = slot * PROC_LANES;
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	CHECK(!fabric_give_lanes(slot + 1));
+	latches_renew();
+	CHECK(!fabric_give_lanes(slot));
+	latches_renew();
+	for (uint32_t i = first; i < first + 2 * PROC_LANES; i++)
+		CHECK_EQ(arena()->lanes[i].use % LATCH_USE, i);
+	fabric_leave(&saved);
+}
+
 int main(int argc, char **argv)
 {
 	int status;
