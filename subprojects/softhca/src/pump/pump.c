@@ -362,5 +362,5 @@ void pump_forget(void)
 	close_sockets();
 	pump.holds = false;
 	thread_forget(&thread);
-	udp_forget();
+	wired_forget();
 }

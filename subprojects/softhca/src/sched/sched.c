@@ -21,6 +21,7 @@
 #include "xport/chaos.h"
 #include "xport/late.h"
 #include "xport/qp.h"
+#include "xport/wired.h"
 #include "xport/xport.h"
 
 #define REFUSALS 8 /* RNR NAKs before a pause; they take about 100 us */
@@ -67,6 +68,7 @@ static uint64_t serve_all(uint64_t refusals, bool *left_p)
 	*left_p = serve_messages(now, refusals);
 	next = *left_p ? now : timer_next();
 	next = sooner(next, late_serve(now));
+	next = sooner(next, wired_serve_late(now));
 	next = sooner(next, cq_serve(now));
 	return sooner(next, cm_serve(now));
 }

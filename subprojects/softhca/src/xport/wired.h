@@ -73,6 +73,15 @@ uint64_t wired_acknowledge(struct qp *qp);
  */
 uint64_t wired_tick(uint64_t now);
 
+/*
+ * Sends the packet that a fault rule has made late, if it is due at @now. The adapter's thread of
+ * each process must call this. Returns the time at which the packet is due; 0: there is none.
+ */
+uint64_t wired_serve_late(uint64_t now);
+
+/* Must be called in a forked child. Forgets the late packet and the sockets of its parent. */
+void wired_forget(void);
+
 /* Returns the size of the largest RC packet along @f with this MTU, an enum ibv_mtu. */
 uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu);
 

@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* Fields of packets that an adapter's UDP socket receives and sends, in both address families. */
+/*
+ * Fields of packets that an adapter's UDP socket receives and sends, in both address families; and
+ * QPs and packets of a fabric whose adapter has such a socket.
+ */
+#include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../hca/stopped.h"
+#include "../tmpdir.h"
+#include "fault/fault.h"
+#include "hca/timer.h"
+#include "member/member.h"
+#include "sched/sched.h"
 #include "xport/udp.h"
+#include "xport/wired.h"
 
 #define SKIP 77
 #define IPV6_FLOWINFO_SEND 33 /* linux/in6.h, which cannot be included together with netinet/in.h */
@@ -95,6 +107,66 @@ TEST(over_ipv4)
 	close(to);
 }
 
+static void make_gid(uint8_t gid[16], const char *ip)
+{
+	struct in_addr a;
+
+	CHECK_EQ(inet_pton(AF_INET, ip, &a), 1);
+	gid_set_ipv4(gid, &a);
+}
+
+static void send_to(const uint8_t *gid)
+{
+	struct udp_end from = {.owner = fabric_self.slot, .qpn = 0x41};
+	struct packet p = {.opcode = PO_ACK, .dest_qpn = 0x42};
+	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	memcpy(f.src, arena()->topo.rails[0].gids[0], sizeof(f.src));
+	memcpy(f.dst, gid, sizeof(f.dst));
+	wired_emit_from(&from, &f, &p, NULL);
+	fabric_leave(&saved);
+}
+
+static bool arrives(int fd)
+{
+	uint8_t bytes[64];
+
+	return recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0;
+}
+
+/*
+ * A process that sends nothing after its late packet, and does not receive the fabric's packets,
+ * sends the late packet from its adapter's thread.
+ */
+TEST(late_packet)
+{
+	char err[FAULT_TEXT];
+	uint8_t there[16];
+	uint32_t rung;
+	int fd;
+
+	make_gid(there, loopback(2));
+	fd = udp_socket(0, there, ROCE_PORT);
+	CHECK(fd >= 0);
+	CHECK(!fault_parse("action=packet_late", "rule", arena()->faults, err, sizeof(err)));
+	fault_changed(arena());
+	stopped_ns = test_now_ns();
+	rung = *timer_bell(fabric_self.slot);
+	send_to(there);
+	CHECK(*timer_bell(fabric_self.slot) != rung);
+	sched_serve();
+	CHECK(!arrives(fd));
+	stopped_ns += 1000000000u;
+	sched_serve();
+	CHECK(arrives(fd));
+	sched_serve();
+	CHECK(!arrives(fd));
+	stopped_ns = 0;
+	close(fd);
+}
+
 static bool ipv6_exists(void)
 {
 	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -115,6 +187,7 @@ TEST(over_ipv6)
 
 	if (!ipv6_exists()) {
 		printf("no IPv6 here\n");
+		member_detach();
 		exit(SKIP);
 	}
 	to = udp_socket(0, ipv6, 0);
@@ -134,4 +207,16 @@ TEST(over_ipv6)
 	between_adapters(to, &a, sizeof(a.v6), ipv6);
 	close(from);
 	close(to);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	tmpdir_topology("link=roce gid=%s udp=on\n", loopback(1));
+	test_fabric("udp");
+	CHECK(!member_attach());
+	status = test_main(argc, argv);
+	member_detach();
+	return status;
 }
