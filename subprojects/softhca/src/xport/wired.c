@@ -317,6 +317,11 @@ void wired_stop(struct qp *qp)
 	arena()->on_wire[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
+void wired_set_rnr_timer(struct qp *qp)
+{
+	wired_of(qp)->q.attr.rnr_timer = qp->attr.min_rnr_timer;
+}
+
 /* ------------------------------------------------------------------------ a QP */
 
 static void begin(struct call *c, struct qp *qp)

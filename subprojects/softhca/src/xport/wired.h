@@ -25,6 +25,9 @@ int wired_receive_from(struct qp *qp);
 /* Must be called when a QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
+/* Must be called when the min_rnr_timer of a QP on the wire has changed after that. */
+void wired_set_rnr_timer(struct qp *qp);
+
 /* Returns true if @path leads to another fabric, from an adapter with udp=on in the topology. */
 bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 

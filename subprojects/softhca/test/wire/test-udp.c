@@ -7,6 +7,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
+#include <rdma/ib_user_verbs.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,9 +15,12 @@
 #include "../hca/stopped.h"
 #include "../tmpdir.h"
 #include "fault/fault.h"
+#include "hca/objects.h"
+#include "hca/qp_attrs.h"
 #include "hca/timer.h"
 #include "member/member.h"
 #include "sched/sched.h"
+#include "xport/qp.h"
 #include "xport/udp.h"
 #include "xport/wired.h"
 
@@ -165,6 +169,28 @@ TEST(late_packet)
 	CHECK(!arrives(fd));
 	stopped_ns = 0;
 	close(fd);
+}
+
+/* RTS to RTS may change the delay in the RNR NAKs of a QP on the wire. */
+TEST(rnr_timer)
+{
+	struct ib_uverbs_modify_qp m = {.attr_mask = A_MIN_RNR, .min_rnr_timer = 21};
+	sigset_t saved;
+	struct qp *qp;
+	uint32_t i;
+
+	CHECK(!fabric_enter(&saved));
+	i = obj_alloc(OBJ_QP, 0);
+	CHECK(i != NO_INDEX);
+	qp = &arena()->qps[i];
+	qp->type = QPT_RC;
+	qp->state = QPS_RTS;
+	qp->wired = 1;
+	CHECK(!qp_modify(qp, &m));
+	CHECK_EQ(arena()->wired[i].q.attr.rnr_timer, 21);
+	qp->wired = 0;
+	obj_retract(OBJ_QP, i);
+	fabric_leave(&saved);
 }
 
 static bool ipv6_exists(void)
