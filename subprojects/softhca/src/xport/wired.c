@@ -225,6 +225,8 @@ static int check_path(const struct qp *qp)
 	int mtu = udp_path_mtu(qp_rail(qp), &f);
 	char why[160];
 
+	if (mtu == -EMFILE || mtu == -ENFILE)
+		return wired_refuse(qp, mtu, "no file descriptor is free for its UDP socket");
 	if (mtu < 0) {
 		snprintf(why, sizeof(why), "no route to the peer from the adapter's address: %s",
 			strerrordesc_np(-mtu));

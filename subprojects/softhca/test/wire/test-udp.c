@@ -6,9 +6,11 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -191,6 +193,38 @@ TEST(rnr_timer)
 	qp->wired = 0;
 	obj_retract(OBJ_QP, i);
 	fabric_leave(&saved);
+}
+
+/* Without a free descriptor the route to the peer is not known. The line on standard error says so. */
+TEST(no_descriptor)
+{
+	int said = memfd_create("said", MFD_CLOEXEC), standard_error = fcntl(2, F_DUPFD, 10);
+	struct rlimit before, none;
+	char text[256] = "";
+	sigset_t saved;
+	struct qp *qp;
+	uint32_t i;
+
+	CHECK(said >= 0 && standard_error >= 0 && !getrlimit(RLIMIT_NOFILE, &before));
+	none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+	CHECK(!fabric_enter(&saved));
+	i = obj_alloc(OBJ_QP, 0);
+	CHECK(i != NO_INDEX);
+	qp = &arena()->qps[i];
+	qp->type = QPT_RC;
+	qp->attr = (struct qp_attr){.is_global = 1, .path_mtu = 1};
+	make_gid(qp->attr.dgid, loopback(2));
+	CHECK_EQ(dup2(said, 2), 2);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK_EQ(wired_receive_from(qp), -EMFILE);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	CHECK_EQ(dup2(standard_error, 2), 2);
+	obj_retract(OBJ_QP, i);
+	fabric_leave(&saved);
+	CHECK(pread(said, text, sizeof(text) - 1, 0) > 0);
+	CHECK(strstr(text, "no file descriptor"));
+	close(said);
+	close(standard_error);
 }
 
 static bool ipv6_exists(void)
