@@ -159,12 +159,16 @@ static int check_version(int fd)
 
 static int map_arena(const char *path, bool create, struct arena **out)
 {
-	int fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
-		0600);
 	struct stat st;
 	void *p;
-	int r;
+	int fd, r;
 
+	if (create && !sys_may_make(sizeof(struct arena)))
+		return because(-EFBIG,
+			"no room for the fabric: RLIMIT_FSIZE (ulimit -f) must be at least %zu MiB",
+			(sizeof(struct arena) >> 20) + 1);
+	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
+		0600);
 	if (fd < 0)
 		return fd;
 	r = create ? (int)SYS(SYS_ftruncate, fd, sizeof(struct arena)) : sys_fstat(fd, &st);

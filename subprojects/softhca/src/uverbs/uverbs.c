@@ -63,7 +63,7 @@ static int init_uctx(int i, int fd, uint32_t rail)
 {
 	struct uctx *u = &uctxs[i];
 	struct stat st;
-	int r = (int)SYS(SYS_ftruncate, fd, UAR_SPAN);
+	int r = sys_may_make(UAR_SPAN) ? (int)SYS(SYS_ftruncate, fd, UAR_SPAN) : -EFBIG;
 
 	if (!r)
 		r = sys_fstat(fd, &st);
