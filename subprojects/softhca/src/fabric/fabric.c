@@ -40,14 +40,19 @@ static inline struct lane *own_lane(void)
 	return &arena()->lanes[i];
 }
 
+/*
+ * Includes the lanes of slots that a new process has skipped, because the lanes below lanes_high are
+ * accessed whether their slot has an owner or not.
+ */
 int fabric_give_lanes(uint32_t slot)
 {
 	struct arena *a = arena();
-	uint32_t first = slot * PROC_LANES, end = first + PROC_LANES;
-	int r = reserve(&a->lanes[first], PROC_LANES * sizeof(a->lanes[0]));
+	uint32_t own = slot * PROC_LANES, end = own + PROC_LANES;
+	uint32_t first = own < a->lanes_high ? own : a->lanes_high;
+	int r = reserve(&a->lanes[first], (end - first) * sizeof(a->lanes[0]));
 
 	if (!r)
-		r = reserve(&a->tallies[first], PROC_LANES * sizeof(a->tallies[0]));
+		r = reserve(&a->tallies[first], (end - first) * sizeof(a->tallies[0]));
 	if (r)
 		return r;
 	for (uint32_t i = first; i < end; i++) {

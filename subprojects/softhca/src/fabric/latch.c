@@ -27,14 +27,12 @@ __attribute__((cold, noinline)) bool latch_wait(struct latch *l)
 
 /*
  * Changes `use` of all lanes, because it is not known which lanes were taken from their owners: a
- * process may have taken some, and died before it changed their `use`. The lanes of a slot that a
- * new process has skipped have no `use` yet; fabric_give_lanes() sets it. Relaxed: a thread that
+ * process may have taken some, and died before it changed their `use`. Relaxed: a thread that
  * takes a lane later sees the new value; see try_lane().
  */
 void latches_renew(void)
 {
 	assert(fabric_whole());
 	for (uint32_t i = 0; i < arena()->lanes_high; i++)
-		if (arena()->lanes[i].use)
-			__atomic_fetch_add(&arena()->lanes[i].use, LATCH_USE, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&arena()->lanes[i].use, LATCH_USE, __ATOMIC_RELAXED);
 }

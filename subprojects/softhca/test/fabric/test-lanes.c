@@ -484,8 +484,8 @@ TEST(latches_and_mutex)
 }
 
 /*
- * A new process may skip a free slot, whose lanes are then below lanes_high although they were never
- * given. A recovery before the slot is taken must not make them look so.
+ * A new process may skip a free slot, whose lanes are then below lanes_high. They have numbers and
+ * memory from then on.
  */
 TEST(lanes_of_a_skipped_slot)
 {
@@ -494,6 +494,8 @@ TEST(lanes_of_a_skipped_slot)
 
 	CHECK(!fabric_enter(&saved));
 	CHECK(!fabric_give_lanes(slot + 1));
+	for (uint32_t i = first; i < first + 2 * PROC_LANES; i++)
+		CHECK_EQ(arena()->lanes[i].use, LATCH_USE | i);
 	latches_renew();
 	CHECK(!fabric_give_lanes(slot));
 	latches_renew();
