@@ -174,6 +174,21 @@ static int find_path(struct ucma_cmd *c, uint32_t index, const struct cm_addr *t
 	return 0;
 }
 
+/* As on Linux, an id that is bound already keeps its address, whatever the command says. */
+static int bind_source(struct ucma_cmd *c, uint32_t index, const void *sockaddr, size_t len)
+{
+	struct cm_id *id;
+	sigset_t saved;
+	bool idle;
+	int r = ucma_enter(c, index, &saved, &id);
+
+	if (r)
+		return r;
+	idle = id->state == CM_IDLE;
+	ucma_leave(&saved, 0);
+	return idle ? bind_addr(c, index, sockaddr, len) : 0;
+}
+
 /* @src: if there is no source address, its length or family is 0. */
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
@@ -189,7 +204,7 @@ static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t s
 	if (!r && cm_addr_any(&to))
 		r = -EINVAL;
 	if (!r && src_len && *(const uint16_t *)src)
-		r = bind_addr(c, index, src, src_len);
+		r = bind_source(c, index, src, src_len);
 	if (r)
 		return r;
 	here = !cm_addr_place(&to, &place);
