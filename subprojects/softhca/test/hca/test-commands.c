@@ -2,6 +2,7 @@
 /* Commands that query or change objects, or are refused, return what the kernel returns. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -335,6 +336,21 @@ TEST(replaced)
 	CHECK(!ibv_alloc_pd(ctx));
 	CHECK(!ibv_close_device(ctx));
 	CHECK(!close(null));
+}
+
+/* A CQ whose events nobody could read is not made. */
+TEST(no_channel)
+{
+	struct ibv_comp_channel wrong;
+	RIG r;
+
+	rig_open(&r, &(struct rig_attr){.events = true});
+	wrong = *r.channel;
+	for (int i = 0; i < 3; i++) {
+		wrong.fd = (int[]){0, r.ctx->async_fd, INT_MAX}[i];
+		CHECK(!ibv_create_cq(r.ctx, 8, NULL, &wrong, 0));
+		CHECK_EQ(errno, EBADF);
+	}
 }
 
 /* A duplicated completion channel still delivers events. */
