@@ -26,6 +26,8 @@ static struct {
 
 static int write_all(int fd, const uint8_t *bytes, size_t len, uint64_t at)
 {
+	if (!sys_may_make(at + len))
+		return -EFBIG;
 	while (len) {
 		long n = SYS(SYS_pwrite64, fd, bytes, len, (off_t)at);
 

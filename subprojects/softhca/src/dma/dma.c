@@ -157,28 +157,30 @@ static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 	return c->to;
 }
 
-/* Transfers all of @len bytes or returns an error. A write has at most CLAIM_PIECES pieces. */
-static int vm_transfer(bool write, int32_t pid, const struct iovec *local, size_t nlocal,
-	const struct iovec *remote, size_t nremote, size_t len)
+/*
+ * Transfers all of @len bytes or returns an error. A write has at most CLAIM_PIECES pieces.
+ *
+ * fabric_reachable() does not suffice here: a process that calls exec() leaves the fabric but keeps
+ * its pid, and the new program has other data at these addresses.
+ */
+static int vm_transfer(bool write, struct fabric_peer peer, const struct iovec *local,
+	size_t nlocal, const struct iovec *remote, size_t nremote, size_t len)
 {
-	long nr = write ? SYS_process_vm_writev : SYS_process_vm_readv;
-	long r =
-		SYS(nr, pid, local, nlocal, write ? in_claim(remote, nremote) : remote, nremote, 0);
+	long nr = write ? SYS_process_vm_writev : SYS_process_vm_readv, r;
 
+	if (!fabric_alive(peer.slot))
+		return -ESRCH;
+	r = SYS(nr, peer.pid, local, nlocal, write ? in_claim(remote, nremote) : remote, nremote,
+		0);
 	if (r == (long)len)
 		return 0;
 	if (r == -ESRCH)
 		return -ESRCH;
 	if (r == -EPERM || r == -ENOSYS) {
-		dma_say_forbidden(pid);
+		dma_say_forbidden(peer.pid);
 		return -EPERM;
 	}
 	return -EFAULT;
-}
-
-static int32_t pid_of(uint32_t slot)
-{
-	return arena()->procs[slot].pid;
 }
 
 int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len)
@@ -187,7 +189,7 @@ int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len)
 
 	if (slot == fabric_self.slot)
 		return softhca_copy(buf, ptr(addr), len) ? -EFAULT : 0;
-	return vm_transfer(false, pid_of(slot), &local, 1, &remote, 1, len);
+	return vm_transfer(false, fabric_peer(slot), &local, 1, &remote, 1, len);
 }
 
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
@@ -196,7 +198,7 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 
 	if (slot == fabric_self.slot)
 		return softhca_copy(ptr(addr), buf, len) ? -EFAULT : 0;
-	return vm_transfer(true, pid_of(slot), &local, 1, &remote, 1, len);
+	return vm_transfer(true, fabric_peer(slot), &local, 1, &remote, 1, len);
 }
 
 /* Returns the address of the @len bytes in this process, or NULL if they are not mapped here. */
@@ -240,7 +242,7 @@ __attribute__((noinline)) static int counted_by_call(uint32_t slot, uint64_t add
 	int r;
 
 	do
-		r = vm_transfer(false, pid_of(slot), local, 2, remote, 3, sizeof(v) + len);
+		r = vm_transfer(false, fabric_peer(slot), local, 2, remote, 3, sizeof(v) + len);
 	while (!r && v[0] != v[1]);
 	if (!r)
 		*value = be32toh(v[0]);
@@ -298,7 +300,7 @@ __attribute__((noinline)) static int cqe_by_call(uint32_t slot, uint64_t addr, c
 	struct iovec local[2] = {{(void *)b, 63}, {(void *)(b + 63), 1}};
 	struct iovec remote[2] = {{ptr(addr), 63}, {ptr(addr + 63), 1}};
 
-	return vm_transfer(true, pid_of(slot), local, 2, remote, 2, 64);
+	return vm_transfer(true, fabric_peer(slot), local, 2, remote, 2, 64);
 }
 
 static inline int store_cqe(uint8_t *to, const uint8_t *b)
@@ -411,11 +413,11 @@ static int copy_by_window(const struct dma_seg *d, const struct dma_seg *s, uint
 		fault_dst);
 }
 
-static int copy_by_call(int32_t pid, bool here, uint64_t d, uint64_t s, uint64_t n)
+static int copy_by_call(struct fabric_peer peer, bool here, uint64_t d, uint64_t s, uint64_t n)
 {
 	struct iovec local = {ptr(here ? d : s), n}, remote = {ptr(here ? s : d), n};
 
-	return vm_transfer(!here, pid, &local, 1, &remote, 1, n);
+	return vm_transfer(!here, peer, &local, 1, &remote, 1, n);
 }
 
 /*
@@ -439,7 +441,7 @@ static int copy_piece(const struct fabric_peer *peer, const struct dma_seg *d,
 	*fault_dst = !here;
 	if (r != -ENOENT)
 		return r;
-	return copy_by_call(peer ? peer->pid : pid_of(here ? s->slot : d->slot), here, d->addr,
+	return copy_by_call(peer ? *peer : fabric_peer(here ? s->slot : d->slot), here, d->addr,
 		s->addr, n);
 }
 

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "fabric/fabric.h"
 #include "sys/maps.h"
@@ -133,13 +132,11 @@ static bool has_another(int fd)
 static bool make_pool(void)
 {
 	struct proc *self = &arena()->procs[fabric_self.slot];
-	struct rlimit limit;
 	int fd;
 
 	if (pool_ino)
 		return pool_is_open();
-	/* Making a file larger than this limit would end the process (SIGXFSZ). */
-	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < POOL_BYTES)
+	if (!sys_may_make(POOL_BYTES))
 		return false;
 	fd = (int)SYS(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)

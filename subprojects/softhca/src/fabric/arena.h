@@ -576,7 +576,10 @@ struct arena {
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
 	uint64_t on_wire[MAX_QPS / 64]; /* bitmap of the QPs whose `wired` is set */
 	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
+	struct cm_refused cm_refused[MAX_CM_REFUSED];
+	uint32_t next_cm_refused;
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
+	/* What follows has no memory until it is used: see reserve.h. */
 	struct ctx ctxs[MAX_CTXS];
 	struct lane lanes[MAX_LANES];
 	struct tally tallies[MAX_LANES];
@@ -591,8 +594,6 @@ struct arena {
 	struct wired wired[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct cm_id cm_ids[MAX_CM_IDS];
-	struct cm_refused cm_refused[MAX_CM_REFUSED];
-	uint32_t next_cm_refused;
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
 	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */
 };

@@ -10,6 +10,7 @@
 #include "fabric/reserve.h"
 #include "fabric/rest.h"
 #include "sys/sys.h"
+#include "sys/thread.h"
 
 #define LANE_IDLE 64 /* a lane is shut if it was not taken while the mutex was taken this often */
 #define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
@@ -39,14 +40,19 @@ static inline struct lane *own_lane(void)
 	return &arena()->lanes[i];
 }
 
+/*
+ * Includes the lanes of slots that a new process has skipped, because the lanes below lanes_high are
+ * accessed whether their slot has an owner or not.
+ */
 int fabric_give_lanes(uint32_t slot)
 {
 	struct arena *a = arena();
-	uint32_t first = slot * PROC_LANES, end = first + PROC_LANES;
-	int r = reserve(&a->lanes[first], PROC_LANES * sizeof(a->lanes[0]));
+	uint32_t own = slot * PROC_LANES, end = own + PROC_LANES;
+	uint32_t first = own < a->lanes_high ? own : a->lanes_high;
+	int r = reserve(&a->lanes[first], (end - first) * sizeof(a->lanes[0]));
 
 	if (!r)
-		r = reserve(&a->tallies[first], PROC_LANES * sizeof(a->tallies[0]));
+		r = reserve(&a->tallies[first], (end - first) * sizeof(a->tallies[0]));
 	if (r)
 		return r;
 	for (uint32_t i = first; i < end; i++) {
@@ -188,11 +194,17 @@ static inline bool is_open(const struct lane *l)
 	return __atomic_load_n(&l->open, __ATOMIC_ACQUIRE);
 }
 
-/* Waits until lane @i has no owner. Shuts it if it is not in use. */
-static inline bool close_lane(uint32_t i, uint32_t yields)
+/* What the former owners of lanes have left to the holder of the mutex. */
+enum left {
+	LEFT_WORK = 1, /* a step to repair */
+	LEFT_RUNS = 2, /* runs of completions; see flush() */
+};
+
+/* Waits until lane @i has no owner. Shuts it if it is not in use. Returns bits of enum left. */
+static inline uint32_t close_lane(uint32_t i, uint32_t yields)
 {
 	struct lane *l = &arena()->lanes[i];
-	bool broken = is_owned(&l->claim) && wait_for_lane(l, yields);
+	uint32_t left = is_owned(&l->claim) && wait_for_lane(l, yields) ? LEFT_WORK : 0;
 	/*
 	 * Relaxed: a thread may take the lane at any time, but releases it because the mutex is
 	 * taken.
@@ -204,32 +216,46 @@ static inline bool close_lane(uint32_t i, uint32_t yields)
 	if (l->epoch != epoch) {
 		l->epoch = epoch;
 		l->idle = 0;
+		if (__builtin_expect(l->comp_queues[0], 0))
+			left |= LEFT_RUNS;
 	} else if (++l->idle >= LANE_IDLE) {
 		shut_lane(i);
 	}
-	return broken;
+	return left;
 }
 
 /*
  * Waits until no open lane has an owner. After that no owner of a lane executes messages while this
- * thread holds the mutex. Returns true if an owner has left work to repair. If this thread is
- * killed or stopped before it has repaired that work, the next holder of the mutex repairs it,
- * because it takes the mutex from a dead or stopped holder.
+ * thread holds the mutex. Returns bits of enum left. If this thread is killed or stopped before it
+ * has finished that work, the next holder of the mutex finishes it, because it takes the mutex from
+ * a dead or stopped holder.
  */
-static inline bool close_lanes(uint32_t yields)
+static inline uint32_t close_lanes(uint32_t yields)
 {
 	struct arena *a = arena();
-	bool broken = false;
+	uint32_t left = 0;
 
 	for (uint64_t words = a->open_words; words; words &= words - 1) {
 		uint32_t w = (uint32_t)__builtin_ctzll(words);
 
 		for (uint64_t bits = a->open_lanes[w]; bits; bits &= bits - 1)
-			broken |= close_lane(w * 64 + (uint32_t)__builtin_ctzll(bits), yields);
+			left |= close_lane(w * 64 + (uint32_t)__builtin_ctzll(bits), yields);
 		if (!a->open_lanes[w])
 			a->open_words &= ~(1ull << w);
 	}
-	return broken;
+	return left;
+}
+
+/* Does what others have left. @former: see recover(). No lane has an owner. */
+__attribute__((cold, noinline)) static void finish(uint32_t left, uint64_t former)
+{
+	if (former || left & LEFT_WORK) {
+		recover(former);
+		return;
+	}
+	for (uint32_t i = 0; i < arena()->lanes_high; i++)
+		if (arena()->lanes[i].comp_queues[0])
+			fabric_hooks.flush(arena()->lanes[i].comp_queues);
 }
 
 /* Takes the mutex, and opens lane @lane (NO_INDEX: none). */
@@ -237,6 +263,7 @@ static inline int take(uint32_t yields, uint32_t lane)
 {
 	struct waiter w = {0};
 	uint64_t former = 0;
+	uint32_t left;
 
 	assert(!claim_held.claim);
 	latches.use = 0;
@@ -252,8 +279,9 @@ static inline int take(uint32_t yields, uint32_t lane)
 	 */
 	if (lane != NO_INDEX && !former)
 		open_lane(lane);
-	if (close_lanes(yields) || former)
-		recover(former);
+	left = close_lanes(yields);
+	if (left || former)
+		finish(left, former);
 	return 0;
 }
 
@@ -330,6 +358,8 @@ int fabric_take_lane(void)
 /*
  * Writes out the collected completions (struct comp_run) of the CQs in @runs. If some are left
  * because another thread held the latch of a CQ for too long, writes these under the mutex.
+ * Between lane and mutex, this thread may be killed: fabric_take() writes what it finds in a lane's
+ * list. Its recovery, if there was one, may have collected completions in the mutex's list.
  */
 __attribute__((noinline)) static void flush(uint32_t *runs)
 {
@@ -338,7 +368,7 @@ __attribute__((noinline)) static void flush(uint32_t *runs)
 		return;
 	drop(claim_held.claim);
 	fabric_take();
-	fabric_hooks.flush(runs);
+	fabric_hooks.flush(fabric_lane()->comp_queues);
 }
 
 void fabric_unlock(void)
@@ -380,18 +410,7 @@ __attribute__((cold)) int fabric_lost(void)
 
 void fabric_block(sigset_t *saved)
 {
-	sigset_t all;
-
-	sigfillset(&all);
-	/*
-	 * The kernel ends a thread's process if the thread raises one of these signals while it is
-	 * blocked. Accesses to bad user addresses raise SIGSEGV and SIGBUS; breakpoints and single
-	 * steps raise SIGTRAP.
-	 */
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGTRAP);
-	pthread_sigmask(SIG_BLOCK, &all, saved);
+	thread_block_signals(saved);
 }
 
 int fabric_lost_within(const sigset_t *saved)

@@ -180,7 +180,10 @@ void fabric_block(sigset_t *saved);
 int fabric_lost(void);
 int fabric_lost_within(const sigset_t *saved);
 
-/* Returns true if the process of @slot still lives. The caller must hold the mutex. */
+/*
+ * Returns true if the process of @slot still lives. A caller that holds neither the mutex nor a
+ * lane must be prepared for a new owner of the slot.
+ */
 bool fabric_alive(uint32_t slot);
 
 /*

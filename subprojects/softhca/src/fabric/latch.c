@@ -27,8 +27,8 @@ __attribute__((cold, noinline)) bool latch_wait(struct latch *l)
 
 /*
  * Changes `use` of all lanes, because it is not known which lanes were taken from their owners: a
- * process may have taken some, and died before it changed their `use`. Relaxed: a thread that takes a lane later sees the new
- * value; see try_lane().
+ * process may have taken some, and died before it changed their `use`. Relaxed: a thread that
+ * takes a lane later sees the new value; see try_lane().
  */
 void latches_renew(void)
 {

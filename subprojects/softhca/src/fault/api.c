@@ -8,41 +8,58 @@
 
 #define API __attribute__((visibility("default")))
 
-/* Adds the rules of @text. Returns the index of the first one, or -errno. */
-static int add_rules(const char *text)
+/*
+ * Parses @text, which must be one rule. Returns 0 or -errno. The caller must not hold the mutex,
+ * because a thread that loses it (fabric/claim.h) would leave the allocator locked.
+ */
+static int parse_one(const char *text, struct fault_rule *rule_p)
 {
-	struct fault_rule *rules = arena()->faults;
+	struct fault_rule rules[FAULT_RULES] = {0};
 	char err[FAULT_TEXT];
-	int first = 0, r;
+	int r;
 
-	while (first < FAULT_RULES && rules[first].action)
-		first++;
+	if (strpbrk(text, ";\n"))
+		return -EINVAL; /* the result can name only one rule */
 	r = fault_parse(text, "rule", rules, err, sizeof(err));
 	if (r)
 		return r;
-	if (first == FAULT_RULES || !rules[first].action)
+	if (!rules[0].action || fault_stray(rules, &arena()->topo))
 		return -EINVAL;
-	if (!fault_stray(rules, &arena()->topo))
-		return first;
-	rules[first] = (struct fault_rule){0};
-	return -EINVAL;
+	*rule_p = rules[0];
+	return 0;
+}
+
+/* Returns the rule's number, or -ENOSPC. */
+static int add(const struct fault_rule *rule)
+{
+	struct fault_rule *rules = arena()->faults;
+
+	for (int i = 0; i < FAULT_RULES; i++) {
+		if (rules[i].action)
+			continue;
+		rules[i] = *rule;
+		fault_changed(arena());
+		return 1 + i;
+	}
+	return -ENOSPC;
 }
 
 API int softhca_fault_add(const char *rule)
 {
+	struct fault_rule parsed;
 	sigset_t saved;
 	int r;
 
 	if (!fabric_self.arena)
 		return -ENODEV;
-	if (strpbrk(rule, ";\n"))
-		return -EINVAL; /* the result can name only one rule */
+	r = parse_one(rule, &parsed);
+	if (r)
+		return r;
 	if (fabric_enter(&saved))
 		return -EIO;
-	r = add_rules(rule);
-	fault_changed(arena());
+	r = add(&parsed);
 	fabric_leave(&saved);
-	return r < 0 ? r : r + 1;
+	return r;
 }
 
 API long long softhca_fault_remove(int number)

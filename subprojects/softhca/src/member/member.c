@@ -160,12 +160,16 @@ static int check_version(int fd)
 
 static int map_arena(const char *path, bool create, struct arena **out)
 {
-	int fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
-		0600);
 	struct stat st;
 	void *p;
-	int r;
+	int fd, r;
 
+	if (create && !sys_may_make(sizeof(struct arena)))
+		return because(-EFBIG,
+			"no room for the fabric: RLIMIT_FSIZE (ulimit -f) must be at least %zu MiB",
+			(sizeof(struct arena) >> 20) + 1);
+	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
+		0600);
 	if (fd < 0)
 		return fd;
 	r = create ? (int)SYS(SYS_ftruncate, fd, sizeof(struct arena)) : sys_fstat(fd, &st);
@@ -243,6 +247,18 @@ static int join_fabric(const char *dir, struct arena **out)
 }
 
 /*
+ * Clears all of the slot but its number of owners: if this process is killed before it has raised
+ * the number, the next owner must not get one that an earlier owner had.
+ */
+static void clear(struct proc *p)
+{
+	const size_t after = offsetof(struct proc, life) + sizeof(p->life);
+
+	memset(p, 0, offsetof(struct proc, life));
+	memset((char *)p + after, 0, sizeof(*p) - after);
+}
+
+/*
  * A slot is free if it is not in use and its byte can be locked. Dead processes have been reaped since the mutex was
  * taken, so no object in the arena belongs to a former owner of the slot.
  */
@@ -252,7 +268,6 @@ static int take_slot(void)
 
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		struct proc *p = &arena()->procs[slot];
-		uint32_t life = p->life;
 
 		if (p->used ||
 			fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_WRLCK, 1 + slot, 1))
@@ -261,12 +276,13 @@ static int take_slot(void)
 		if (r)
 			return r;
 		fabric_self.slot = slot;
-		memset(p, 0, sizeof(*p));
+		clear(p);
 		if (arena()->procs_high <= slot)
 			__atomic_store_n(&arena()->procs_high, slot + 1,
 				__ATOMIC_RELAXED); /* read without the mutex by choose.c */
 		p->pid = fabric_self.pid;
-		__atomic_store_n(&p->life, life + 1, __ATOMIC_RELAXED); /* see fabric_is_peer() */
+		__atomic_store_n(&p->life, p->life + 1,
+			__ATOMIC_RELAXED); /* see fabric_is_peer() */
 		p->used = 1;
 		return 0;
 	}

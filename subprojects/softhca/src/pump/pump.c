@@ -32,7 +32,7 @@
 #define TURN 8 /* batches from one socket before the other sockets and the timers are served */
 #define PATIENT_TRIES 100 /* attempts to bind a port that a dead process may keep for a moment */
 
-static bool running;
+static struct thread_once thread = THREAD_ONCE;
 static bool leaving; /* pump_stop() was called */
 
 /* A packet of a batch. */
@@ -326,19 +326,21 @@ static void hand_back(void)
 	release_lock();
 }
 
-int pump_start(void)
+static int start(void)
 {
 	int r;
 
-	if (running)
-		return 0;
 	if (!take_over(F_OFD_SETLK))
 		open_sockets();
 	r = thread_start(work, NULL);
-	running = !r;
 	if (r && pump.holds)
 		hand_back();
 	return r;
+}
+
+int pump_start(void)
+{
+	return thread_start_once(&thread, start);
 }
 
 /*
@@ -362,6 +364,7 @@ void pump_stop(void)
 void pump_forget(void)
 {
 	close_sockets();
-	pump.holds = running = false;
-	udp_forget();
+	pump.holds = false;
+	thread_forget(&thread);
+	wired_forget();
 }

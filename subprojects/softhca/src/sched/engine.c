@@ -191,7 +191,7 @@ static inline bool check_page(struct page *p, uint32_t *n)
 	}
 	if (has_rung(p->at + UAR_CQ_DOORBELL, &p->arm, &word)) {
 		rung = true;
-		if (word < MAX_CQS && has_armed(cq_at(word), &arm))
+		if (word < arena()->high[OBJ_CQ] && has_armed(cq_at(word), &arm))
 			*n += engine_serve_cq(cq_at(word));
 	}
 	return rung;

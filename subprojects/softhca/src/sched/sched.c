@@ -21,12 +21,13 @@
 #include "xport/chaos.h"
 #include "xport/late.h"
 #include "xport/qp.h"
+#include "xport/wired.h"
 #include "xport/xport.h"
 
 #define REFUSALS 8 /* RNR NAKs before a pause; they take about 100 us */
 #define REFUSED_PAUSE_NS 100000
 
-static bool running;
+static struct thread_once thread = THREAD_ONCE;
 
 static uint32_t bell_count(void)
 {
@@ -67,6 +68,7 @@ static uint64_t serve_all(uint64_t refusals, bool *left_p)
 	*left_p = serve_messages(now, refusals);
 	next = *left_p ? now : timer_next();
 	next = sooner(next, late_serve(now));
+	next = sooner(next, wired_serve_late(now));
 	next = sooner(next, cq_serve(now));
 	return sooner(next, cm_serve(now));
 }
@@ -272,7 +274,7 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-int sched_start(void)
+static int start(void)
 {
 	struct proc *p = &arena()->procs[fabric_self.slot];
 	const struct config *c = config_get();
@@ -280,17 +282,21 @@ int sched_start(void)
 
 	p->mode = c->mode;
 	p->why = c->why;
-	if (running || c->mode == ENGINE_STEP)
+	if (c->mode == ENGINE_STEP)
 		return 0;
 	r = thread_start(c->mode == ENGINE_TRAP ? helper : beside, NULL);
-	running = !r;
-	__atomic_store_n(&p->has_thread, running, __ATOMIC_RELAXED); /* see choose.c */
+	__atomic_store_n(&p->has_thread, !r, __ATOMIC_RELAXED); /* see choose.c */
 	return r;
+}
+
+int sched_start(void)
+{
+	return thread_start_once(&thread, start);
 }
 
 void sched_forget(void)
 {
-	running = false;
+	thread_forget(&thread);
 	chaos_forget();
 	late_forget();
 	timer_forget();

@@ -10,7 +10,10 @@
 
 #include <stdint.h>
 
-/* Starts the thread if it does not run. Step mode has none. Returns 0 or -errno. */
+/*
+ * Starts the thread if it does not run. Step mode has none. Returns 0 or -errno. The caller must
+ * not hold the mutex (see sys/thread.h).
+ */
 int sched_start(void);
 
 /* Must be called in a forked child. Forgets the thread, which the child does not have. */

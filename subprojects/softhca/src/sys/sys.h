@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -68,6 +69,17 @@ static inline bool sys_read_text(const char *path, char *text, size_t size)
 static inline int sys_fstat(int fd, struct stat *st)
 {
 	return (int)SYS(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH);
+}
+
+/*
+ * Returns true if this process may make a file of @bytes. Making a larger one would end the process
+ * (SIGXFSZ).
+ */
+static inline bool sys_may_make(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_FSIZE, &limit) && bytes <= limit.rlim_cur;
 }
 
 /* Returns a clock's time in nanoseconds. Asks libc, which usually needs no system call for it. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "sys/thread.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 
 struct start {
@@ -35,4 +34,37 @@ int thread_start(void *(*run)(void *arg), void *arg)
 	while (!r && sem_wait(&s.runs)) /* a debugger's signal interrupts it */
 		;
 	return -r;
+}
+
+void thread_block_signals(sigset_t *saved)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGTRAP);
+	pthread_sigmask(SIG_BLOCK, &all, saved);
+}
+
+int thread_start_once(struct thread_once *t, int (*start)(void))
+{
+	sigset_t saved;
+	int r = 0;
+
+	thread_block_signals(&saved);
+	pthread_mutex_lock(&t->lock);
+	if (!t->running) {
+		r = start();
+		t->running = !r;
+	}
+	pthread_mutex_unlock(&t->lock);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return r;
+}
+
+void thread_forget(struct thread_once *t)
+{
+	pthread_mutex_init(&t->lock, NULL);
+	t->running = false;
 }

@@ -2,6 +2,10 @@
 #ifndef SOFTHCA_SYS_THREAD_H
 #define SOFTHCA_SYS_THREAD_H
 
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+
 /*
  * Starts a detached thread, and returns when the thread runs: if a program forks while a thread
  * starts, a lock of the address sanitizer's allocator may be held for ever in the child. The caller
@@ -9,5 +13,35 @@
  * 0 or -errno.
  */
 int thread_start(void *(*run)(void *arg), void *arg);
+
+/* A thread that a process starts when it first needs it. */
+struct thread_once {
+	pthread_mutex_t lock;
+	bool running;
+};
+
+#define THREAD_ONCE                                                                                \
+	{                                                                                          \
+		.lock = PTHREAD_MUTEX_INITIALIZER                                                  \
+	}
+
+/*
+ * Calls @start, which starts the thread, unless it has succeeded before. @start is called with all
+ * asynchronous signals blocked. Returns its result, or 0.
+ *
+ * The caller must not hold the fabric's mutex: a thread that loses the mutex (fabric/claim.h) would
+ * leave the locks of pthread_create() and of the allocator locked.
+ */
+int thread_start_once(struct thread_once *t, int (*start)(void));
+
+/* Must be called in a forked child, which does not have the thread. */
+void thread_forget(struct thread_once *t);
+
+/*
+ * Blocks all signals but those that the kernel cannot deliver later: it ends a thread's process if
+ * the thread raises one of these while it is blocked. Accesses to bad user addresses raise SIGSEGV
+ * and SIGBUS; breakpoints and single steps raise SIGTRAP.
+ */
+void thread_block_signals(sigset_t *saved);
 
 #endif

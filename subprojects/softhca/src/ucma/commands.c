@@ -174,6 +174,21 @@ static int find_path(struct ucma_cmd *c, uint32_t index, const struct cm_addr *t
 	return 0;
 }
 
+/* As on Linux, an id that is bound already keeps its address, whatever the command says. */
+static int bind_source(struct ucma_cmd *c, uint32_t index, const void *sockaddr, size_t len)
+{
+	struct cm_id *id;
+	sigset_t saved;
+	bool idle;
+	int r = ucma_enter(c, index, &saved, &id);
+
+	if (r)
+		return r;
+	idle = id->state == CM_IDLE;
+	ucma_leave(&saved, 0);
+	return idle ? bind_addr(c, index, sockaddr, len) : 0;
+}
+
 /* @src: if there is no source address, its length or family is 0. */
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
@@ -189,7 +204,7 @@ static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t s
 	if (!r && cm_addr_any(&to))
 		r = -EINVAL;
 	if (!r && src_len && *(const uint16_t *)src)
-		r = bind_addr(c, index, src, src_len);
+		r = bind_source(c, index, src, src_len);
 	if (r)
 		return r;
 	here = !cm_addr_place(&to, &place);
@@ -256,9 +271,18 @@ static void get_param(const struct rdma_ucm_conn_param *from, const struct rdma_
  * Makes this process receive messages of other fabrics, if the id may get any. Must be called
  * before the first message is sent.
  */
-static int receive_from_others(const struct cm_id *id)
+static int receive_from_others(const struct ucma_cmd *c, uint32_t index)
 {
-	return remote_receives(id) ? pump_start() : 0;
+	struct cm_id *id;
+	sigset_t saved;
+	bool receives;
+	int r = ucma_enter(c, index, &saved, &id);
+
+	if (r)
+		return r;
+	receives = remote_receives(id);
+	ucma_leave(&saved, 0);
+	return receives ? pump_start() : 0;
 }
 
 int ucma_connect(struct ucma_cmd *c)
@@ -267,31 +291,43 @@ int ucma_connect(struct ucma_cmd *c)
 	struct cm_param p;
 	struct cm_id *id;
 	sigset_t saved;
+	uint32_t peer;
 	int r;
 
 	if (!req->conn_param.valid)
 		return -EINVAL;
 	get_param(&req->conn_param, &req->ece, &p);
-	r = ucma_enter(c, req->id, &saved, &id);
+	r = receive_from_others(c, req->id);
+	if (!r)
+		r = ucma_enter(c, req->id, &saved, &id);
 	if (r)
 		return r;
-	r = receive_from_others(id);
+	r = cm_connect(id, &p);
+	peer = cm_peer_slot(id);
+	ucma_leave(&saved, r);
 	if (!r)
-		r = cm_connect(id, &p);
-	if (!r)
-		watch(cm_peer_slot(id));
-	return ucma_leave(&saved, r);
+		watch(peer);
+	return r;
 }
 
-int ucma_listen(struct ucma_cmd *c, struct cm_id *id)
+static int listen_with(struct cm_id *id, int32_t backlog)
 {
 	static const struct cm_addr any = {.family = AF_INET, .ip = {[10] = 0xff, [11] = 0xff}};
-	const struct rdma_ucm_listen *req = c->in;
 	int r = id->state == CM_IDLE ? cm_bind(id, &any, NULL) : 0;
 
+	return r ? r : cm_listen(id, backlog > 0 ? (uint32_t)backlog : 0);
+}
+
+int ucma_listen(struct ucma_cmd *c)
+{
+	const struct rdma_ucm_listen *req = c->in;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = ucma_enter(c, req->id, &saved, &id);
+
 	if (!r)
-		r = cm_listen(id, (int32_t)req->backlog > 0 ? req->backlog : 0);
-	return r ? r : receive_from_others(id);
+		r = ucma_leave(&saved, listen_with(id, (int32_t)req->backlog));
+	return r ? r : receive_from_others(c, req->id);
 }
 
 int ucma_accept(struct ucma_cmd *c, struct cm_id *id)

@@ -45,12 +45,12 @@ int ucma_bind(struct ucma_cmd *c);
 int ucma_resolve_ip(struct ucma_cmd *c);
 int ucma_resolve_addr(struct ucma_cmd *c);
 int ucma_connect(struct ucma_cmd *c);
+int ucma_listen(struct ucma_cmd *c);
 int ucma_set_option(struct ucma_cmd *c);
 int ucma_migrate_id(struct ucma_cmd *c);
 
 int ucma_destroy_id(struct ucma_cmd *c, struct cm_id *id);
 int ucma_resolve_route(struct ucma_cmd *c, struct cm_id *id);
-int ucma_listen(struct ucma_cmd *c, struct cm_id *id);
 int ucma_accept(struct ucma_cmd *c, struct cm_id *id);
 int ucma_reject(struct ucma_cmd *c, struct cm_id *id);
 int ucma_disconnect(struct ucma_cmd *c, struct cm_id *id);

@@ -246,10 +246,10 @@ static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 }
 
 /*
- * Reads an event. Returns 0; -EAGAIN: there is no event; -EBADF: the channel is closed, and the
+ * Reads an event. *@peer_p: slot of the id's peer. Returns 0; -EAGAIN: there is no event; -EBADF: the channel is closed, and the
  * descriptor may belong to another file.
  */
-static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
+static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp, uint32_t *peer_p)
 {
 	struct cm_event e;
 	struct cm_id *id;
@@ -266,7 +266,7 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 	} while (!id);
 	fill_event(id, &e, resp);
 	id->unread = 0;
-	watch(cm_peer_slot(id));
+	*peer_p = cm_peer_slot(id);
 	return 0;
 }
 
@@ -289,14 +289,17 @@ int ucma_get_event(struct ucma_cmd *c)
 	const struct rdma_ucm_get_event *req = c->in;
 	struct rdma_ucm_event_resp resp = {0};
 	bool waits = !(sys_fcntl(c->fd, F_GETFL, NULL) & O_NONBLOCK);
+	uint32_t peer;
 	sigset_t saved;
 	int r;
 
 	for (;;) {
 		if (fabric_enter(&saved))
 			return -EIO;
-		r = take(c, &resp);
+		r = take(c, &resp, &peer);
 		fabric_leave(&saved);
+		if (!r)
+			watch(peer);
 		if (!r)
 			return ucma_answer(c, req->response, &resp, sizeof(resp));
 		if (waits)

@@ -44,7 +44,7 @@ static const struct command {
 		sizeof(struct rdma_ucm_query_path_resp)},
 	[RDMA_USER_CM_CMD_CONNECT] = {ucma_connect, NULL, 0, sizeof(struct rdma_ucm_connect),
 		offsetof(struct rdma_ucm_connect, ece), 0},
-	[RDMA_USER_CM_CMD_LISTEN] = {ACT(ucma_listen, struct rdma_ucm_listen), 0},
+	[RDMA_USER_CM_CMD_LISTEN] = {RUN(ucma_listen, struct rdma_ucm_listen), 0},
 	[RDMA_USER_CM_CMD_ACCEPT] = {NULL, ucma_accept, offsetof(struct rdma_ucm_accept, id),
 		sizeof(struct rdma_ucm_accept), offsetof(struct rdma_ucm_accept, ece), 0},
 	[RDMA_USER_CM_CMD_REJECT] = {ACT(ucma_reject, struct rdma_ucm_reject), 0},
@@ -101,10 +101,12 @@ int ucma_open(int flags)
 	 * program.
 	 */
 	signals_install();
+	r = sched_start(); /* the thread posts the event of a message when the message arrives */
+	if (r)
+		return r;
 	if (fabric_enter(&saved))
 		return -EIO;
-	r = sched_start(); /* the thread posts the event of a message when the message arrives */
-	fd = r ? r : make_channel(flags);
+	fd = make_channel(flags);
 	fabric_leave(&saved);
 	return fd;
 }

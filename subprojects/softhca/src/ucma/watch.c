@@ -9,13 +9,13 @@
 #include "sys/sys.h"
 #include "sys/thread.h"
 
-/* Protected by the fabric's mutex. */
-static struct watched {
+static struct watched { /* protected by the fabric's mutex */
 	bool used;
 	uint32_t life; /* of the slot; see struct proc */
 	int fd; /* pidfd */
 } watched[MAX_PROCS];
-static int epoll = -1; /* the thread waits on it */
+static int epoll = -1; /* the thread waits on it; set before `thread` runs */
+static struct thread_once thread = THREAD_ONCE;
 
 static void unwatch(struct watched *w)
 {
@@ -55,18 +55,18 @@ static void *wait_for_ends(void *arg)
 	return NULL;
 }
 
-static bool start(void)
+static int start(void)
 {
-	if (epoll >= 0)
-		return true;
+	int r;
+
 	epoll = (int)SYS(SYS_epoll_create1, EPOLL_CLOEXEC);
 	if (epoll < 0)
-		return false;
+		return epoll;
 	fds_own(&epoll);
-	if (!thread_start(wait_for_ends, NULL))
-		return true;
-	fds_disown(&epoll);
-	return false;
+	r = thread_start(wait_for_ends, NULL);
+	if (r)
+		fds_disown(&epoll);
+	return r;
 }
 
 static bool add(struct watched *w, uint32_t slot)
@@ -80,15 +80,11 @@ static bool add(struct watched *w, uint32_t slot)
 	return !SYS(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, w->fd, &e);
 }
 
-void watch(uint32_t slot)
+static void watch_slot(uint32_t slot)
 {
-	struct fabric_peer peer;
-	struct watched *w;
+	struct fabric_peer peer = fabric_peer(slot);
+	struct watched *w = &watched[slot];
 
-	if (slot == NO_SLOT || slot == fabric_self.slot || !start())
-		return;
-	peer = fabric_peer(slot);
-	w = &watched[slot];
 	if (w->used && w->life == peer.life)
 		return;
 	unwatch(w);
@@ -109,8 +105,21 @@ void watch(uint32_t slot)
 	}
 }
 
+void watch(uint32_t slot)
+{
+	sigset_t saved;
+
+	if (slot == NO_SLOT || slot == fabric_self.slot || thread_start_once(&thread, start))
+		return;
+	if (fabric_enter(&saved))
+		return;
+	watch_slot(slot);
+	fabric_leave(&saved);
+}
+
 void watch_forget(void)
 {
+	thread_forget(&thread);
 	for (uint32_t i = 0; i < MAX_PROCS; i++)
 		unwatch(&watched[i]);
 	fds_disown(&epoll);

@@ -2,7 +2,7 @@
 /*
  * A thread that waits until a process at the other end of a connection ends, and then destroys that
  * process's objects, which causes events here. The thread starts with the first connection. The
- * caller must hold the fabric's mutex, except for watch_forget().
+ * caller must not hold the fabric's mutex.
  */
 #ifndef SOFTHCA_UCMA_WATCH_H
 #define SOFTHCA_UCMA_WATCH_H
@@ -15,7 +15,7 @@
  */
 void watch(uint32_t slot);
 
-/* Must be called in a forked child, which has no such thread, without the mutex. */
+/* Must be called in a forked child, which has no such thread. */
 void watch_forget(void);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef SOFTHCA_UVERBS_CMD_H
 #define SOFTHCA_UVERBS_CMD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <rdma/ib_user_verbs.h>
@@ -38,6 +39,7 @@ struct cmd {
 		uint64_t at, shift;
 	} buf, dbrec;
 	struct region_file file; /* of a memory region */
+	bool receives; /* set by the command: this process must receive packets from now on */
 };
 
 /* Copy the fields that both structures have and zero the rest, as the kernel does. */
@@ -76,7 +78,10 @@ uint64_t uverbs_channel_fifo(int fd);
 /* Registers @fd as a completion channel. Returns 0, or -EMFILE if @fd is too high. */
 int uverbs_channel_add(int fd, uint64_t fifo);
 
+/* Each prepare_...() and finish_...() is called before or after its command, without the mutex. */
+int prepare_get_context(struct cmd *c);
 int cmd_get_context(struct cmd *c);
+int finish_get_context(struct cmd *c);
 /* Frees the context of an open device, if it has one, with all its objects. */
 void cmd_free_context(struct uctx *u);
 /* Must be called in a forked child. */
@@ -98,7 +103,6 @@ int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
 /* Unmaps the dma-bufs of context @ctx, which is being closed: its messages must have ended. */
 void cmd_unmap_dmabufs(uint32_t ctx);
 
-/* Each prepare_...() must be called before its command, without the mutex. */
 int cmd_create_comp_channel(struct cmd *c);
 int prepare_create_cq(struct cmd *c);
 int cmd_create_cq(struct cmd *c);
@@ -115,6 +119,7 @@ int prepare_create_qp(struct cmd *c);
 int cmd_create_qp(struct cmd *c);
 int cmd_query_qp(struct cmd *c);
 int cmd_modify_qp(struct cmd *c);
+int finish_modify_qp(struct cmd *c);
 int cmd_destroy_qp(struct cmd *c);
 
 #endif

@@ -94,6 +94,7 @@ int cmd_create_cq(struct cmd *c)
 	struct ib_uverbs_ex_create_cq_resp resp = {.response_length = sizeof(resp)};
 	struct mlx5_ib_create_cq_resp drv = {0};
 	struct mlx5_ib_create_cq d;
+	uint64_t fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	struct cq *cq;
 	uint32_t i;
 	int uar = UAR_NUMBER(UAR_KIND_REGULAR, 0);
@@ -103,6 +104,8 @@ int cmd_create_cq(struct cmd *c)
 		return -EINVAL;
 	if (!size_ok(req.cqe, d.cqe_size))
 		return -EINVAL;
+	if (req.comp_channel >= 0 && !fifo)
+		return -EBADF;
 	if (d.cqe_comp_en && d.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH)
 		return -EOPNOTSUPP;
 	if (d.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX)
@@ -122,7 +125,7 @@ int cmd_create_cq(struct cmd *c)
 	cq->ignore_overrun = !!(req.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN);
 	arena()->comp_runs[i].n = 0;
 	cq->user_handle = req.user_handle;
-	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
+	cq->fifo = fifo;
 	cq->trace = trace_alloc();
 	/*
 	 * Sets the arm word in the doorbell record to a value that no arm request has. A record of

@@ -67,6 +67,11 @@ void cmd_forget_contexts(void)
 	contexts = 0;
 }
 
+int prepare_get_context(struct cmd *c)
+{
+	return sched_start();
+}
+
 int cmd_get_context(struct cmd *c)
 {
 	struct mlx5_ib_alloc_ucontext_req_v2 req;
@@ -99,9 +104,7 @@ int cmd_get_context(struct cmd *c)
 	/* DEVX, which would need further ioctls, is refused; the provider retries without it. */
 	if (req.flags & MLX5_IB_ALLOC_UCTX_DEVX)
 		return -EPERM;
-	r = sched_start();
-	if (!r)
-		r = make_context(c, &async_fd);
+	r = make_context(c, &async_fd);
 	if (r)
 		return r;
 	resp.async_fd = (uint32_t)async_fd;
@@ -109,11 +112,16 @@ int cmd_get_context(struct cmd *c)
 	if (!c->u->dynamic_uars) {
 		drv.tot_bfregs = req.total_num_bfregs;
 		drv.num_dyn_bfregs = LEGACY_DYNAMIC_BFREGS;
-		if (c->u->door != DOOR_NONE)
-			doors_fix(c->u->door);
 	}
 	cmd_put(c->out, &resp, sizeof(resp));
 	cmd_put(c->drv_out, &drv, sizeof(drv));
+	return 0;
+}
+
+int finish_get_context(struct cmd *c)
+{
+	if (!c->u->dynamic_uars && c->u->door != DOOR_NONE)
+		doors_fix(c->u->door);
 	return 0;
 }
 

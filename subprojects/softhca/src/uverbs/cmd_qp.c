@@ -302,13 +302,17 @@ int cmd_modify_qp(struct cmd *c)
 	if (!qp)
 		return -EINVAL;
 	r = qp_modify(qp, &req);
-	if (!r && wired_needs_receiver(qp))
-		r = pump_start();
+	c->receives = !r && wired_needs_receiver(qp);
 	if (!r)
 		open_peer(qp);
 	if (!r && c->extended)
 		cmd_put(c->out, &resp, sizeof(resp));
 	return r;
+}
+
+int finish_modify_qp(struct cmd *c)
+{
+	return c->receives ? pump_start() : 0;
 }
 
 int cmd_destroy_qp(struct cmd *c)

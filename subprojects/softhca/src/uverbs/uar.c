@@ -17,18 +17,23 @@
  */
 #define PAGE_ID_FIRST 0x60u
 
+/*
+ * The bitmap is changed without the fabric's mutex, because pages_drop_uar() has a lock of its own.
+ * All accesses are relaxed: a bit determines only which thread has the number.
+ */
 static bool is_allocated(const struct uctx *u, uint64_t i)
 {
-	return i < UAR_OBJECTS && u->uars[i / 64] >> i % 64 & 1;
+	return i < UAR_OBJECTS && __atomic_load_n(&u->uars[i / 64], __ATOMIC_RELAXED) >> i % 64 & 1;
 }
 
 static int alloc_index(struct uctx *u)
 {
 	for (uint32_t i = 0; i < UAR_OBJECTS; i++) {
-		if (is_allocated(u, i))
-			continue;
-		u->uars[i / 64] |= 1ull << i % 64;
-		return (int)i;
+		uint64_t bit = 1ull << i % 64;
+
+		if (!is_allocated(u, i) &&
+			!(__atomic_fetch_or(&u->uars[i / 64], bit, __ATOMIC_RELAXED) & bit))
+			return (int)i;
 	}
 	return -ENOMEM;
 }
@@ -69,31 +74,23 @@ static int uar_destroy(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 		return -EINVAL;
 	if (!is_allocated(u, handle->data))
 		return -ENOENT;
-	u->uars[handle->data / 64] &= ~(1ull << handle->data % 64);
+	/* First, because another thread may get the number afterwards, and map its page. */
 	pages_drop_uar(u, UAR_DYNAMIC + (uint32_t)handle->data);
+	__atomic_fetch_and(&u->uars[handle->data / 64], ~(1ull << handle->data % 64),
+		__ATOMIC_RELAXED);
 	return 0;
 }
 
 int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {
-	sigset_t saved;
-	int r;
-
 	if (h->method_id != MLX5_IB_METHOD_UAR_OBJ_ALLOC &&
 		h->method_id != MLX5_IB_METHOD_UAR_OBJ_DESTROY)
 		return -EPROTONOSUPPORT;
 	if (u->ctx == NO_INDEX)
 		return -EINVAL;
-	if (fabric_enter(&saved))
-		return -EIO;
 	if (!u->dynamic_uars)
-		r = -EPROTONOSUPPORT;
-	else if (h->method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC)
-		r = uar_alloc(u, h);
-	else
-		r = uar_destroy(u, h);
-	fabric_leave(&saved);
-	return r;
+		return -EPROTONOSUPPORT;
+	return h->method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC ? uar_alloc(u, h) : uar_destroy(u, h);
 }
 
 int uar_of_page_id(const struct uctx *u, uint32_t page_id)

@@ -18,7 +18,7 @@ int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
 
 /*
  * Converts the id of a page of @u to its number in the device file. Returns -EINVAL if @u has no
- * such page. The caller must hold the mutex.
+ * such page.
  */
 int uar_of_page_id(const struct uctx *u, uint32_t page_id);
 

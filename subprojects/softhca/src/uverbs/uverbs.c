@@ -63,7 +63,7 @@ static int init_uctx(int i, int fd, uint32_t rail)
 {
 	struct uctx *u = &uctxs[i];
 	struct stat st;
-	int r = (int)SYS(SYS_ftruncate, fd, UAR_SPAN);
+	int r = sys_may_make(UAR_SPAN) ? (int)SYS(SYS_ftruncate, fd, UAR_SPAN) : -EFBIG;
 
 	if (!r)
 		r = sys_fstat(fd, &st);
@@ -114,19 +114,15 @@ int uverbs_open(uint32_t rail, int flags)
 	return fd;
 }
 
-static void close_device(struct uctx *u)
-{
-	trap_drop(u);
-	if (u->pages)
-		doors_remove(u->door);
-	cmd_free_context(u);
-}
-
 void uverbs_close(const struct fd_entry *e)
 {
 	struct uctx *u = e->kind == FD_CHANNEL ? NULL : &uctxs[e->value];
 	sigset_t saved;
 
+	if (u)
+		trap_drop(u);
+	if (u && u->pages)
+		doors_remove(u->door);
 	/*
 	 * If this thread loses the mutex below, fabric_enter() returns again, with an error, and
 	 * the loop takes the mutex again. Steps that are repeated do nothing.
@@ -134,7 +130,7 @@ void uverbs_close(const struct fd_entry *e)
 	while (fabric_enter(&saved))
 		;
 	if (u)
-		close_device(u);
+		cmd_free_context(u);
 	else
 		fifo_remove(e->value);
 	fabric_leave(&saved);
@@ -161,9 +157,12 @@ static int find_doorbells(struct cmd *c)
 static const struct command {
 	int (*run)(struct cmd *c);
 	uint16_t min_in;
-	int (*before)(struct cmd *c); /* called first, without the fabric's mutex */
+	/* Called before the command, and after it if it has succeeded, without the fabric's mutex. */
+	int (*before)(struct cmd *c);
+	int (*after)(struct cmd *c);
 } commands[] = {
-	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, NULL},
+	[IB_USER_VERBS_CMD_GET_CONTEXT] = {cmd_get_context, 8, prepare_get_context,
+		finish_get_context},
 	[IB_USER_VERBS_CMD_QUERY_DEVICE] = {cmd_query_device, 8, NULL},
 	[IB_USER_VERBS_CMD_QUERY_PORT] = {cmd_query_port, 16, NULL},
 	[IB_USER_VERBS_CMD_ALLOC_PD] = {cmd_alloc_pd, 8, NULL},
@@ -180,7 +179,7 @@ static const struct command {
 	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, NULL},
 	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, prepare_create_qp},
 	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, NULL},
-	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, find_doorbells},
+	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, find_doorbells, finish_modify_qp},
 	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, NULL},
 	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, prepare_create_srq},
 	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, NULL},
@@ -222,7 +221,7 @@ static int run_command(struct cmd *c, uint64_t number)
 	r = k->run(c);
 	fabric_leave(&saved);
 	leave_pool(c);
-	return r;
+	return !r && k->after ? k->after(c) : r;
 }
 
 /* An input of up to 8 bytes is in the attribute itself. Outputs are never in the attribute. */

@@ -24,6 +24,16 @@ static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 	a->ops->send(a->arg, &p, NULL);
 }
 
+/*
+ * The answer to a READ or an atomic acknowledges all packets before it, too. But if the request came
+ * late and again, the ACK that is due may be of a later packet.
+ */
+static void answers(struct wire_responder *r, uint32_t psn)
+{
+	if (r->ack_due && psn_distance(r->ack_due - 1, psn) > 0)
+		r->ack_due = 0;
+}
+
 static void refuse_at(struct asked *a, enum aeth_syndrome nak, uint32_t psn)
 {
 	a->q->rs.refused = nak;
@@ -214,7 +224,7 @@ static void respond_read(struct asked *a, const struct message *m)
 	struct packet p;
 	int rc = 0;
 
-	a->q->rs.ack_due = 0;
+	answers(&a->q->rs, m->psn);
 	for (uint32_t i = 0; i < n && i < WIRE_READ_BURST; i++) {
 		message_response(m, i, &p);
 		p.msn = a->q->rs.msn;
@@ -270,7 +280,7 @@ static void respond_atomic(struct asked *a, uint64_t original)
 	message_response(&m, 0, &p);
 	p.msn = a->q->rs.msn;
 	p.original = original;
-	a->q->rs.ack_due = 0;
+	answers(&a->q->rs, m.psn);
 	a->ops->send(a->arg, &p, NULL);
 }
 

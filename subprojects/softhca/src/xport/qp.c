@@ -279,6 +279,8 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m)
 	if (r)
 		return r;
 	set_values(&qp->attr, m);
+	if (qp->wired && m->attr_mask & A_MIN_RNR)
+		wired_set_rnr_timer(qp);
 	if (to == QPS_RTR && qp->state == QPS_INIT && qp->type != QPT_UD) {
 		r = wired_receive_from(qp);
 		if (r)

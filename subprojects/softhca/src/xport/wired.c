@@ -22,6 +22,7 @@
 #define MTU_BYTES(code) (128u << (code))
 #define LOOK_NS 10000000u /* timers that other processes set are noticed within this time */
 #define LOOK_MIN_NS 250000u
+#define LATE_NS 10000000u /* how long packet_late keeps a packet if no other is sent */
 
 static const struct softhca_rail *rail_of(const struct qp *qp)
 {
@@ -57,10 +58,13 @@ static struct flow flow_of(const struct qp *qp)
 
 #define FRAME_MAX (FRAME_HEAD_MAX + PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
 
-/* A packet that a fault rule keeps until the next packet is sent, or until wired_tick(). The mutex
- * protects it. */
+/*
+ * A packet that a fault rule keeps until this process sends the next packet, or until `due`. The
+ * mutex protects it.
+ */
 static struct {
 	size_t len; /* 0: there is none */
+	uint64_t due;
 	uint32_t rail;
 	struct flow f;
 	uint8_t packet[FRAME_MAX];
@@ -80,6 +84,21 @@ static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, siz
 	kept.f = *f;
 	kept.len = len;
 	memcpy(kept.packet, packet, len);
+	kept.due = timer_now() + LATE_NS;
+	timer_ring(fabric_self.slot); /* the thread looks when the packet is due */
+}
+
+uint64_t wired_serve_late(uint64_t now)
+{
+	if (kept.len && kept.due <= now)
+		release_kept();
+	return kept.len ? kept.due : 0;
+}
+
+void wired_forget(void)
+{
+	kept.len = 0;
+	udp_forget();
 }
 
 /* Applies the fault rules to the packet of @len bytes, and sends it. */
@@ -206,6 +225,8 @@ static int check_path(const struct qp *qp)
 	int mtu = udp_path_mtu(qp_rail(qp), &f);
 	char why[160];
 
+	if (mtu == -EMFILE || mtu == -ENFILE)
+		return wired_refuse(qp, mtu, "no file descriptor is free for its UDP socket");
 	if (mtu < 0) {
 		snprintf(why, sizeof(why), "no route to the peer from the adapter's address: %s",
 			strerrordesc_np(-mtu));
@@ -296,6 +317,11 @@ void wired_stop(struct qp *qp)
 
 	qp->wired = 0;
 	arena()->on_wire[i / 64] &= ~(UINT64_C(1) << i % 64);
+}
+
+void wired_set_rnr_timer(struct qp *qp)
+{
+	wired_of(qp)->q.attr.rnr_timer = qp->attr.min_rnr_timer;
 }
 
 /* ------------------------------------------------------------------------ a QP */
@@ -446,7 +472,6 @@ uint64_t wired_tick(uint64_t now)
 {
 	uint64_t next = now + LOOK_NS;
 
-	release_kept();
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++)
 		for (uint64_t bits = arena()->on_wire[w]; bits; bits &= bits - 1) {
 			struct qp *qp = &arena()->qps[w * 64 + (uint32_t)__builtin_ctzll(bits)];

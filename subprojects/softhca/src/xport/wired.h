@@ -25,6 +25,9 @@ int wired_receive_from(struct qp *qp);
 /* Must be called when a QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
+/* Must be called when the min_rnr_timer of a QP on the wire has changed after that. */
+void wired_set_rnr_timer(struct qp *qp);
+
 /* Returns true if the QP's adapter has udp=on (softhca(7)) and @path leads to another fabric. */
 bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 
@@ -72,6 +75,15 @@ uint64_t wired_acknowledge(struct qp *qp);
  * be called again if no packet arrives before.
  */
 uint64_t wired_tick(uint64_t now);
+
+/*
+ * Sends the packet that a fault rule has made late, if it is due at @now. The adapter's thread of
+ * each process must call this. Returns the time at which the packet is due; 0: there is none.
+ */
+uint64_t wired_serve_late(uint64_t now);
+
+/* Must be called in a forked child. Forgets the late packet and the sockets of its parent. */
+void wired_forget(void);
 
 /* Returns the size of the largest RC packet along @f with this MTU, an enum ibv_mtu. */
 uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu);

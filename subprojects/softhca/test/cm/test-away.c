@@ -6,12 +6,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <sys/syscall.h>
 
 #include "../tmpdir.h"
+#include "../trace.h"
 #include "cm/mad.h"
 #include "packet/frame.h"
 #include "packet/packet.h"
 #include "raw.h"
+#include "softhca.h"
 
 #define HERE loopback(1) /* the adapter of the fabric */
 #define THERE loopback(2) /* the test */
@@ -640,6 +643,64 @@ TEST(datagrams)
 	hear(MAD_SIDR_REP);
 	no_event();
 	destroy(e.id);
+	destroy(listener);
+}
+
+static uint16_t port_here; /* at which an id of the test listens */
+
+/* Makes the commands that start threads: its adapter's, the one for packets, and the one that waits for a peer's end. */
+static void starter(int fd)
+{
+	struct rdma_ucm_conn_param p = raw_param(0x777, "hello");
+	uint32_t listener;
+	int own;
+
+	test_get(fd, &(char){0}, 1);
+	own = raw_open(0);
+	raw_listener(own, SERVER, HERE, 0, &listener);
+	CHECK_EQ(raw_connect(own, raw_ready(own, CLIENT, RDMA_PS_TCP, NULL, HERE, port_here), &p),
+		0);
+	test_put(fd, "c", 1);
+	test_get(fd, &(char){0}, 1);
+}
+
+static unsigned recoveries(void)
+{
+	struct softhca_fabric_info info;
+
+	CHECK_EQ(softhca_fabric_info(&info), 0);
+	return info.recoveries;
+}
+
+/*
+ * A process is stopped wherever it starts a thread. It does not hold the mutex there, because a
+ * thread that loses the mutex never returns from pthread_create(), which has locked the allocator.
+ */
+TEST(threads_start_without_the_mutex)
+{
+	uint32_t listener;
+	unsigned before;
+	pid_t pid;
+	int fd;
+
+	open_all();
+	port_here = raw_listener(channel, SERVER, HERE, 0, &listener);
+	pid = test_peer(starter, &fd);
+	before = recoveries();
+	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	test_stopped(pid);
+	test_put(fd, "g", 1);
+	for (int threads = 0; threads < 3; threads++) {
+		trace_to_entry(pid, 0, SYS_clone3);
+		destroy(raw_id(channel, SERVER, RDMA_PS_TCP));
+		CHECK_EQ(recoveries(), before);
+	}
+	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	test_get(fd, &(char){0}, 1);
+	destroy(raw_expect(channel, CONNECT_REQUEST, SERVER).id);
+	test_put(fd, "e", 1);
+	test_peer_ends(pid, fd);
 	destroy(listener);
 }
 

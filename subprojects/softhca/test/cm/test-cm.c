@@ -499,6 +499,41 @@ TEST(unknown_address)
 	none_left();
 }
 
+static int resolve_from(uint32_t id, const char *from, const char *ip)
+{
+	struct rdma_ucm_resolve_addr in = {.id = id,
+		.timeout_ms = 100,
+		.src_size = sizeof(struct sockaddr_in),
+		.dst_size = sizeof(struct sockaddr_in)};
+	struct sockaddr_in src = raw_addr(from, 0), dst = raw_addr(ip, 1);
+
+	memcpy(&in.src_addr, &src, sizeof(src));
+	memcpy(&in.dst_addr, &dst, sizeof(dst));
+	return raw_command(cch, RDMA_USER_CM_CMD_RESOLVE_ADDR, &in, sizeof(in), 0);
+}
+
+/* Only an id that is not bound yet is bound to the source address, as on Linux. */
+TEST(source_of_a_bound_id)
+{
+	uint32_t client;
+
+	open_channels();
+	client = raw_id(cch, CLIENT, RDMA_PS_TCP);
+	CHECK_EQ(resolve_from(client, "192.0.2.78", LOOP), -EADDRNOTAVAIL);
+	CHECK_EQ(resolve_from(client, LOOP, "192.0.2.77"), 0);
+	raw_expect(cch, ADDR_ERROR, CLIENT);
+	CHECK_EQ(resolve_from(client, LOOP, LOOP), 0);
+	raw_expect(cch, ADDR_RESOLVED, CLIENT);
+	CHECK_EQ(raw_destroy(cch, client), 2);
+	client = raw_id(cch, CLIENT, RDMA_PS_TCP);
+	CHECK_EQ(raw_bind(cch, client, LOOP, 0), 0);
+	CHECK_EQ(resolve_from(client, "192.0.2.78", LOOP), 0);
+	raw_expect(cch, ADDR_RESOLVED, CLIENT);
+	CHECK_EQ(resolve_from(client, LOOP, LOOP), -EINVAL); /* it is resolved already */
+	CHECK_EQ(raw_destroy(cch, client), 1);
+	none_left();
+}
+
 /* A thread that waits for an event. The test wakes it by an event, or cancels it. */
 static void *wait_for_event(void *arg)
 {

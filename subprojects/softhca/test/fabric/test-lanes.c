@@ -388,6 +388,55 @@ TEST(runs_of_a_latched_cq)
 	CHECK(get_both());
 }
 
+/* The list of runs is still there when the process is killed between its lane and the mutex. */
+static void die_between(uint32_t self)
+{
+	sigset_t saved;
+
+	open_lane(self);
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane() && !fabric_whole());
+	SET(lane, own_lane());
+	fabric_lane()->comp_queues[0] = cq_index(cqs[1]);
+	CHECK(claim_drop(&fabric_lane()->claim));
+	kill(getpid(), SIGKILL);
+}
+
+/* The next holder of the mutex writes out the runs, as there is nothing to recover. */
+TEST(runs_of_a_lane_without_owner)
+{
+	uint32_t recoveries;
+
+	CHECK_EQ(test_reap(start(die_between, 0)), 128 + SIGKILL);
+	recoveries = arena()->recoveries;
+	CHECK_EQ(arena()->lanes[GET(lane)].comp_queues[0], cq_index(cqs[1]));
+	take_mutex(0);
+	CHECK(!arena()->lanes[GET(lane)].comp_queues[0]);
+	CHECK_EQ(arena()->recoveries, recoveries);
+}
+
+/*
+ * A thread that exchanges its lane for the mutex in fabric_unlock() writes out the runs of the
+ * mutex, too: a recovery may have left some.
+ */
+TEST(runs_of_the_mutex)
+{
+	struct lane *l;
+	sigset_t saved;
+
+	open_both();
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane() && !fabric_whole());
+	l = fabric_lane();
+	l->comp_queues[0] = cq_index(cqs[1]);
+	cqs[1]->latch.word = arena()->lanes[l - arena()->lanes + 1].use; /* is not free soon */
+	arena()->whole.comp_queues[0] = cq_index(cqs[0]);
+	fabric_leave(&saved);
+	cqs[1]->latch.word = 0;
+	CHECK(!l->comp_queues[0]);
+	CHECK(!arena()->whole.comp_queues[0]);
+}
+
 /* Takes both latches and stops itself. When it continues, it must find that it has lost them. */
 static void stop_with_latches(uint32_t self)
 {
@@ -431,6 +480,27 @@ TEST(latches_and_mutex)
 	CHECK(latch_is_free(cqs[0]->latch.word) && latch_is_free(cqs[1]->latch.word));
 	take_both();
 	CHECK(!cqs[0]->latch.word);
+	fabric_leave(&saved);
+}
+
+/*
+ * A new process may skip a free slot, whose lanes are then below lanes_high. They have numbers and
+ * memory from then on.
+ */
+TEST(lanes_of_a_skipped_slot)
+{
+	const uint32_t slot = 20, first = slot * PROC_LANES;
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	CHECK(!fabric_give_lanes(slot + 1));
+	for (uint32_t i = first; i < first + 2 * PROC_LANES; i++)
+		CHECK_EQ(arena()->lanes[i].use, LATCH_USE | i);
+	latches_renew();
+	CHECK(!fabric_give_lanes(slot));
+	latches_renew();
+	for (uint32_t i = first; i < first + 2 * PROC_LANES; i++)
+		CHECK_EQ(arena()->lanes[i].use % LATCH_USE, i);
 	fabric_leave(&saved);
 }
 

@@ -56,6 +56,8 @@ static void receiver(int fd)
 		}
 		test_put(fd, "x", 1);
 	}
+	if (in_file)
+		CHECK(!ibv_dereg_mr(target));
 }
 
 static void sender(int parent)

@@ -581,6 +581,21 @@ TEST(replaced_in_vfork_child)
 	CHECK(!close(null));
 }
 
+/* A CQ whose events nobody could read is not made. */
+TEST(no_channel)
+{
+	struct ibv_comp_channel wrong;
+	RIG r;
+
+	rig_open(&r, &(struct rig_attr){.events = true});
+	wrong = *r.channel;
+	for (int i = 0; i < 3; i++) {
+		wrong.fd = (int[]){0, r.ctx->async_fd, INT_MAX}[i];
+		CHECK(!ibv_create_cq(r.ctx, 8, NULL, &wrong, 0));
+		CHECK_EQ(errno, EBADF);
+	}
+}
+
 /* A duplicated completion channel still delivers events. */
 TEST(duplicate_channel)
 {

@@ -2,11 +2,12 @@
 /*
  * A QP notices that its peer was killed: immediately by default, by its timeout and retry counter
  * with SOFTHCA_DEATH=timers (see softhca(7)). Both are also tested after another process has freed
- * the peer's objects.
+ * the peer's objects. A peer that calls exec() ends as a member, too.
  */
 #include <signal.h>
 
 #include "rig.h"
+#include "stopped.h"
 
 #define RETRIES 3 /* as rig_connect() sets it */
 
@@ -91,6 +92,50 @@ TEST(noticed_by_timers)
 	CHECK(!setenv("SOFTHCA_DEATH", "timers", 1));
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
 	CHECK_EQ(rig_child(write_to_the_freed, NULL), 0);
+}
+
+/* Becomes a program that sends back what it gets. */
+static void becomes_cat(int fd)
+{
+	rig_open(&r, NULL);
+	rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	test_get(fd, &(char){0}, 1);
+	CHECK(dup2(fd, 0) == 0 && dup2(fd, 1) == 1);
+	CHECK(!close(fd)); /* cat ends when the test closes its end */
+	execlp("cat", "cat", NULL);
+	exit(1);
+}
+
+/*
+ * The new program has the old one's pid. Its memory is not accessed, even if the old one was seen
+ * alive at the same time by the coarse clock.
+ */
+static void write_after_exec(void)
+{
+	struct rig_addr to;
+	pid_t pid;
+	int fd;
+
+	pid = test_peer(becomes_cat, &fd);
+	rig_open(&r, NULL);
+	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	stopped_ns = test_now_ns();
+	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
+	rig_wait_ok(r.scq);
+	test_put(fd, "xx", 2); /* the second one is for the new program */
+	test_get(fd, &(char){0}, 1);
+	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
+	stopped_ns = 0;
+	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
+	rig_close(&r);
+	CHECK(!close(fd));
+	CHECK_EQ(test_reap(pid), 0);
+	exit(0);
+}
+
+TEST(exec_is_an_end)
+{
+	CHECK_EQ(rig_child(write_after_exec, NULL), 0);
 }
 
 FABRIC_MAIN("death");

@@ -3,18 +3,20 @@
  * If the adapters cannot work, a program gets one line with the reason, and neither hangs nor
  * crashes. Cases: /dev/shm does not exist, cannot be written, or is full; /proc is missing; the
  * fabric is full; members are in other namespaces or of another version; system calls are
- * forbidden. Without root, only the cases of a full fabric, of another version and of forbidden
- * system calls run.
+ * forbidden; files must be small. Without root, only the cases of a full fabric, of another version,
+ * of forbidden system calls and of small files run.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../tmpdir.h"
 #include "rig.h"
 #include "softhca.h"
 
@@ -247,6 +249,58 @@ TEST(seccomp)
 
 	CHECK_EQ(rig_child(forbidden_sender, "seccomp"), OK);
 	CHECK_EQ(test_reap(pid), OK);
+}
+
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit = {bytes, bytes};
+
+	CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+static void small_fabric(void)
+{
+	test_fabric("surroundings-small");
+	limit_files(1 << 20);
+	no_devices();
+}
+
+static void small_device(void)
+{
+	struct ibv_device **list;
+
+	limit_files(1 << 20);
+	list = ibv_get_device_list(NULL);
+	CHECK(list && list[0]);
+	CHECK(!ibv_open_device(list[0]));
+	ibv_free_device_list(list);
+	exit(OK);
+}
+
+/* The capture ends, the message does not. */
+static void small_capture(void)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/capture", tmpdir);
+	CHECK(!setenv("SOFTHCA_CAPTURE", path, 1));
+	test_fabric("surroundings-small");
+	rig_open(&r, NULL);
+	rig_connect(&r, rig_addr(&r), (struct rig_timers){0});
+	limit_files(4096);
+	rig_write(&r, &r, RIG_BUF);
+	rig_wait_ok(r.scq);
+	exit(OK);
+}
+
+/* A file that exceeds RLIMIT_FSIZE would end the process (SIGXFSZ). */
+TEST(small_files)
+{
+	CHECK_EQ(rig_child(small_fabric, "RLIMIT_FSIZE"), OK);
+	tmpdir_make();
+	CHECK_EQ(rig_child(small_capture, "File too large"), OK);
+	rig_open(&r, NULL);
+	CHECK_EQ(rig_child(small_device, NULL), OK);
 }
 
 static void root_only(void)

@@ -1,12 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* Fields of packets that an adapter's UDP socket receives and sends, in both address families. */
+/*
+ * Fields of packets that an adapter's UDP socket receives and sends, in both address families; and
+ * QPs and packets of a fabric whose adapter has such a socket.
+ */
+#include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <rdma/ib_user_verbs.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../hca/stopped.h"
+#include "../tmpdir.h"
+#include "fault/fault.h"
+#include "hca/objects.h"
+#include "hca/qp_attrs.h"
+#include "hca/timer.h"
+#include "member/member.h"
+#include "sched/sched.h"
+#include "xport/qp.h"
 #include "xport/udp.h"
+#include "xport/wired.h"
 
 #define SKIP 77
 #define IPV6_FLOWINFO_SEND 33 /* linux/in6.h, which cannot be included together with netinet/in.h */
@@ -95,6 +113,120 @@ TEST(over_ipv4)
 	close(to);
 }
 
+static void make_gid(uint8_t gid[16], const char *ip)
+{
+	struct in_addr a;
+
+	CHECK_EQ(inet_pton(AF_INET, ip, &a), 1);
+	gid_set_ipv4(gid, &a);
+}
+
+static void send_to(const uint8_t *gid)
+{
+	struct udp_end from = {.owner = fabric_self.slot, .qpn = 0x41};
+	struct packet p = {.opcode = PO_ACK, .dest_qpn = 0x42};
+	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	memcpy(f.src, arena()->topo.rails[0].gids[0], sizeof(f.src));
+	memcpy(f.dst, gid, sizeof(f.dst));
+	wired_emit_from(&from, &f, &p, NULL);
+	fabric_leave(&saved);
+}
+
+static bool arrives(int fd)
+{
+	uint8_t bytes[64];
+
+	return recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0;
+}
+
+/*
+ * A process that sends nothing after its late packet, and does not receive the fabric's packets,
+ * sends the late packet from its adapter's thread.
+ */
+TEST(late_packet)
+{
+	char err[FAULT_TEXT];
+	uint8_t there[16];
+	uint32_t rung;
+	int fd;
+
+	make_gid(there, loopback(2));
+	fd = udp_socket(0, there, ROCE_PORT);
+	CHECK(fd >= 0);
+	CHECK(!fault_parse("action=packet_late", "rule", arena()->faults, err, sizeof(err)));
+	fault_changed(arena());
+	stopped_ns = test_now_ns();
+	rung = *timer_bell(fabric_self.slot);
+	send_to(there);
+	CHECK(*timer_bell(fabric_self.slot) != rung);
+	sched_serve();
+	CHECK(!arrives(fd));
+	stopped_ns += 1000000000u;
+	sched_serve();
+	CHECK(arrives(fd));
+	sched_serve();
+	CHECK(!arrives(fd));
+	stopped_ns = 0;
+	close(fd);
+}
+
+/* RTS to RTS may change the delay in the RNR NAKs of a QP on the wire. */
+TEST(rnr_timer)
+{
+	struct ib_uverbs_modify_qp m = {.attr_mask = A_MIN_RNR, .min_rnr_timer = 21};
+	sigset_t saved;
+	struct qp *qp;
+	uint32_t i;
+
+	CHECK(!fabric_enter(&saved));
+	i = obj_alloc(OBJ_QP, 0);
+	CHECK(i != NO_INDEX);
+	qp = &arena()->qps[i];
+	qp->type = QPT_RC;
+	qp->state = QPS_RTS;
+	qp->wired = 1;
+	CHECK(!qp_modify(qp, &m));
+	CHECK_EQ(arena()->wired[i].q.attr.rnr_timer, 21);
+	qp->wired = 0;
+	obj_retract(OBJ_QP, i);
+	fabric_leave(&saved);
+}
+
+/* Without a free descriptor the route to the peer is not known. The line on standard error says so. */
+TEST(no_descriptor)
+{
+	int said = memfd_create("said", MFD_CLOEXEC), standard_error = fcntl(2, F_DUPFD, 10);
+	struct rlimit before, none;
+	char text[256] = "";
+	sigset_t saved;
+	struct qp *qp;
+	uint32_t i;
+
+	CHECK(said >= 0 && standard_error >= 0 && !getrlimit(RLIMIT_NOFILE, &before));
+	none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+	CHECK(!fabric_enter(&saved));
+	i = obj_alloc(OBJ_QP, 0);
+	CHECK(i != NO_INDEX);
+	qp = &arena()->qps[i];
+	qp->type = QPT_RC;
+	qp->attr = (struct qp_attr){.is_global = 1, .path_mtu = 1};
+	make_gid(qp->attr.dgid, loopback(2));
+	CHECK_EQ(dup2(said, 2), 2);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK_EQ(wired_receive_from(qp), -EMFILE);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	CHECK_EQ(dup2(standard_error, 2), 2);
+	obj_retract(OBJ_QP, i);
+	fabric_leave(&saved);
+	CHECK(pread(said, text, sizeof(text) - 1, 0) > 0);
+	CHECK(strstr(text, "no file descriptor"));
+	close(said);
+	close(standard_error);
+}
+
 static bool ipv6_exists(void)
 {
 	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -115,6 +247,7 @@ TEST(over_ipv6)
 
 	if (!ipv6_exists()) {
 		printf("no IPv6 here\n");
+		member_detach();
 		exit(SKIP);
 	}
 	to = udp_socket(0, ipv6, 0);
@@ -134,4 +267,16 @@ TEST(over_ipv6)
 	between_adapters(to, &a, sizeof(a.v6), ipv6);
 	close(from);
 	close(to);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	tmpdir_topology("link=roce gid=%s udp=on\n", loopback(1));
+	test_fabric("udp");
+	CHECK(!member_attach());
+	status = test_main(argc, argv);
+	member_detach();
+	return status;
 }

@@ -312,6 +312,33 @@ TEST(repeated_write)
 }
 
 /*
+ * A late READ or atomic comes again in one batch with a newer WRITE. Its answer does not acknowledge
+ * the WRITE.
+ */
+static void late_again(struct packet late)
+{
+	struct wire_attr attr = attributes(1024);
+	struct packet write = {.opcode = PO_WRITE_ONLY, .psn = 0xffffe1, .ack_requested = true};
+	const struct packet *a;
+
+	reset(&attr);
+	late.psn = 0xffffe0;
+	CHECK(answer_to(late));
+	wire_receive(&nodes[1].q, &ops, &nodes[1], now, &write, NULL);
+	a = answer_to(late);
+	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe1);
+	CHECK_EQ(nodes[1].packets, 3);
+	/* The WRITE comes again before a new READ, whose answer acknowledges both. */
+	wire_receive(&nodes[1].q, &ops, &nodes[1], now, &write, NULL);
+	late.psn = 0xffffe2;
+	a = answer_to(late);
+	CHECK(a && a->opcode != PO_ACK && a->psn == 0xffffe2);
+}
+
+TEST_WITH(late_read, late_again, (struct packet){.opcode = PO_READ_REQUEST});
+TEST_WITH(late_atomic, late_again, (struct packet){.opcode = PO_FETCH_ADD});
+
+/*
  * Requests to a dead process get no answer, not even a NAK.
  */
 TEST(dead_owner)
