@@ -589,9 +589,9 @@ static int shm_check_limit(size_t size)
 
 /*
  * Allocates the memory of a new file: with ftruncate() alone, a full /dev/shm would raise SIGBUS
- * later. Before Linux 6.10 a signal interrupts an allocation, which then frees all it has allocated;
- * so each call allocates only a piece, or periodic signals would keep a long one from ending. The
- * file gets its size at the end: nobody may map a part of it.
+ * later. Before Linux 6.10 a signal interrupts an allocation, which then frees all it has
+ * allocated; so each call allocates only a piece, or periodic signals would keep a long one from
+ * ending. The file gets its size at the end: nobody may map a part of it.
  */
 static int shm_allocate(int fd, size_t size)
 {

@@ -93,7 +93,9 @@ void hca_check(const char *device, char **argv);
  * is no software HCA. */
 bool hca_counts(struct counts *c);
 
-/* True if the rings fit into the host's memory: two per endpoint, @ends endpoints per connection. */
+/*
+ * True if the rings fit into the host's memory: two per endpoint, @ends endpoints per connection.
+ */
 bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends);
 
 /* Ends the program after --help, with status 0, and after a wrong option, with status 2. */

@@ -513,8 +513,9 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
  * messages to send (copyrpc_ep_get_load() returns how many). An endpoint that owes its peer credit
  * for a sixteenth of the ring, or whose rings are growing, is flushed with its messages without
  * asking @go, because @go may wait for an action for which the peer needs the credit or the larger
- * ring. For an endpoint that is not flushed, the next call asks @go again. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and
- * copyrpc_ep_user(). Returns the number of batches sent.
+ * ring. For an endpoint that is not flushed, the next call asks @go again. @go may only call
+ * copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user(). Returns the number of batches
+ * sent.
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
@@ -578,9 +579,9 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
  * due at a time, without an event: a probe, every 100 ms, of each peer that has not answered all
  * calls or not consumed all messages; the end of calls with a time limit; a READ of the peer's
  * consumer position, which a caller without room, or a server that owes credit, repeats every
- * millisecond; another attempt, after 10 ms, to allocate a larger ring for which there was no memory;
- * and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep only delays
- * these actions.
+ * millisecond; another attempt, after 10 ms, to allocate a larger ring for which there was no
+ * memory; and actions of listeners, dials and lost connections (copyrpc_tcp.h). A longer sleep only
+ * delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 

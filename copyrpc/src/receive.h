@@ -257,8 +257,8 @@ static inline int chan_accept_block(struct chan *ch, uint32_t n, struct incoming
 
 /*
  * Handles the messages of an accepted batch, and adds their number, without large requests, to
- * to->handled. Returns 0, or -EPROTO if a message breaks the protocol (messages before the wrong one
- * may have been handled). Returns early if a callback changes ch->status.
+ * to->handled. Returns 0, or -EPROTO if a message breaks the protocol (messages before the wrong
+ * one may have been handled). Returns early if a callback changes ch->status.
  */
 static inline int chan_handle(struct chan *ch, struct incoming in, struct listener *to)
 {

@@ -377,7 +377,8 @@ static void call(uint32_t me)
 
 /* ------------------------------------------------------------------ the director */
 
-/* Makes one fault. A rule hits one message: the n-th from now on, where @turn determines n (1 to 48). */
+/* Makes one fault. A rule hits one message: the n-th from now on, where @turn determines n (1 to
+ * 48). */
 static void trouble(uint64_t *seed, uint32_t turn)
 {
 	static int rules[2];

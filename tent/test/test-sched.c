@@ -389,8 +389,7 @@ TEST(a_request_is_cancelled)
 		CHECK_EQ(fake_submit(3 * SLICE), 0);
 		posted = f.n_posts;
 		sched_cancel(f.s, 30 * SLICE, -ECANCELED);
-		sched_cancel(f.s, 12345,
-			-ECANCELED); /* the second argument is a request's length here; none has this one */
+		sched_cancel(f.s, 12345, -ECANCELED); /* by length; no request has this one */
 		CHECK_EQ(f.done, 0);
 		fake_finish(2, 1);
 		CHECK(f.n_posts <= posted + 3);

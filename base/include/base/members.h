@@ -171,8 +171,8 @@ static inline void members_meet(struct members *m, struct waiter *w)
 }
 
 /*
- * Admits a client. A client calls waiter_introduce() before it becomes visible to the server. So its
- * introduction is in the socket's queue or was read before, unless it could not be sent.
+ * Admits a client. A client calls waiter_introduce() before it becomes visible to the server. So
+ * its introduction is in the socket's queue or was read before, unless it could not be sent.
  */
 static inline void members_admit(struct members *m, struct waiter *w, uint32_t index)
 {

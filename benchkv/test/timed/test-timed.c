@@ -5,7 +5,7 @@
  *
  *	benchkv-test-timed [NAME]	runs the tests, or those whose names contain NAME
  *	benchkv-test-timed tables	prints the tables of README.md
- *	benchkv-test-timed orders	prints the throughput with other orders of the loop's phases (orders.h)
+ *	benchkv-test-timed orders	prints the throughput with other orders of phases (orders.h)
  */
 #include <stdio.h>
 
@@ -19,9 +19,9 @@
 #define FACTOR 1.25 /* largest accepted ratio of simulator and daemons */
 #define APART 1.1 /* least ratio in the simulator for which the order of two controls is checked */
 /*
- * Least messages per WRITE of a job at depth 32 that begins in the state "low" of jobs.h and has left
- * it. With daemons that poll their ring of requests once per loop, a job of 4 ranks would have 21
- * messages per WRITE, and one of 8 ranks 9.
+ * Least messages per WRITE of a job at depth 32 that begins in the state "low" of jobs.h and has
+ * left it. With daemons that poll their ring of requests once per loop, a job of 4 ranks would have
+ * 21 messages per WRITE, and one of 8 ranks 9.
  */
 #define RECOVERED 25
 

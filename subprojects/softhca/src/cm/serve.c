@@ -46,8 +46,8 @@ static uint64_t due_of(const struct cm_id *id)
 }
 
 /*
- * The ids of this process that are due first, in the order in which they are due. There are several,
- * because the search reads all ids, and thousands are due when a process is killed.
+ * The ids of this process that are due first, in the order in which they are due. There are
+ * several, because the search reads all ids, and thousands are due when a process is killed.
  */
 struct batch {
 	uint32_t n;

@@ -26,7 +26,8 @@ int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len)
 /*
  * The liveness of a live process is checked with a system call once per slot and tick of the coarse
  * clock (a few ms). A death may go unnoticed within a tick, but the pid cannot be reused that soon,
- * except by exec(): see vm_transfer(). A dead process is checked each time, because its pid may have been reused already.
+ * except by exec(): see vm_transfer(). A dead process is checked each time, because its pid may
+ * have been reused already.
  */
 static bool alive_lately(uint32_t slot)
 {

@@ -26,7 +26,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "sothca1", little endian */
-#define ARENA_VERSION 21
+#define ARENA_VERSION 22
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -99,7 +99,9 @@ struct proc {
 	/* When a message of one of its rdma_cm ids next arrives or is repeated; 0: never. */
 	uint64_t cm_due;
 	uint32_t async_late; /* not 0: its objects have events that are still to be written */
-	/* The earliest event_due of its CQs, the time of async_late, or an earlier time; 0: none. */
+	/*
+	 * The earliest event_due of its CQs, the time of async_late, or an earlier time; 0: none.
+	 */
 	uint64_t cq_due;
 	uint64_t locked; /* bytes in the pages of its memory regions */
 	/* Its pool of shared pages (dma/pool.h): a memfd that others open. Inode number 0: none. */

@@ -41,8 +41,8 @@ static inline struct lane *own_lane(void)
 }
 
 /*
- * Includes the lanes of slots that a new process has skipped, because the lanes below lanes_high are
- * accessed whether their slot has an owner or not.
+ * Includes the lanes of slots that a new process has skipped, because the lanes below lanes_high
+ * are accessed whether their slot has an owner or not.
  */
 int fabric_give_lanes(uint32_t slot)
 {

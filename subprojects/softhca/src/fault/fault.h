@@ -6,10 +6,10 @@
  * fault.h - faults on demand
  *
  * A rule selects messages, or packets to another host, and determines what happens to them. Rules
- * for messages are applied before each attempt to execute a work request, rules for packets when the
- * packet is sent. They are kept in the fabric's arena, and are read and changed under its mutex. A rule
- * cannot cause what RC forbids: no message arrives twice, and the completions of a QP do not change
- * their order.
+ * for messages are applied before each attempt to execute a work request, rules for packets when
+ * the packet is sent. They are kept in the fabric's arena, and are read and changed under its
+ * mutex. A rule cannot cause what RC forbids: no message arrives twice, and the completions of a QP
+ * do not change their order.
  *
  *	# of all WRITEs of the QPs of mlx5_0 together, the third is refused
  *	device=mlx5_0 opcode=write nth=3 action=error syndrome=remote_access
@@ -27,8 +27,8 @@
 
 /*
  * Adds the rules of @text (lines, or parts of a line between ';') to the free entries of @rules.
- * Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with @rules unchanged and one line in @err, which begins
- * with @name.
+ * Returns 0, or -EINVAL, -ENOSPC or -ENOMEM with @rules unchanged and one line in @err, which
+ * begins with @name.
  */
 int fault_parse(const char *text, const char *name, struct fault_rule rules[FAULT_RULES], char *err,
 	size_t errlen);

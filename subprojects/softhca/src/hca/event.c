@@ -150,7 +150,9 @@ static void post_for(const struct obj *o, uint64_t handle, enum async_event type
 	if (r != -EAGAIN)
 		return;
 	*late |= 1u << type;
-	/* Relaxed: holders of different lanes may store it; a thread that reads it holds the mutex. */
+	/*
+	 * Relaxed: holders of different lanes may store it; a thread that reads it holds the mutex.
+	 */
 	__atomic_store_n(&arena()->procs[o->owner].async_late, 1, __ATOMIC_RELAXED);
 	event_wait(o->owner, timer_now() + EVENT_RETRY_NS);
 }

@@ -29,8 +29,8 @@ const char *member_why(void);
 void member_detach(void);
 
 /*
- * To be called in the parent, before and after fork(): no thread is joining the fabric at the moment
- * of the fork. Otherwise the child would have the lock file without knowing it.
+ * To be called in the parent, before and after fork(): no thread is joining the fabric at the
+ * moment of the fork. Otherwise the child would have the lock file without knowing it.
  */
 void member_hold(void);
 void member_release(void);

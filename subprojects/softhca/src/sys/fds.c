@@ -133,7 +133,9 @@ int fds_duplicate(int from, int to)
 
 	if (!is_object(e))
 		e = FD_OTHER;
-	/* The program may have closed a former file with this number by a system call of its own. */
+	/*
+	 * The program may have closed a former file with this number by a system call of its own.
+	 */
 	if (load(to) == e)
 		return 0;
 	pthread_mutex_lock(&fds_lock);

@@ -98,7 +98,9 @@ static inline int sys_fcntl(int fd, int cmd, void *arg)
 
 #define DESCRIPTORS_OF_PROGRAMS 64 /* programs may expect low numbers for their own files */
 
-/* Duplicates @fd for this library. Returns the new descriptor, with a high number if one is free. */
+/*
+ * Duplicates @fd for this library. Returns the new descriptor, with a high number if one is free.
+ */
 static inline int sys_duplicate(int fd)
 {
 	int copy = (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, DESCRIPTORS_OF_PROGRAMS);

@@ -246,8 +246,8 @@ static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 }
 
 /*
- * Reads an event. *@peer_p: slot of the id's peer. Returns 0; -EAGAIN: there is no event; -EBADF: the channel is closed, and the
- * descriptor may belong to another file.
+ * Reads an event. *@peer_p: slot of the id's peer. Returns 0; -EAGAIN: there is no event; -EBADF:
+ * the channel is closed, and the descriptor may belong to another file.
  */
 static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp, uint32_t *peer_p)
 {

@@ -157,7 +157,9 @@ static int find_doorbells(struct cmd *c)
 static const struct command {
 	int (*run)(struct cmd *c);
 	uint16_t min_in;
-	/* Called before the command, and after it if it has succeeded, without the fabric's mutex. */
+	/*
+	 * Called before the command, and after it if it has succeeded, without the fabric's mutex.
+	 */
 	int (*before)(struct cmd *c);
 	int (*after)(struct cmd *c);
 } commands[] = {

@@ -25,8 +25,8 @@ static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 }
 
 /*
- * The answer to a READ or an atomic acknowledges all packets before it, too. But if the request came
- * late and again, the ACK that is due may be of a later packet.
+ * The answer to a READ or an atomic acknowledges all packets before it, too. But if the request
+ * came late and again, the ACK that is due may be of a later packet.
  */
 static void answers(struct wire_responder *r, uint32_t psn)
 {
@@ -215,8 +215,8 @@ static struct message read_of(const struct asked *a)
 		.psn = a->p->psn};
 }
 
-/* Sends the data, at most WIRE_READ_BURST packets. Needs nothing but the request, so it can answer a
- * repeated request, too. */
+/* Sends the data, at most WIRE_READ_BURST packets. Needs nothing but the request, so it can answer
+ * a repeated request, too. */
 static void respond_read(struct asked *a, const struct message *m)
 {
 	uint8_t payload[PACKET_PAYLOAD_MAX];

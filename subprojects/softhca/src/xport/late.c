@@ -38,7 +38,9 @@ static void drop(struct late *l)
 {
 	const struct late old = *l;
 
-	/* First: if this thread loses the mutex in between, nobody uses or unmaps the memory again. */
+	/*
+	 * First: if this thread loses the mutex in between, nobody uses or unmaps the memory again.
+	 */
 	*l = (struct late){0};
 	atomic_signal_fence(memory_order_seq_cst);
 	if (old.payload)

@@ -86,8 +86,8 @@ static void say(const struct mad *m)
 }
 
 /*
- * Returns the next message, which must be of this type. The HCA repeats messages that need an answer,
- * so repetitions of earlier messages are skipped.
+ * Returns the next message, which must be of this type. The HCA repeats messages that need an
+ * answer, so repetitions of earlier messages are skipped.
  */
 static struct mad hear(enum mad_type type)
 {
@@ -238,7 +238,9 @@ TEST(other_host_connects_and_disconnects)
 	CHECK_EQ(hear(MAD_DREP).remote, req.local);
 	say(&m);
 	hear(MAD_DREP);
-	/* The other host uses the number of its old end for a request, before the id is destroyed. */
+	/*
+	 * The other host uses the number of its old end for a request, before the id is destroyed.
+	 */
 	refused(&req, 10);
 	destroy(child);
 	say(&m); /* the id is gone */
@@ -422,7 +424,9 @@ TEST(other_host_refuses_late)
 	destroy(client);
 }
 
-/* A repeated request is refused with the same message, also after the program has destroyed the id. */
+/*
+ * A repeated request is refused with the same message, also after the program has destroyed the id.
+ */
 TEST(refuses)
 {
 	uint32_t listener;
@@ -648,7 +652,8 @@ TEST(datagrams)
 
 static uint16_t port_here; /* at which an id of the test listens */
 
-/* Makes the commands that start threads: its adapter's, the one for packets, and the one that waits for a peer's end. */
+/* Makes the commands that start threads: its adapter's, the one for packets, and the one that waits
+ * for a peer's end. */
 static void starter(int fd)
 {
 	struct rdma_ucm_conn_param p = raw_param(0x777, "hello");

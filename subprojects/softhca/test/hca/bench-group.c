@@ -7,16 +7,16 @@
  *
  * Each process has one SRQ, one send CQ and one receive CQ for all its QPs. The two ends of a
  * connection answer each other with lists of 1 to 32 messages of 64 B. Runs of the software HCA's
- * modes trap, poll and auto alternate. Each run has new processes, so a run of mode auto includes the
- * time until it has chosen trap or poll.
+ * modes trap, poll and auto alternate. Each run has new processes, so a run of mode auto includes
+ * the time until it has chosen trap or poll.
  *
  * A round has a run of each mode. Modes are compared within windows of three rounds, by their
  * median rates in the window, because the cost of a handover between two cores may change within
  * seconds. The program prints for each cell, which is a shape with a depth:
  *
- * - for each mode the median of the messages per second of all processes together;
- * - the part of the doorbells of mode auto that trapped, in all its runs: the others were polled;
- * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
+ * - for each mode the median of the messages per second of all processes together; - the part of
+ * the doorbells of mode auto that trapped, in all its runs: the others were polled; - the ratio of
+ * the time that mode auto takes to the time of the faster one of the other modes: the
  *   median of all windows, and both quartiles;
  * - the noise: the same ratio, computed as if mode auto had, in each window, the rate that the
  *   faster of trap and poll has WINDOW rounds later; if the ratio is below 1, its inverse.

@@ -29,7 +29,7 @@ MANY = 100_000
 SAME = 1.3
 ALIKE = 0.03  # allowed difference of costs, as a part of the cost of an atomic
 KINDS = ["WRITE", "WRITE_IMM, receive and both CQEs", "SEND, receive and both CQEs"]
-LIMITS = {("poll", "engine_serve_qp"): [1800, 2500, 2600], ("step", "softhca_step"): [3000, 3680, 3780]}
+LIMITS = {("poll", "engine_serve_qp"): [1800, 2500, 2600], ("step", "softhca_step"): [3040, 3710, 3810]}
 
 
 def run(command, mode, library):

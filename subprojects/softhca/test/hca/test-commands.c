@@ -248,7 +248,8 @@ static int lock_file(void)
 	return -1;
 }
 
-/* Runs @closes, which closes descriptors, in a member of the fabric. Other members must see that the member lives. */
+/* Runs @closes, which closes descriptors, in a member of the fabric. Other members must see that
+ * the member lives. */
 static void lives_after(void (*closes)(void))
 {
 	uint32_t members;
@@ -481,7 +482,8 @@ static void close_in_way(int fd, int way)
 		closefrom(fd);
 }
 
-/* The device is closed, and another file may have the number of its descriptor. Files before it stay open. */
+/* The device is closed, and another file may have the number of its descriptor. Files before it
+ * stay open. */
 static void closed_in_way(int way)
 {
 	int before, fd;
@@ -545,7 +547,8 @@ TEST(closed_by_system_call)
 	CHECK(!close(null));
 }
 
-/* Makes a child that shares the memory of this process, which calls dup2() if @to is not -1, or else close(). */
+/* Makes a child that shares the memory of this process, which calls dup2() if @to is not -1, or
+ * else close(). */
 static void call_in_vfork_child(int fd, int to)
 {
 	pid_t pid = vfork();

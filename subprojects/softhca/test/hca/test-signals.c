@@ -220,7 +220,9 @@ static void blocked_from_the_start(void)
 	exit(OK);
 }
 
-/* <signal.h> warns about the use of some of these. A program in strict C has the first as signal(). */
+/*
+ * <signal.h> warns about the use of some of these. A program in strict C has the first as signal().
+ */
 typedef void (*setter)(int, void (*)(int));
 void by_sysv(int, void (*)(int)) __asm__("__sysv_signal");
 void by_sysv_too(int, void (*)(int)) __asm__("sysv_signal");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strict mode of the software HCA (softhca(7)) reports mistakes that it tolerates otherwise, but that
- * a kernel or an adapter refuses. Most cases make one such mistake; some make none, and nothing must
- * be reported.
+ * Strict mode of the software HCA (softhca(7)) reports mistakes that it tolerates otherwise, but
+ * that a kernel or an adapter refuses. Most cases make one such mistake; some make none, and
+ * nothing must be reported.
  */
 #include <endian.h>
 #include <errno.h>
@@ -111,7 +111,7 @@ TEST(abort_mode)
 {
 	CHECK_EQ(rig_child(abort_at_once, "it sends from PSN"), 128 + SIGABRT);
 	said_forget();
-	open_pair(); /* so that this process removes the files of the killed child's HCA at its end */
+	open_pair(); /* this process removes the killed child's fabric at its end */
 	verdict(NULL);
 }
 

@@ -3,8 +3,8 @@
  * If the adapters cannot work, a program gets one line with the reason, and neither hangs nor
  * crashes. Cases: /dev/shm does not exist, cannot be written, or is full; /proc is missing; the
  * fabric is full; members are in other namespaces or of another version; system calls are
- * forbidden; files must be small. Without root, only the cases of a full fabric, of another version,
- * of forbidden system calls and of small files run.
+ * forbidden; files must be small. Without root, only the cases of a full fabric, of another
+ * version, of forbidden system calls and of small files run.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -195,7 +195,9 @@ TEST(rnr_timer)
 	fabric_leave(&saved);
 }
 
-/* Without a free descriptor the route to the peer is not known. The line on standard error says so. */
+/*
+ * Without a free descriptor the route to the peer is not known. The line on standard error says so.
+ */
 TEST(no_descriptor)
 {
 	int said = memfd_create("said", MFD_CLOEXEC), standard_error = fcntl(2, F_DUPFD, 10);

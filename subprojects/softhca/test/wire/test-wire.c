@@ -312,8 +312,8 @@ TEST(repeated_write)
 }
 
 /*
- * A late READ or atomic comes again in one batch with a newer WRITE. Its answer does not acknowledge
- * the WRITE.
+ * A late READ or atomic comes again in one batch with a newer WRITE. Its answer does not
+ * acknowledge the WRITE.
  */
 static void late_again(struct packet late)
 {
