@@ -341,6 +341,37 @@ TEST_WITH(long_write_at_instructions, at_instructions, &kinds[LONG_WRITE]);
 TEST_WITH(long_write_in_writev, at_entry, &kinds[LONG_WRITE], SYS_process_vm_writev, false);
 TEST_WITH(atomic_in_readv_untold, at_entry, &kinds[ATOMIC], SYS_process_vm_readv, true);
 
+static void opener(int fd)
+{
+	RIG v;
+
+	test_get(fd, &(char){0}, 1);
+	rig_open(&v, NULL);
+}
+
+/*
+ * A process is stopped while the HCA starts a thread in it. It must not hold the mutex there: while
+ * pthread_create() blocks all signals, others would wait for the process, and elsewhere the process
+ * would jump out of pthread_create() and leave locks of libc taken.
+ */
+TEST(starting_a_thread)
+{
+	pid_t pid;
+	int fd;
+
+	rig_open(&r, NULL);
+	before = rig_info().recoveries;
+	pid = test_peer(opener, &fd);
+	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	test_stopped(pid);
+	test_put(fd, "g", 1);
+	trace_to_entry(pid, 0, SYS_clone3);
+	CHECK_EQ(rig_info().recoveries, before);
+	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	test_peer_ends(pid, fd);
+}
+
 int main(int argc, char **argv)
 {
 	points = (uint32_t)test_number(&argc, argv, rig_mode("poll") ? 10 : 30);
