@@ -581,7 +581,7 @@ struct arena {
 	struct cm_refused cm_refused[MAX_CM_REFUSED];
 	uint32_t next_cm_refused;
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
-	/* What follows has no memory until it is used: see reserve.h. */
+	/* The tables that follow have no memory until they are used: see reserve.h. */
 	struct ctx ctxs[MAX_CTXS];
 	struct lane lanes[MAX_LANES];
 	struct tally tallies[MAX_LANES];
