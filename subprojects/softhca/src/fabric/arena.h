@@ -305,7 +305,7 @@ struct qp {
 	uint32_t async_events;
 	uint32_t async_late; /* as in struct cq */
 	uint32_t trace; /* 1 + index of its trace ring, 0 without one */
-	uint32_t flushing; /* in ERR, and its queues may still hold entries to flush */
+	uint32_t flushing; /* it is or will be in ERR, and its queues are not flushed yet */
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
 	uint32_t recv_begun; /* 1 + index of the receive that such a message has taken, or 0 */
 	uint64_t turn_of; /* qp_message() of the WQE that has `turn` */

@@ -107,6 +107,7 @@ static uint32_t make_grh(uint8_t *out, const struct qp *qp, const struct qp_attr
 
 void datagram_receive_failed(struct qp *dest, const struct recv *rx, enum syndrome s)
 {
+	qp_begin_error(dest);
 	complete_recv_error(dest, rx, s);
 	qp_to_error(dest);
 }

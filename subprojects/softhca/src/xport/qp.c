@@ -306,16 +306,20 @@ void qp_end_receive(struct qp *qp, bool completes)
 		lose_recv(qp, &rx);
 }
 
+void qp_begin_error(struct qp *qp)
+{
+	qp->flushing = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
 /*
- * `flushing` is set first, so that the next holder of the mutex finishes the transition if this
- * process dies. If a copy involves the QP, the end of the copy finishes the transition. The timer
- * is for the case that the copying process was killed and no other process has noticed this.
+ * If a copy involves the QP, the end of the copy finishes the transition. The timer is for the case
+ * that the copying process was killed and no other process has noticed this.
  */
 void qp_to_error(struct qp *qp)
 {
 	assert(fabric_whole());
-	qp->flushing = 1;
-	atomic_signal_fence(memory_order_seq_cst);
+	qp_begin_error(qp);
 	qp->state = QPS_ERR;
 	if (copy_holds(qp)) {
 		if (qp->obj.owner == fabric_self.slot)
@@ -347,8 +351,7 @@ void qp_fail_remotely(struct qp *qp)
 {
 	uint32_t slot = qp->obj.owner;
 
-	qp->flushing = 1;
-	atomic_signal_fence(memory_order_seq_cst);
+	qp_begin_error(qp);
 	qp->state = QPS_ERR;
 	arena()->procs[slot].failed = 1;
 	timer_ring(slot);

@@ -8,10 +8,10 @@
  * ERR that a failure causes. qp_stop() makes the first half of a transition to RESET. No other
  * function writes `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
- * In ERR, `flushing` is set until both queues have been flushed. It is set before the state. The
- * flush is delayed while a copy involves the QP (copy.h), or until the QP's owner wakes up. If the
- * process that flushes dies or is stopped, the next holder of the mutex finishes the flush
- * (qp_recover()).
+ * In ERR, `flushing` is set until both queues have been flushed. It is set before the state, and
+ * before the error completion of a receive that makes the QP fail. The flush is delayed while a copy
+ * involves the QP (copy.h), or until the QP's owner wakes up. If the process that flushes dies or is
+ * stopped, the next holder of the mutex finishes the flush (qp_recover()).
  *
  * In RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
  */
@@ -34,6 +34,12 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
 
 /* Makes the first half of a reset: from then on, the QP does not send, receive or flush. */
 void qp_stop(struct qp *qp);
+
+/*
+ * Must be called before other stores of a failure at whose end qp_to_error() is called: if this
+ * process dies in between, the next holder of the mutex moves the QP to ERR.
+ */
+void qp_begin_error(struct qp *qp);
 
 /*
  * Moves the QP to ERR, and flushes both its queues as soon as no copy involves it.

@@ -238,6 +238,7 @@ static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum sy
 {
 	if (!fabric_whole())
 		return answer(V_WHOLE);
+	qp_begin_error(dest);
 	complete_recv_error(dest, rx, local);
 	qp_to_error(dest);
 	return refuse(remote);

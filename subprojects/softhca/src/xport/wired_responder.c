@@ -66,8 +66,10 @@ int wired_recv_ready(void *arg)
 /* Completes the receive with an error, as an adapter does; the caller sends the NAK. */
 static int cannot_place(struct call *c, const struct recv *rx, int r)
 {
-	if (r != -ESRCH)
-		complete_recv_error(c->qp, rx, r == -EMSGSIZE ? SYN_LOCAL_LENGTH : SYN_LOCAL_PROT);
+	if (r == -ESRCH)
+		return r;
+	qp_begin_error(c->qp);
+	complete_recv_error(c->qp, rx, r == -EMSGSIZE ? SYN_LOCAL_LENGTH : SYN_LOCAL_PROT);
 	return r;
 }
 

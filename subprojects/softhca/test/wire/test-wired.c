@@ -4,6 +4,7 @@
  * if it is killed. No packet is sent: the requests are NOPs.
  */
 #include <endian.h>
+#include <errno.h>
 #include <rdma/ib_user_verbs.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -14,16 +15,19 @@
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "member/member.h"
+#include "xport/qp.h"
 #include "xport/wired.h"
 #include "xport/wired_ops.h"
 
 #define LOG_SIZE 6
 #define BLOCKS 64u
+#define RECEIVES 2u
 
 static struct cqe64 cqes[1 << LOG_SIZE];
 static uint32_t cq_dbrec[2];
 static uint8_t ring[BLOCKS][WQE_BLOCK] __attribute__((aligned(64)));
 static uint32_t dbrec[2];
+static struct wqe_data receives[RECEIVES];
 static struct cq *cq;
 static struct qp *qp;
 static int events; /* reads the context's events */
@@ -104,7 +108,7 @@ static enum syndrome status_of(uint32_t n)
 	CHECK(n < cq->producer);
 	if (cqes[n].op_own >> 4 == CQE_REQ)
 		return SYN_NONE;
-	CHECK_EQ(cqes[n].op_own >> 4, CQE_REQ_ERR);
+	CHECK(cqes[n].op_own >> 4 == CQE_REQ_ERR || cqes[n].op_own >> 4 == CQE_RESP_ERR);
 	return bytes[CQE_SYNDROME];
 }
 
@@ -218,11 +222,44 @@ TEST(killed_in_refusal)
 	check_recovered(EV_QP_ACCESS_ERR);
 }
 
+/* Posts two receives whose key is not valid. */
+static void post_receives(void)
+{
+	for (uint32_t i = 0; i < RECEIVES; i++)
+		receives[i] = (struct wqe_data){.bytes = htobe32(8), .lkey = htobe32(8)};
+	qp->rq_buf = (uintptr_t)receives;
+	qp->rq_count = RECEIVES;
+	qp->rq_shift = 4;
+	dbrec[DBREC_RECV / sizeof(dbrec[0])] = htobe32(RECEIVES);
+}
+
+/* A process was killed after it had completed a receive with an error. */
+TEST(killed_in_receive)
+{
+	struct call c;
+
+	open_posted();
+	post_receives();
+	c = (struct call){.qp = qp, .wd = wired_of(qp)};
+	CHECK_EQ(wired_recv_place(&c, 0, "x", 1), -EFAULT);
+	CHECK_EQ(cq->producer, 1);
+	CHECK_EQ(status_of(0), SYN_LOCAL_PROT);
+	CHECK_EQ(qp->state, QPS_RTS);
+	wired_recover();
+	qp_recover();
+	CHECK_EQ(qp->state, QPS_ERR);
+	CHECK_EQ(cq->producer, 4);
+	for (uint32_t i = 1; i < 4; i++)
+		CHECK_EQ(status_of(i), SYN_FLUSH);
+	close_posted();
+}
+
 /* A QP without such an end goes on. */
 TEST(killed_elsewhere)
 {
 	open_posted();
 	wired_recover();
+	qp_recover();
 	CHECK_EQ(qp->state, QPS_RTS);
 	close_posted();
 }
