@@ -59,7 +59,8 @@ static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
 
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
 {
-	if (ctx_has_dirty(ctx) || ctx->ended.head || ctx->serve_again || ctx->work_due)
+	if (ctx_has_dirty(ctx) || ctx->ended.head || ctx->serve_again ||
+		(ctx->work_due && ctx->work.head))
 		return 1;
 	arm(ctx, ctx->recv_cq, ARMED_RECV);
 	arm(ctx, ctx->send_cq, ARMED_SEND);

@@ -237,7 +237,7 @@ struct copyrpc_ctx {
 	QUEUE_OF(struct served) waiting; /* large requests that wait for memory */
 	struct copyrpc_ep *turns; /* endpoints whose requests have their turn in the next poll */
 	bool serve_again; /* the next poll calls ctx_serve() */
-	bool work_due; /* the next poll can continue a transfer in `work` */
+	bool work_due; /* the next poll can continue a transfer in `work`, if there is one */
 	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last check for probes */
 	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */

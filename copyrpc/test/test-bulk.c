@@ -284,31 +284,68 @@ TEST(a_transfer_that_has_not_begun)
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
 }
 
-/* The completed raw operations that the program has not taken leave no entry for a transfer. When
- * the program has taken them, the transfer can begin, so the program polls before it sleeps. */
+static const struct copyrpc_ctx_attr shallow = {.sq_depth = 16};
+
+/* Begins a transfer for which there is no entry: completed raw operations, which the program has
+ * not taken, have all entries. */
+static void pull_behind_raw(struct rig *r)
+{
+	static uint64_t from, to;
+	struct copyrpc_mr src, dst;
+
+	CHECK_EQ(copyrpc_mr_reg(r->p.ctx[1], &from, 8, COPYRPC_REMOTE_READ, &src), 0);
+	CHECK_EQ(copyrpc_mr_reg(r->p.ctx[0], &to, 8, 0, &dst), 0);
+	while (copyrpc_raw_pending(r->p.ep[0]) < shallow.sq_depth) {
+		copyrpc_read(r->p.ep[0], &to, dst.lkey, (uintptr_t)&from, src.rkey, 8, 0);
+		pair_settle(&r->p);
+	}
+	copyrpc_mr_dereg(&src);
+	copyrpc_mr_dereg(&dst);
+	CHECK_EQ(pull(r, 0, 0, 1), 0);
+	pair_settle(&r->p);
+	CHECK_EQ(copyrpc_ctx_arm(r->p.ctx[0]), 0);
+}
+
+/* When the program has taken the raw operations, the transfer can begin, so the program polls
+ * before it sleeps. */
 TEST(a_transfer_behind_raw_operations)
 {
-	static const struct copyrpc_ctx_attr attr = {.sq_depth = 16};
-	static uint64_t from, to;
 	struct copyrpc_raw_done done;
-	struct copyrpc_mr src, dst;
-	RIG r = rig_open(&attr);
+	RIG r = rig_open(&shallow);
 
-	CHECK_EQ(copyrpc_mr_reg(r.p.ctx[1], &from, 8, COPYRPC_REMOTE_READ, &src), 0);
-	CHECK_EQ(copyrpc_mr_reg(r.p.ctx[0], &to, 8, 0, &dst), 0);
-	while (copyrpc_raw_pending(r.p.ep[0]) < attr.sq_depth) {
-		copyrpc_read(r.p.ep[0], &to, dst.lkey, (uintptr_t)&from, src.rkey, 8, 0);
-		pair_settle(&r.p);
-	}
-	CHECK_EQ(pull(&r, 0, 0, 1), 0);
-	pair_settle(&r.p);
-	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
+	pull_behind_raw(&r);
 	while (copyrpc_raw_recv(r.p.ctx[0], &done))
 		CHECK_EQ(done.status, 0);
 	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 1);
 	until(&r, 1);
-	copyrpc_mr_dereg(&src);
-	copyrpc_mr_dereg(&dst);
+}
+
+/* Takes a raw operation, and destroys its endpoint, whose transfer could begin now. */
+static void takes_and_destroys(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct rig *r = arg;
+	struct copyrpc_raw_done done;
+
+	CHECK_EQ(status, -ECANCELED);
+	CHECK_EQ(copyrpc_raw_recv(r->p.ctx[0], &done), 1);
+	copyrpc_ep_destroy(r->p.ep[0]);
+}
+
+/* If a transfer that can begin ends at once, the program can sleep. */
+TEST(a_transfer_that_ends_before_it_begins)
+{
+	struct copyrpc_ep *other[2];
+	RIG r = rig_open(&shallow);
+
+	join(r.p.ctx[0], r.p.ctx[1], other);
+	pull_behind_raw(&r);
+	CHECK_EQ(copyrpc_call(other[0], "x", 1, 1, 0), 0);
+	copyrpc_ep_destroy(other[0]);
+	copyrpc_poll(r.p.ctx[0], takes_and_destroys, &r);
+	CHECK_EQ(r.ends.status, -ECANCELED);
+	pair_settle(&r.p);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
 }
 
 static void calls_again(void *arg, struct copyrpc_ep *ep, int status)
