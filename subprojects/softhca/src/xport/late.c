@@ -15,7 +15,7 @@
 #define LATE_MAX 64
 
 static struct late {
-	uint64_t due; /* 0: free */
+	uint64_t due; /* 0: free, or being filled */
 	struct qp_attr path;
 	uint32_t rail, qpn; /* of the sender */
 	uint32_t rkey;
@@ -39,7 +39,8 @@ static void drop(struct late *l)
 	const struct late old = *l;
 
 	/*
-	 * First: if this thread loses the mutex in between, nobody uses or unmaps the memory again.
+	 * Forgotten first, as in close_view() in dma/view.c: if this thread loses the mutex before
+	 * the munmap(), the memory stays mapped and unused.
 	 */
 	*l = (struct late){0};
 	atomic_signal_fence(memory_order_seq_cst);
@@ -69,14 +70,7 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 		l++;
 	if (l == packets + LATE_MAX)
 		return;
-	/*
-	 * next_due is set first: if this thread loses the mutex in between, late_serve() finds the
-	 * packet.
-	 */
-	if (!next_due || due < next_due)
-		next_due = due;
 	*l = (struct late){
-		.due = due,
 		.path = qp->attr,
 		.rail = qp_rail(qp),
 		.qpn = qp->qpn,
@@ -84,10 +78,19 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 		.raddr = w->raddr,
 		.length = w->length,
 	};
-	if (copy_out(l, w))
-		counters_of(fabric_self.slot)->late_held++;
-	else
+	if (!copy_out(l, w)) {
 		drop(l);
+		return;
+	}
+	/*
+	 * `due` is set last: this thread may lose the mutex during the copy, and then half of a
+	 * payload must not arrive. next_due is set before it, so that late_serve() finds the packet.
+	 */
+	if (!next_due || due < next_due)
+		next_due = due;
+	atomic_signal_fence(memory_order_seq_cst);
+	l->due = due;
+	counters_of(fabric_self.slot)->late_held++;
 }
 
 /*
