@@ -326,10 +326,13 @@ static void shm_guard_path(struct shm_region *g, const struct shm_region *r)
 	snprintf(g->path, sizeof(g->path), "%.*s-guard%s", (int)(name - r->path), r->path, name);
 }
 
-/* Returns true if the file may be the guard of a region of this user. */
+/*
+ * Returns true if the file may be the guard of a region of @owner. Its owner must be able to open
+ * it for writing, or no process could lock it and remove the region.
+ */
 static bool shm_is_guard(const struct stat *st, uid_t owner)
 {
-	return S_ISREG(st->st_mode) && st->st_uid == owner && !(st->st_mode & 077);
+	return S_ISREG(st->st_mode) && st->st_uid == owner && (st->st_mode & 0677) == 0600;
 }
 
 /*
@@ -460,8 +463,9 @@ static int shm_make_file(struct shm_region *r)
  * Makes the guard that a stale region of a group lacks. A new server of the group locks the guard,
  * not the stale region, before it removes the region. So without a guard both that server and this
  * process might remove a file of this name, and the later one would remove a new server's file. If
- * a file that is no guard has the guard's name, no server of the group can start, and no guard is
- * made. Returns 0, -EAGAIN if there is a guard now, or another -errno.
+ * a file that is no guard has the guard's name, no server of the group can start unless it can
+ * remove that file, and no guard is made. Returns 0, -EAGAIN if there is a guard now, or another
+ * -errno.
  */
 static int shm_guard_supply(struct shm_region *g)
 {

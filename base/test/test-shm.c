@@ -633,26 +633,29 @@ TEST(one_server_without_a_guard)
 	CHECK(access(test_file(PREFIX "-guard"), F_OK) != 0);
 }
 
-/*
- * A process that removes a region without a guard makes the guard first, and then removes it, too.
- * A file that is no guard is left alone.
- */
-TEST(remains_without_a_guard)
+/* Removes remains beside a file that has the guard's name and is no guard, so it is left alone. */
+static void remove_beside(mode_t mode)
 {
 	int fd;
 
+	remains_of_a_group();
+	fd = open(test_file(PREFIX "-guard"), O_CREAT | O_EXCL | O_RDWR, 0600);
+	CHECK(fd >= 0 && !fchmod(fd, mode));
+	close(fd);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), 0);
+	check_gone();
+	CHECK_EQ(unlink(test_file(PREFIX "-guard")), 0);
+}
+
+/* A process that removes a region without a guard makes the guard first, and then removes it, too. */
+TEST(remains_without_a_guard)
+{
 	remains_of_a_group();
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 1), -EPROTO);
 	CHECK(access(test_file(PREFIX "-guard"), F_OK) != 0);
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), 0);
 	check_gone();
 	CHECK(access(test_file(PREFIX "-guard"), F_OK) != 0);
-
-	remains_of_a_group();
-	fd = open(test_file(PREFIX "-guard"), O_CREAT | O_EXCL | O_RDWR, 0600);
-	CHECK(fd >= 0 && !fchmod(fd, 0644));
-	close(fd);
-	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), 0);
-	check_gone();
-	CHECK_EQ(unlink(test_file(PREFIX "-guard")), 0);
+	remove_beside(0644);
+	remove_beside(0400);
 }

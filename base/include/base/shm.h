@@ -32,8 +32,8 @@
  * (mode 0600), whose contents identify the region. Processes that can open the guard test only the
  * lock on the guard. So even if a member of the group has locked the byte of a dead server's
  * region, a new server of the same user can replace it. Other users test the lock on the region
- * itself. The guard's name is made before the region's name, and removed after it. A process that
- * removes a group's region without a guard makes the guard first.
+ * itself. The guard's name is made before the region's name, and removed after it. If a group's
+ * region has no guard, a process that removes the region makes one first, and removes it last.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
  * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
