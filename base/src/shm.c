@@ -591,6 +591,17 @@ static int shm_check_limit(size_t size)
 	return size > limit.rlim_cur ? -EFBIG : 0;
 }
 
+/* Allocates in a file system without fallocate(2). A signal may interrupt this, too. */
+static int shm_write_zeros(int fd, size_t size)
+{
+	int err;
+
+	do
+		err = posix_fallocate(fd, 0, (off_t)size);
+	while (err == EINTR);
+	return -err;
+}
+
 /*
  * Allocates the memory of a new file: with ftruncate() alone, a full /dev/shm would raise SIGBUS
  * later. Before Linux 6.10 a signal interrupts an allocation, which then frees all it has
@@ -604,7 +615,7 @@ static int shm_allocate(int fd, size_t size)
 		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0)
 			at += n;
 		else if (errno == EOPNOTSUPP) /* not a tmpfs */
-			return -posix_fallocate(fd, 0, (off_t)size);
+			return shm_write_zeros(fd, size);
 		else if (errno != EINTR)
 			return -errno;
 	}

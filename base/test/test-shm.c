@@ -42,12 +42,19 @@ TEST(limit_of_file_sizes)
 /* If `ticks`, each call that allocates more than a MiB is interrupted, and every third one. */
 static bool ticks;
 static int allocations;
+static int interrupted = -1; /* not -1: no tmpfs; its first allocations are interrupted */
 
 int __real_fallocate64(int fd, int mode, off_t from, off_t len);
 int __wrap_fallocate64(int fd, int mode, off_t from, off_t len);
+int __real_posix_fallocate64(int fd, off_t from, off_t len);
+int __wrap_posix_fallocate64(int fd, off_t from, off_t len);
 
 int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
 {
+	if (interrupted >= 0) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
 	CHECK(!ticks || allocations < 100);
 	if (!ticks || (len <= 1 << 20 && ++allocations % 3))
 		return __real_fallocate64(fd, mode, from, len);
@@ -70,6 +77,24 @@ TEST(signals_while_it_allocates)
 	CHECK_EQ(fstat(s.fd, &st), 0);
 	CHECK_EQ(st.st_size, size);
 	CHECK_EQ(st.st_blocks * 512, size);
+}
+
+int __wrap_posix_fallocate64(int fd, off_t from, off_t len)
+{
+	return interrupted-- > 0 ? EINTR : __real_posix_fallocate64(fd, from, len);
+}
+
+/* A file system without fallocate(2). */
+TEST(signals_without_a_tmpfs)
+{
+	AT_END(shm_close) struct shm_region s;
+	struct stat st;
+
+	interrupted = 2;
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+	CHECK_EQ(interrupted, -1);
+	CHECK_EQ(fstat(s.fd, &st), 0);
+	CHECK_EQ(st.st_size, SIZE);
 }
 
 static void check_gone(void)
