@@ -14,8 +14,9 @@
 struct view views[MAX_PROCS + 1];
 
 /*
- * Forgets the view before it is unmapped. A thread that is stopped in between may lose the mutex.
- * Then it never returns to this function, and the program may map something else there.
+ * Forgets the view before it unmaps the memory. A thread that is stopped in munmap() may lose the
+ * mutex and then does not continue here; a view that is still known would lead to an address where
+ * the program may have mapped something else.
  */
 static void close_view(struct view *v)
 {
@@ -118,13 +119,17 @@ void view_open(uint32_t slot)
 		!p->pid || !fabric_alive(slot))
 		return;
 	at = map_pool(p, size);
-	if (at) {
-		close_view(v);
-		v->at = at;
-		v->size = size;
+	if (!at) {
+		v->refused = pages + 1;
+		v->life = p->life;
+		return;
 	}
-	v->refused = at ? 0 : pages + 1;
+	close_view(v);
 	v->life = p->life;
+	v->at = at;
+	/* Last: if this thread loses the mutex before, the next call maps the pool again. */
+	atomic_signal_fence(memory_order_seq_cst);
+	v->size = size;
 }
 
 uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len)

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,9 +83,11 @@ static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, siz
 	release_kept();
 	kept.rail = rail;
 	kept.f = *f;
-	kept.len = len;
 	memcpy(kept.packet, packet, len);
 	kept.due = timer_now() + LATE_NS;
+	/* Last: if this thread loses the mutex before, half of a packet is not sent. */
+	atomic_signal_fence(memory_order_seq_cst);
+	kept.len = len;
 	timer_ring(fabric_self.slot); /* the thread looks when the packet is due */
 }
 
