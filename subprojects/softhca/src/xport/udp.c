@@ -241,12 +241,19 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 	return s->port;
 }
 
-/* A temporary error, as when an address or a route is removed for a while, counts as a loss. */
+/*
+ * A temporary error, as when an address or a route is removed for a while, counts as a loss.
+ *
+ * The number is read atomically, because fds_move() may change it at any moment. If the program
+ * puts a file of its own at the old number between the read and the call, which takes about a
+ * microsecond, and that file is a socket, the packet is sent from there.
+ */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
 {
 	union udp_address to;
 	socklen_t to_len = address_of(f->dst, ROCE_PORT, &to);
-	long r = SYS(SYS_sendto, sender_of(rail, f)->fd, packet, len, MSG_NOSIGNAL, &to, to_len);
+	int fd = __atomic_load_n(&sender_of(rail, f)->fd, __ATOMIC_RELAXED);
+	long r = SYS(SYS_sendto, fd, packet, len, MSG_NOSIGNAL, &to, to_len);
 
 	if (r == -EMSGSIZE)
 		tell(rail,
