@@ -15,7 +15,7 @@
 
 #define CHUNK 65536
 
-/* Makes a descriptor @to, which the command keeps, a copy of @fd, which may be the same number. */
+/* Makes @to, which may be @fd itself, a copy of @fd that stays open in the command. */
 static bool give(int fd, int to)
 {
 	return fd == to ? !fcntl(fd, F_SETFD, 0) : dup2(fd, to) == to;

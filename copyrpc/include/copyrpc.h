@@ -235,12 +235,12 @@ struct copyrpc_ctx_attr {
  * of any partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of
  * the path, that is set, or a bit of `set`. -EINVAL: no such port, GID or P_Key index, cq_depth <
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
- * that the device does not have, event_count > 1 without a period, sq_depth * max_endpoints over
- * 2^22 (with reconnect_ms, there is one endpoint more in this product), or a depth, or a period of
- * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
- * too few free descriptors; a context needs seven, and its endpoints together use one more if one
- * is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise RLIMIT_MEMLOCK), or
- * there is no memory. Otherwise an error of the driver.
+ * that the device does not have, event_count > 1 without a period, sq_depth (rounded up to a power
+ * of two) * max_endpoints over 2^22 (with reconnect_ms: times max_endpoints + 1), or a depth, or a
+ * period of moderation, beyond the device's limits (a period may have 4,095 us on the software
+ * HCA). -EMFILE: too few free descriptors; a context needs seven, and its endpoints together use
+ * one more if one is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise
+ * RLIMIT_MEMLOCK), or there is no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 

@@ -47,8 +47,8 @@ ALWAYS_INLINE int add_request(struct chan *ch, struct wire_header h, const void 
 	struct copyrpc_req *req;
 
 	/*
-	 * This also limits the number of requests: each uses at least two blocks of the credit that
-	 * the peer has; `unasked` of them are free.
+	 * `unasked` is the credit that is left, and each request takes at least two blocks of it.
+	 * So this also limits the number of requests.
 	 */
 	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
@@ -73,8 +73,8 @@ ALWAYS_INLINE int add_request(struct chan *ch, struct wire_header h, const void 
 	return 0;
 }
 
-/* Returned by take_request() for a large request, which the poll that gives it to the program
- * counts. */
+/* Returned for a large request. It is not counted here, but by the poll that gives it to the
+ * program. */
 #define TAKE_LARGE 2
 
 /* The fields of the header are separate arguments, so that callers need not keep it in memory. */

@@ -110,8 +110,8 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, const struct flux_burst *
 }
 
 /*
- * Lets flux_priv_call_begin() decide about the next call. While the burst was open, alone_end was
- * not used, and so many calls may have been made that it seems to be ahead.
+ * Makes the next call go to flux_priv_call_begin(). alone_end was not updated while the burst was
+ * open, so after 2^31 calls it would seem to be ahead of ids_head.
  */
 static void out_decides(struct flux_out *o)
 {

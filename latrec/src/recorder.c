@@ -322,7 +322,10 @@ int latrec_merge(struct latrec *to, const struct latrec *from)
 	if (!err) {
 		if (!latrec_worst_window(from, &w, sizeof(w)) && worse(&w, &t->worst))
 			set_worst(to, &w);
-		/* This cannot fail: there are as many response times as service times. */
+		/*
+		 * This does not fail: merge_room() has allocated the memory, and the counts differ
+		 * only by lost values.
+		 */
 		if (to->response)
 			latrec_hist_merge(to->response, from->response);
 		latrec_hist_merge(t->before, compared(from));

@@ -96,7 +96,8 @@
  *	  filling the server's socket, or by replacing the socket's address in the region; clients
  *	  then send descriptors of the region's file to the new address
  *	- if the server takes events: stop the server's thread, and meanwhile each fork() of its
- *	  process, by sending it a descriptor whose test or close takes as long as the sender wants
+ *	  process and each of its threads in which shmipc opens or closes a descriptor for
+ *	  wake-ups, by sending it a descriptor whose test or close takes as long as the sender wants
  *	  (a file of FUSE, a TCP socket with SO_LINGER)
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS

@@ -159,8 +159,9 @@ int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
 
 /*
  * Calls fn for each introduction that has arrived, at most WAKEFD_MEET_MAX times. A fork() of
- * another thread waits meanwhile, because the child would inherit the copies of descriptors. A
- * hostile sender chooses how long the close of its descriptor takes.
+ * another thread waits meanwhile, because the child would inherit the copies of descriptors, and so
+ * does another thread that opens or closes a descriptor of a struct wakefd. A hostile sender can
+ * make the close of its descriptor, and so these waits, last as long as it wants.
  */
 void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg);
 

@@ -25,8 +25,8 @@ static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 }
 
 /*
- * The answer to a READ or an atomic acknowledges all packets before it, too. But if the request
- * came late and again, the ACK that is due may be of a later packet.
+ * The answer to a READ or an atomic acknowledges all packets before it, too. But if the request is
+ * a late duplicate, the ACK that is due may be of a later packet.
  */
 static void answers(struct wire_responder *r, uint32_t psn)
 {

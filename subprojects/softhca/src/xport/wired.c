@@ -489,7 +489,10 @@ uint64_t wired_tick(uint64_t now)
 	return next;
 }
 
-/* Ends what the holder has begun for @qp. A message that it was failing is flushed instead. */
+/*
+ * Ends what the former holder of the mutex has begun for @qp. If it was failing a message, the
+ * message is flushed.
+ */
 static void recover(struct qp *qp)
 {
 	struct call c;

@@ -25,7 +25,7 @@ int wired_receive_from(struct qp *qp);
 /* Must be called when a QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
-/* Must be called when the min_rnr_timer of a QP on the wire has changed after that. */
+/* Must be called when the min_rnr_timer of a QP changes while `wired` is set. */
 void wired_set_rnr_timer(struct qp *qp);
 
 /* Returns true if the QP's adapter has udp=on (softhca(7)) and @path leads to another fabric. */
@@ -98,7 +98,7 @@ void wired_received(const struct udp_end *to, const struct flow *f, const struct
 
 /*
  * Must be called after a holder of the mutex has died or was stopped: completes the atomics that
- * the holder has begun, and moves the QPs to ERR that the holder was about to move there.
+ * the holder has begun, and moves to ERR the QPs that the holder was about to move there.
  */
 void wired_recover(void);
 
