@@ -72,6 +72,7 @@ struct peer {
 	uint64_t wrong_results; /* of READs and atomics that were sent to it */
 	uint64_t errors; /* of its QPs on this side */
 	int first_error;
+	uint64_t done_ns; /* time of the arrival of its DONE */
 	uint64_t last_recv_ns; /* time of the last arrival after DONE */
 	uint64_t recv_seen; /* receives at last_recv_ns */
 };
