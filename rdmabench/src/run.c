@@ -39,7 +39,7 @@ static void send_done(struct peer *p)
 
 	tally = (struct wire_tally){.messages = p->messages,
 		.bytes = p->bytes,
-		.elapsed_ns = s->last_ns > s->start_ns ? s->last_ns - s->start_ns : 0,
+		.elapsed_ns = p->last_ns > s->start_ns ? p->last_ns - s->start_ns : 0,
 		.mismatches = p->mismatches + p->wrong_results,
 		.errors = p->errors,
 		.first_error = p->first_error,

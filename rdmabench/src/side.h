@@ -68,6 +68,7 @@ struct peer {
 	bool gone;
 	int inject; /* event that was planted for its first QP; 0: none */
 	uint64_t messages, bytes; /* sent to it and completed */
+	uint64_t last_ns; /* time of the last completion; 0: none */
 	uint64_t mismatches; /* wrong payloads of its requests */
 	uint64_t wrong_results; /* of READs and atomics that were sent to it */
 	uint64_t errors; /* of its QPs on this side */

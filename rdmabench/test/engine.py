@@ -525,6 +525,8 @@ def apart():
     assert all((bad["peers"][0][way]["errors"], bad["peers"][0][way]["first_error"]) == (1, -13) for way in ("sent", "received")), bad
     peer = good["peers"][0]
     assert (peer["sent"]["messages"], peer["sent"]["bytes"]) == (100, 50000), peer
+    took = [o["peers"][0]["sent"]["elapsed_ns"] for o in (good, bad)]
+    assert took[0] != took[1] and abs(max(took) / 1e9 - theirs["sent"]["seconds"]) < 1e-8, (took, theirs["sent"])
     assert not any(peer[way][k] for way in ("sent", "received") for k in ("errors", "first_error", "mismatches")), peer
 
 
