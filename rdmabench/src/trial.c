@@ -63,7 +63,8 @@ static bool start(void *arg, const struct command *c)
 {
 	struct engines *e = arg;
 
-	process_start(&e->process[e->n], c->argv, false);
+	/* What another machine says on standard error would reach the terminal unchanged. */
+	process_start(&e->process[e->n], c->argv, c->host);
 	e->command[e->n++] = *c;
 	return true;
 }

@@ -262,11 +262,12 @@ def reasons(tmp):
     r = run("--log", tmp / "log", "--host", "a", "--peer", "b", "--tries", 1, "--fix=1.direction=none", status=1,
             env={"PATH": f"{tmp}:{os.environ['PATH']}"})
     assert "rdmabench search: 0: an engine on b failed: its report is incomplete or damaged\n" in r.stderr, r.stderr
-    # The reason of another machine is one line, without the commands of a terminal.
+    # The reason of another machine is one line, without the commands of a terminal. Nothing else of that machine is printed, and ssh
+    # reads nothing.
     for why in {"error": "no\n\033[2J"}, {"events": ["no\n\033[2J"]}:
-        (tmp / "ssh").write_text("#!/bin/sh\ncat <<'END'\n" + json.dumps(why) + "\nEND\n")
+        (tmp / "ssh").write_text("#!/bin/sh\nprintf '\\033[2J' >&2\nread line && exit\ncat <<'END'\n" + json.dumps(why) + "\nEND\n")
         r = run("--log", tmp / "log", "--force", "--host", "a", "--peer", "b", "--tries", 1, "--fix=1.direction=none", status=1,
-                env={"PATH": f"{tmp}:{os.environ['PATH']}"})
+                env={"PATH": f"{tmp}:{os.environ['PATH']}"}, input="a line\n")
         assert "rdmabench search: 0: an engine on b failed: no??[2J\n" in r.stderr and r.stderr.isascii() and "\033" not in r.stderr, r.stderr
 
 
