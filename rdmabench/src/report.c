@@ -323,8 +323,8 @@ static json_t *counters_json(const struct session *e)
 }
 
 /*
- * Returns the time at which the traffic of this side ended. What its peers sent had ended when
- * their DONE came.
+ * Returns the time at which the traffic of this side ended. The traffic of a peer ended before its
+ * DONE came.
  */
 static uint64_t end_ns(const struct session *e)
 {

@@ -68,7 +68,7 @@ int stats_print(const struct stats *s, FILE *out)
 
 #define BLANK " \t\n\v\f\r"
 #define FIGURE_MAX 0x1p64 /* ns, so that the sum of many figures is finite */
-#define SAMPLES_MAX (1ull << 48) /* so that the sum of many files fits into a JSON integer */
+#define SAMPLES_MAX (1ull << 48) /* so that the sum of 32767 files fits into a JSON integer */
 
 /* Reads a number and nothing else. A digit comes first, so signs and words like nan are refused. */
 static int read_value(const char *value, int key, struct stats_row *row)
