@@ -105,8 +105,8 @@ struct sim {
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
 	uint64_t end, traced;
-	struct adaptive
-		filtered; /* for the trace, if the control does not filter the polls' values */
+	/* For the trace, if the control does not filter the polls' values. */
+	struct adaptive filtered;
 	uint64_t ahead; /* length of a window: the shortest time from a post to the peer's CQE */
 	struct part *parts;
 	uint32_t n_parts;

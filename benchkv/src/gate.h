@@ -13,7 +13,11 @@
 struct gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint32_t run; /* how often the gate was opened: runs below this number may begin */
+	/*
+	 * Number of times that the gate was opened. Runs below this number may begin; with @leave
+	 * the last opening was not for a run.
+	 */
+	uint32_t run;
 	uint32_t arrived; /* number of clients that are ready for the next run */
 	bool leave; /* there is no next run */
 	int error; /* -errno of the first client that cannot go on */

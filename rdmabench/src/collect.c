@@ -103,9 +103,9 @@ static void parse(int argc, char **argv, struct options *o)
 }
 
 /*
- * Writes the files of the paths that are its arguments, and reads directories as gather_path()
- * does. If a file does not end with a newline, sed(1) adds one, so that only the last line of this
- * file is lost.
+ * Prints the files that are its arguments and, for a directory, those that gather_path() would
+ * read. sed(1) puts a newline between files that lack one, and $G one after the last, so a torn
+ * line spoils no other file.
  */
 #define SCRIPT                                                                                     \
 	"s=0; for p do if [ -d \"$p\" ]; then "                                                    \
@@ -113,9 +113,7 @@ static void parse(int argc, char **argv, struct options *o)
 	"-o -type f -name \"*.jsonl\" -exec sed -e \\$G {} +; "                                    \
 	"else sed -e \\$G \"$p\"; fi || s=1; done; exit $s"
 
-/*
- * Makes the command for the shells of the other machines, which may be other ones than sh.
- */
+/* Makes the command for the shells of the other machines, which need not be sh. */
 static bool make_command(const struct options *o, char *command, size_t size)
 {
 	snprintf(command, size, "%s", o->attr.compat ? "cat --" : "sh -c '" SCRIPT "' sh");

@@ -61,8 +61,8 @@ struct command {
 	bool bidirectional;
 	bool sends, receives; /* directions of the traffic at the measured device */
 	/*
-	 * The payload of a pattern, and its packets: [0] those that the sender of the requests
-	 * sends, [1] those that it receives (by READs).
+	 * Payload and packets of one pass of the pattern: [0] leave the side that posts the
+	 * requests, [1] come back to it (READs).
 	 */
 	struct {
 		double bytes, packets;

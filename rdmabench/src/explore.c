@@ -26,9 +26,8 @@ bool anneal_accepts(double from, double to, double temperature, uint64_t *rand)
 /* ---- anomalies ---- */
 
 /*
- * Returns true if the point has an anomaly that was found. A set of features that was not shown to
- * be sufficient for the anomaly (!f->whole) may fit points of other anomalies, so only its own
- * point is known.
+ * Returns true if the point has an anomaly that was found. If a set was not shown to be sufficient
+ * (!f->whole), points of other anomalies may fit it, so only f->point itself is known.
  */
 static bool is_known(const struct explorer *e, const struct point *p)
 {

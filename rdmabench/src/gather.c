@@ -184,7 +184,7 @@ static bool hist_of(const struct line *l, struct latrec_hist *h_p)
 		json_object_get(l->o, "latency_samples"), h_p);
 }
 
-/* Adds one line. @text does not contain the final newline. */
+/* Adds one line. @text does not contain the final newline, which the last line can lack. */
 static bool add_line(struct gather *g, const char *source, const char *text, size_t len)
 {
 	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
@@ -210,14 +210,11 @@ static void add_lines(struct gather *g, const char *source, const char *text, si
 	while (text < end) {
 		const char *stop = memchr(text, '\n', (size_t)(end - text));
 
+		stop = stop ? stop : end;
 		empty = empty && stop == text;
-		if (!stop) {
-			gather_skip(g, source, "its last line is torn");
-			break;
-		}
 		if (stop > text)
 			any |= add_line(g, source, text, (size_t)(stop - text));
-		text = stop + 1;
+		text = stop < end ? stop + 1 : end;
 	}
 	if (empty)
 		gather_skip(g, source, "it is empty");

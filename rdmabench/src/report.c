@@ -323,16 +323,25 @@ static json_t *counters_json(const struct session *e)
 }
 
 /*
- * Returns the times of both readings of the counters, and those between which this side sent. A
- * side that does not send may receive until the end.
+ * Returns the time at which the traffic of this side ended. The traffic of a peer ended before its
+ * DONE came.
  */
-static json_t *times_json(const struct session *e)
+static uint64_t end_ns(const struct session *e)
 {
 	const struct side *s = &e->side;
-	uint64_t end = s->sends ? e->start_ns + (s->last_ns - s->start_ns) : e->after.read_ns;
+	uint64_t end = e->start_ns + (s->last_ns - s->start_ns);
+	bool receives = !s->sends || s->t.bidirectional;
 
+	for (uint32_t i = 0; i < s->n_peers && receives; i++)
+		end = s->peers[i]->done_ns > end ? s->peers[i]->done_ns : end;
+	return end;
+}
+
+/* Returns when the counters were read, and when the traffic of this side began and ended. */
+static json_t *times_json(const struct session *e)
+{
 	return json_pack("{s:I s:I s:I s:I}", "counters_before", (json_int_t)e->before.read_ns,
-		"start", (json_int_t)e->start_ns, "end", (json_int_t)end, "counters_after",
+		"start", (json_int_t)e->start_ns, "end", (json_int_t)end_ns(e), "counters_after",
 		(json_int_t)e->after.read_ns);
 }
 

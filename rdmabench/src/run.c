@@ -39,7 +39,7 @@ static void send_done(struct peer *p)
 
 	tally = (struct wire_tally){.messages = p->messages,
 		.bytes = p->bytes,
-		.elapsed_ns = s->last_ns > s->start_ns ? s->last_ns - s->start_ns : 0,
+		.elapsed_ns = p->last_ns > s->start_ns ? p->last_ns - s->start_ns : 0,
 		.mismatches = p->mismatches + p->wrong_results,
 		.errors = p->errors,
 		.first_error = p->first_error,
@@ -114,7 +114,7 @@ static void take_message(struct peer *p, int kind, struct wire_buf *b, uint64_t 
 
 	if (kind == WIRE_DONE && !p->got_done && !wire_get_tally(b, s->t.qps, &p->theirs)) {
 		p->got_done = true;
-		p->last_recv_ns = now_ns;
+		p->done_ns = p->last_recv_ns = now_ns;
 	} else if (kind == WIRE_RESULT && p->sent_done && !p->got_result &&
 		   !wire_get_tally(b, 0, &p->result)) {
 		p->got_result = true;
@@ -145,8 +145,10 @@ static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 		lose_peer(p, wire_error(kind));
 		return;
 	}
-	if (kind)
+	if (kind) {
+		now_ns = clock_ns(); /* the message may have come after the caller read the clock */
 		take_message(p, kind, &b, now_ns);
+	}
 	err = p->gone ? 0 : wire_alive(&p->conn, now_ns, s->timeout_ns);
 	if (err)
 		lose_peer(p, wire_error(err));

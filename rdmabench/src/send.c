@@ -368,7 +368,7 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	uint64_t now = latrec_clock_now(&s->clock), done;
 	const struct batch *b = take_batches(f);
 
-	s->last_ns = now;
+	s->last_ns = f->peer->last_ns = now;
 	note_peak(s, now);
 	/* flush_quiet() completed an unsignaled batch, at an unknown time. */
 	if (!b->signaled || s->t.pingpong)

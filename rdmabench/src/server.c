@@ -117,7 +117,7 @@ static int reassure(struct session *e)
 		struct wire_buf b;
 		int err = wire_alive(c, clock_ns(), e->side.timeout_ns);
 
-		c->heard_ns = clock_ns(); /* the client may be silent before JOIN */
+		c->heard_ns = clock_ns(); /* the client is silent between HELLO and JOIN */
 		if (!err && wire_poll(c, e->side.timeout_ns, &b) < 0)
 			err = -ECONNRESET;
 		if (err)

@@ -68,10 +68,12 @@ struct peer {
 	bool gone;
 	int inject; /* event that was planted for its first QP; 0: none */
 	uint64_t messages, bytes; /* sent to it and completed */
+	uint64_t last_ns; /* time of the last completion; 0: none */
 	uint64_t mismatches; /* wrong payloads of its requests */
-	uint64_t wrong_results; /* of READs and atomics that were sent to it */
+	uint64_t wrong_results; /* of our READs and atomics at it */
 	uint64_t errors; /* of its QPs on this side */
 	int first_error;
+	uint64_t done_ns; /* time of the arrival of its DONE */
 	uint64_t last_recv_ns; /* time of the last arrival after DONE */
 	uint64_t recv_seen; /* receives at last_recv_ns */
 };

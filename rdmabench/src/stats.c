@@ -68,7 +68,6 @@ int stats_print(const struct stats *s, FILE *out)
 
 #define BLANK " \t\n\v\f\r"
 #define FIGURE_MAX 0x1p64 /* ns, so that the sum of many figures is finite */
-#define SAMPLES_MAX (1ull << 48) /* so that the sum of many files fits into a JSON integer */
 
 /* Reads a number and nothing else. A digit comes first, so signs and words like nan are refused. */
 static int read_value(const char *value, int key, struct stats_row *row)
@@ -81,7 +80,7 @@ static int read_value(const char *value, int key, struct stats_row *row)
 		row->samples = strtoull(value, &end, 10);
 	else
 		row->v[key] = strtod(value, &end);
-	return *end || row->v[key] > FIGURE_MAX || row->samples > SAMPLES_MAX ? -EBADMSG : 0;
+	return *end || row->v[key] > FIGURE_MAX || row->samples > STATS_SAMPLES_MAX ? -EBADMSG : 0;
 }
 
 /* Reads "key: value". Other lines are ignored. */

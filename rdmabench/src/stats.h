@@ -28,6 +28,8 @@
 
 #define STATS_COMPAT_WINDOW 10 /* samples */
 #define STATS_TEXT_MAX 4096 /* maximum size of a statistics file that is read, in bytes */
+/* Maximum number of samples in a file; the sum of 32767 files fits into a JSON integer. */
+#define STATS_SAMPLES_MAX (1ull << 48)
 
 enum stats_key {
 	STATS_SAMPLES,

@@ -55,7 +55,8 @@ struct engines {
 	struct command command[COMMANDS_MAX];
 	struct process process[COMMANDS_MAX];
 	uint32_t n;
-	double from_ns, to_ns; /* time with traffic of the engines that are near; to_ns 0: none */
+	/* First start and last end of the traffic of near engines; to_ns 0: no report yet. */
+	double from_ns, to_ns;
 	json_t *port; /* owned: the last report of a client at the measured device, or NULL */
 };
 
@@ -63,7 +64,8 @@ static bool start(void *arg, const struct command *c)
 {
 	struct engines *e = arg;
 
-	process_start(&e->process[e->n], c->argv, false);
+	/* The standard error of another machine must not reach the terminal as it is. */
+	process_start(&e->process[e->n], c->argv, c->host);
 	e->command[e->n++] = *c;
 	return true;
 }
@@ -74,8 +76,9 @@ static double number(const json_t *o, const char *key)
 }
 
 /*
- * Adds the traffic of an engine. @back: the server's. The bytes of a READ go from the other end to
- * the engine. If both ends use the same port, all traffic is counted as sent and as received.
+ * Adds the traffic of an engine, or with @back that of its server. The bytes of a READ go from the
+ * other end to the one that requests them. If both ends use the same port, all traffic is counted
+ * as sent and as received.
  */
 static void add_traffic(struct measure *m, const struct command *e, bool back, double bytes,
 	double seconds)
@@ -110,7 +113,7 @@ static void note_times(struct engines *e, const json_t *o)
 
 /*
  * Returns the seconds with traffic between the two readings of the counters. An engine reads them
- * before its own traffic begins, when that of other engines may have begun or not.
+ * before its own traffic; others may be sending already.
  */
 static double counted_s(const struct engines *e)
 {

@@ -15,7 +15,8 @@
  * further clients. REFUSE, a line of text, may replace any other message.
  *
  * A peer is not trusted: its messages are bounded, read once and checked. If no whole message
- * arrives within the time limit, the connection is closed. The limit does not hold before JOIN.
+ * arrives within the time limit, the connection is closed. A server does not apply the limit between
+ * HELLO and WELCOME, while a client waits for others.
  */
 #ifndef RDMABENCH_WIRE_H
 #define RDMABENCH_WIRE_H
@@ -109,7 +110,7 @@ const char *wire_error(int err);
 struct wire_side {
 	char run[WIRE_RUN_MAX]; /* name of the run, in WELCOME; "" in JOIN */
 	uint16_t cm_port; /* port of rdma_cm at which the server listens; 0: none */
-	uint64_t addr; /* address of its memory, which has one `struct layout` (layout.h) per QP */
+	uint64_t addr; /* of its memory, which has one struct layout (traffic.h) per QP */
 	uint32_t qps;
 	struct mlx5dvl_qp_info qp[TRAFFIC_QPS_MAX];
 	uint32_t rkey[TRAFFIC_QPS_MAX]; /* rkey of each QP's part of the memory */

@@ -92,7 +92,6 @@ def damaged(tmp):
         "empty": ("", "empty"),
         "blank": ("\n\n", "empty"),
         "torn": (text[:-20], "torn"),
-        "no-end": (text[:-1], "torn"),
         "text": ("latency_samples: 5\n", "no JSON"),
         "other": ('{"command": "engine"}\n', "no statistics file"),
         "array": ("[]\n", "no statistics file"),
@@ -149,6 +148,10 @@ def damaged(tmp):
     windows.write_text(windows.read_text() + '{"version":1,')
     o, err = collect(windows)
     assert figures_of(o) == expected([1, 2, 3, 4]) and "torn" in err
+    # A line that lacks only its newline is whole.
+    windows.write_text(windows.read_text()[:-len('\n{"version":1,')])
+    o, err = collect(windows)
+    assert figures_of(o) == expected([1, 2, 3, 4]) and not o["skipped"], err
 
 
 def compat(tmp):

@@ -56,9 +56,9 @@ def report(*args, status=0, what="engine", **kw):
 class Server:
     """Starts a server in the background and waits until it reports that it is waiting."""
 
-    def __init__(self, *args, hca=(), what="engine"):
+    def __init__(self, *args, hca=(), what="engine", **kw):
         self.port = free_port()
-        self.p = start("-p", self.port, "--json", "-", *args, hca=hca, what=what)
+        self.p = start("-p", self.port, "--json", "-", *args, hca=hca, what=what, **kw)
         atexit.register(self.p.terminate)  # a failed test leaves nothing behind
         while "waiting" not in self.p.stderr.readline():
             assert self.p.poll() is None
@@ -93,7 +93,17 @@ def kinds():
     assert o["counters"]["rx_atomic_requests"] == 600, o
     times = o["times_ns"]
     assert times["counters_before"] <= times["start"] < times["end"] <= times["counters_after"] <= time.monotonic_ns(), times
-    assert abs((times["end"] - times["start"]) / 1e9 - o["sent"]["seconds"]) < 1e-8, o
+    assert (times["end"] - times["start"]) / 1e9 > o["sent"]["seconds"] - 1e-8, o  # the server may have sent for longer
+    o = report("--fork", "-n", 300, "--op", "a")
+    assert abs((o["times_ns"]["end"] - o["times_ns"]["start"]) / 1e9 - o["sent"]["seconds"]) < 1e-8, o
+    # The server's last message is late, so its traffic ends after the client's requests.
+    fault = {"SOFTHCA_FAULTS": "device=mlx5_1 opcode=write nth=100 action=delay delay_ns=50000000"}
+    hca = ["-n", "2"]
+    server = Server("-d", "mlx5_1", hca=hca, env={**os.environ, **fault})
+    o = report("-p", server.port, "-d", "mlx5_0", "-b", "-n", 100, "-s", 64, "127.0.0.1", hca=hca)
+    theirs, _ = server.end()
+    assert o["peers"][0]["sent"]["messages"] == theirs["sent"]["messages"] == 100, o
+    assert theirs["times_ns"]["start"] + theirs["sent"]["seconds"] * .99e9 < o["times_ns"]["end"], (theirs["times_ns"], o["times_ns"])
 
 
 def buffers():
@@ -415,6 +425,12 @@ def planted():
     assert o["latency_ns"]["max"] > 4096 << 10, o  # the time-out
     o = report("--fork", "--check", "-n", 300, "-c", "UC", "--op", "s", "-s", 64, "--inject", "drop@100")
     assert o["injected"] == 1 and o["peers"][0]["received"]["messages"] == 299, o
+    # A server waits at least 200 ms for a message that is lost, after its traffic has ended.
+    server = Server()
+    report("-p", server.port, "-n", 300, "-c", "UC", "--op", "s", "-s", 64, "--inject", "drop@300", "127.0.0.1")
+    o, _ = server.end()
+    times = o["times_ns"]
+    assert o["received"]["messages"] == 299 and times["start"] <= times["end"] <= times["counters_after"] - 200000000, o
     o = report("--fork", "--check", "-n", 300, "--op", "s", "-s", 64, "--inject", "rnr@7", "-b")
     assert o["injected"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 300, o
     o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--inject", "delay@300")
@@ -509,6 +525,8 @@ def apart():
     assert all((bad["peers"][0][way]["errors"], bad["peers"][0][way]["first_error"]) == (1, -13) for way in ("sent", "received")), bad
     peer = good["peers"][0]
     assert (peer["sent"]["messages"], peer["sent"]["bytes"]) == (100, 50000), peer
+    took = [o["peers"][0]["sent"]["elapsed_ns"] for o in (good, bad)]
+    assert took[0] != took[1] and abs(max(took) / 1e9 - theirs["sent"]["seconds"]) < 1e-8, (took, theirs["sent"])
     assert not any(peer[way][k] for way in ("sent", "received") for k in ("errors", "first_error", "mismatches")), peer
 
 

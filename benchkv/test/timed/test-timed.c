@@ -19,8 +19,8 @@
 #define FACTOR 1.25 /* largest accepted ratio of simulator and daemons */
 #define APART 1.1 /* least ratio in the simulator for which the order of two controls is checked */
 /*
- * Least messages per WRITE of a job at depth 32 that begins in the state "low" of jobs.h and has
- * left it. With daemons that poll their ring of requests once per loop, a job of 4 ranks would have
+ * A job at depth 32 has left the state "low" (jobs.h) if its WRITEs have at least this many
+ * messages. With daemons that poll their ring of requests once per loop, a job of 4 ranks would have
  * 21 messages per WRITE, and one of 8 ranks 9.
  */
 #define RECOVERED 25
