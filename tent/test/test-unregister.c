@@ -647,6 +647,43 @@ TEST(a_silent_peer)
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
 }
 
+/* Lets the clock jump over the time that peers have. */
+static void jump_over_patience(bool wake)
+{
+	pthread_mutex_lock(&host->lock); /* no thread is between reading the clock and its sleep */
+	jump_over(PEER_MS * NSEC_PER_MSEC);
+	if (wake)
+		pthread_cond_broadcast(&host->ended);
+	pthread_mutex_unlock(&host->lock);
+}
+
+/* The time of a peer that was disconnected ends while tent_unregister() waits for it again. */
+TEST(a_silent_peer_is_given_up)
+{
+	struct ctl_msg m = {.type = CTL_UNREGISTERED}, fence = {.type = CTL_FENCE};
+	uint8_t *more = test_shared(HOST_LEN);
+	GUEST a = {.fd = -1}, b = {.fd = -1};
+
+	if (!duo_shm_rails())
+		return; /* the others are not disconnected */
+	host_begin();
+	CHECK_EQ(tent_register(host, more, HOST_LEN, NULL, NULL), 0);
+	a = host_guest();
+	b = host_guest();
+	for (m.rail = 1; m.rail <= 2; m.rail++) {
+		begin_end(host, m.rail == 1 ? memory : more, HOST_LEN);
+		is_told(&b, m.rail);
+		if (m.rail == 2)
+			jump_over_patience(false);
+		host_send(&b, m);
+		host_exchange(&b, fence, CTL_FENCED);
+		if (m.rail == 1)
+			jump_over_patience(true);
+		CHECK_EQ(await_end(), -ETIMEDOUT);
+	}
+	munmap(more, HOST_LEN);
+}
+
 /* A peer that is disconnected may not know it yet, and its request ends without an error. */
 TEST(who_is_cut_notifies)
 {
