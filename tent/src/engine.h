@@ -374,6 +374,8 @@ void peer_send(struct tent_segment *s, struct ctl_msg *msg);
  * the peer has closed the connection, serve.c reads what the peer had sent, and then ends it.
  */
 void conn_send(struct conn *c, struct ctl_msg *msg);
+/* Sends @n messages in the same way. */
+void conn_send_all(struct conn *c, struct ctl_msg *msgs, uint32_t n);
 /* Closes the connection, if it is not closed yet. */
 void peer_close(struct tent_segment *s);
 /* Makes an end of a link on a port, and requests the other end from the peer. 0 or -errno. */

@@ -252,7 +252,8 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 		return -EPROTO;
 	loop_close_link(t, &c->links[msg->pair]);
 	reply.status = (uint16_t)-make_end(t, c, msg, &reply.end);
-	return ctl_send(&c->ctl, &reply);
+	conn_send(c, &reply);
+	return 0;
 }
 
 /*
@@ -263,13 +264,11 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_FENCED, .pair = msg->pair, .epoch = msg->epoch};
 
-	int err;
-
 	if (last_marks(c, msg->pair))
 		loop_close_link(t, &c->links[msg->pair]);
-	err = ctl_send(&c->ctl, &reply);
+	conn_send(c, &reply);
 	loop_close_link(t, &c->links[msg->pair]);
-	return err;
+	return 0;
 }
 
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)

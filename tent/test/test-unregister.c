@@ -893,6 +893,37 @@ TEST(a_peer_stops_reading)
 	CHECK_EQ(err, -ECONNRESET);
 }
 
+/* A peer closes the connection before the engine has answered. Its notice counts. */
+TEST(who_leaves_early_notifies)
+{
+	const uint16_t types[] = {CTL_CONNECT, CTL_FENCE, CTL_MORE};
+	struct ctl_msg m = {.type = CTL_NOTICE,
+		.mark = {.lap = 1, .value = 9, .positions = 1, .len = 1}};
+
+	host_begin();
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		struct pollfd unread = {.events = POLLIN}, gone = {0};
+		struct ctl c = host_guest();
+		uint16_t value = 0;
+
+		unread.fd = c.fd;
+		host_send(&c, (struct ctl_msg){.type = CTL_FENCE});
+		CHECK_EQ(poll(&unread, 1, ANSWER_MS), 1); /* so the close resets the connection */
+		CHECK_EQ(served(&gone.fd), 1);
+		pthread_mutex_lock(&host->lock);
+		notice_count(&host->conns->counter, &m.mark); /* as if it came over a link */
+		host_send(&c, (struct ctl_msg){.type = types[i]});
+		host_send(&c, m);
+		ctl_close(&c);
+		CHECK_EQ(poll(&gone, 1, ANSWER_MS), 1);
+		pthread_mutex_unlock(&host->lock);
+		while (connections())
+			sched_yield();
+		CHECK_EQ(tent_notice(host, &value), 0);
+		CHECK_EQ(value, 9);
+	}
+}
+
 /* Waits until the set has no event. */
 static void await_quiet(int epoll)
 {
