@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The sides of a connection: messages, and the initiator's ends of links. */
+/* Messages to the other side of a connection, and the initiator's ends of links. */
 #include <errno.h>
 
 #include "engine.h"
@@ -20,7 +20,7 @@ void peer_send(struct tent_segment *s, struct ctl_msg *msg)
 
 void conn_send_all(struct conn *c, struct ctl_msg *msgs, uint32_t n)
 {
-	if (ctl_send_all(&c->ctl, msgs, n) != -ENOBUFS || c->err)
+	if (c->err || ctl_send_all(&c->ctl, msgs, n) != -ENOBUFS)
 		return;
 	c->err = -ENOBUFS;
 	c->t->conns_due = 0;

@@ -51,6 +51,7 @@ void revoke_cut(struct conn *c)
 	if (c->cut)
 		return;
 	c->cut = true;
+	c->err = 0; /* else the connection would end before the peer has closed its end */
 	c->until = clock_ns() + PEER_NS;
 	if (c->until < c->t->conns_due)
 		c->t->conns_due = c->until;

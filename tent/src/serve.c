@@ -482,7 +482,6 @@ static void end_conns(struct tent *t, uint64_t now)
 		}
 		if (c->err)
 			revoke_cut(c);
-		c->err = 0;
 		if (c->until < t->conns_due && (limited || c->cut))
 			t->conns_due = c->until;
 		link = &c->next;

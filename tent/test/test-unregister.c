@@ -873,24 +873,61 @@ TEST(the_dead_free_their_places)
 		sched_yield();
 }
 
-/* A peer that gets more messages than its socket has room for is disconnected. */
+/*
+ * Sends messages to the only peer until its socket, which is @fd, is full. Returns the number of
+ * messages that were sent completely. The caller has the lock.
+ */
+static int fill_socket(int fd)
+{
+	int n = 0;
+
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	for (; !host->conns->err; n++)
+		serve_port(host, 0, true);
+	return n - 1;
+}
+
+/*
+ * A peer that gets more messages than its socket has room for is disconnected. After the message
+ * that had no room it gets no other.
+ */
 TEST(a_peer_stops_reading)
 {
+	struct pollfd p = {.events = POLLOUT};
 	struct ctl_msg m;
 	GUEST c = {.fd = -1};
-	int fd, err = 0;
 
 	host_begin();
 	c = host_guest();
-	CHECK_EQ(served(&fd), 1);
-	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	CHECK_EQ(served(&p.fd), 1);
 	pthread_mutex_lock(&host->lock);
-	for (int i = 0; i < 20000; i++)
-		serve_port(host, 0, true);
+	for (int n = fill_socket(p.fd); n; n--)
+		host_await(&c, CTL_RAIL_UP);
+	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1); /* the socket has room again */
+	serve_port(host, 0, true);
+	CHECK_EQ(grow_asked(host, host->conns, 0), 0);
 	pthread_mutex_unlock(&host->lock);
-	while (!err)
-		err = ctl_await(&c, ANSWER_MS, &m);
-	CHECK_EQ(err, -ECONNRESET);
+	CHECK_EQ(ctl_await(&c, ANSWER_MS, &m), -ECONNRESET);
+}
+
+/* A peer whose socket is full may copy as well, so its connection is not ended at once. */
+TEST(who_stops_reading_may_copy)
+{
+	GUEST a = {.fd = -1}, b = {.fd = -1};
+	int fd;
+
+	if (!duo_shm_rails())
+		return; /* other rails need no help of the peer to end its accesses */
+	host_begin();
+	a = host_guest();
+	CHECK_EQ(served(&fd), 1);
+	pthread_mutex_lock(&host->lock);
+	fill_socket(fd);
+	revoke_cut(host->conns); /* as tent_destroy() does */
+	pthread_mutex_unlock(&host->lock);
+	b = host_guest();
+	host_exchange(&b, (struct ctl_msg){.type = CTL_FENCE}, CTL_FENCED);
+	CHECK_EQ(connections(), 2);
 }
 
 /* A peer closes the connection before the engine has answered. Its notice counts. */
