@@ -284,8 +284,8 @@ static int latencies_create(struct tent_segment *s)
 
 static int prepare(struct tent_segment *s, const char *text, struct tent_why *why)
 {
-	uint64_t limit = tcp_limit(IMPORT_MS);
 	int err = desc_read(text, &s->desc, why);
+	uint64_t limit;
 
 	if (!err)
 		err = pair(s, why);
@@ -295,6 +295,7 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		lent_map(s, s->desc.buffers[i]);
 	if (!err && s->desc.stage)
 		lent_map(s, s->desc.stage);
+	limit = tcp_limit(IMPORT_MS);
 	if (!err)
 		err = greet(s, limit, why);
 	return err ? err : await_pairs(s, limit, why);
