@@ -52,9 +52,12 @@ static void live_segment_add(struct tent_segment *s)
 	}
 }
 
+/* The connection causes no more events: nobody reads its messages while memory is unmapped. */
 static void close_links(struct tent_segment *s)
 {
 	live_remove(s->live);
+	if (s->ctl.fd >= 0)
+		loop_unwatch(s->t, s->ctl.fd);
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		live_remove(s->pairs[i].live);
 		loop_close_link(s->t, &s->pairs[i].link);
