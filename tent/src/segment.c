@@ -167,8 +167,9 @@ static int await_message(struct tent_segment *s, uint64_t limit, struct ctl_msg 
 {
 	int left = tcp_left_ms(limit);
 
+	/* ctl_await() would return a message that is there, although the time is over. */
 	if (!left)
-		return -ETIMEDOUT; /* ctl_await() returns a message that has come even then */
+		return -ETIMEDOUT;
 	return ctl_await(&s->ctl, left < ANSWER_MS ? left : ANSWER_MS, msg_p);
 }
 

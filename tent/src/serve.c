@@ -20,7 +20,10 @@ int serve_watch(struct tent *t, int fd, struct conn *c)
 	return epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-/* Ends what the peer does here. Its notices stay, and its place, which limits their number. */
+/*
+ * Closes the peer's links and socket, and frees its slots. Its notices and its place stay; so the
+ * number of places limits the notices that are kept.
+ */
 static void conn_close(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
@@ -273,7 +276,10 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
-	/* Until the peer notices the cut, requests with notices may end without an error there. */
+	/*
+	 * A peer that has not noticed the cut may have ended requests without an error, so their
+	 * notices count.
+	 */
 	if (c->cut && msg->type != CTL_NOTICE && msg->type != CTL_SKIP)
 		return 0;
 	if (!c->known)
