@@ -100,13 +100,19 @@ static bool give_last(struct conn *c)
 	return give_notices(c, NOTICE_RING, true);
 }
 
+/*
+ * Called when there was room, and the other peers have used it. At least one peer's notices move,
+ * and then more of them until there is no room: else either kind of peers could use all the room.
+ */
 static void give_departed(struct tent *t)
 {
 	struct conn *c;
+	bool more = true;
 
-	while ((c = t->departed) && give_last(c)) {
+	while (more && (c = t->departed) && give_last(c)) {
 		t->departed = c->next;
 		forget(t, c);
+		more = notices_room(t);
 	}
 }
 
@@ -116,7 +122,6 @@ static void give_all(struct tent *t)
 	if (!t->full || !notices_room(t))
 		return;
 	t->full = false;
-	give_departed(t);
 	for (struct conn *c = t->conns; c; c = c->next)
 		give_notices(c, NOTICES, false);
 }
@@ -496,11 +501,13 @@ static void end_conns(struct tent *t, uint64_t now)
 
 bool serve_progress(struct tent *t, uint64_t now)
 {
-	bool some = accept_some(t, now);
+	bool some = accept_some(t, now), room = notices_room(t);
 
 	give_all(t);
 	some |= read_ready(t);
 	some |= poll_links(t);
+	if (room)
+		give_departed(t);
 	if (now >= t->conns_due)
 		end_conns(t, now);
 	return some;

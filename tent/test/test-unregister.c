@@ -625,6 +625,50 @@ TEST(destroy_drops_notices)
 	}
 }
 
+/* The ring then has @n notices. Those that are added mean nothing. */
+static void set_ring(uint32_t n)
+{
+	pthread_mutex_lock(&host->lock);
+	host->notice_head = host->notice_tail - n;
+	pthread_mutex_unlock(&host->lock);
+}
+
+static void notify(struct ctl *c, uint16_t value)
+{
+	host_send(c, (struct ctl_msg){.type = CTL_NOTICE,
+			     .mark = {.lap = 1, .value = value, .positions = 1}});
+}
+
+/* The notices of peers that have gone do not keep those of others waiting. */
+TEST(who_stays_notifies_first)
+{
+	GUEST a = {.fd = -1};
+
+	if (!duo_shm_rails())
+		return; /* other rails carry the marks of notices (notice.h) */
+	host_begin();
+	a = host_guest();
+	set_ring(NOTICE_RING);
+	for (uint16_t i = 1; i <= 2; i++) {
+		struct ctl gone = host_guest();
+
+		notify(&gone, i);
+		ctl_end(&gone);
+		host_disconnects(&gone);
+		ctl_close(&gone);
+	}
+	notify(&a, 9);
+	host_exchange(&a, (struct ctl_msg){.type = CTL_FENCE}, CTL_FENCED);
+	CHECK_EQ(connections(), 3);
+	set_ring(NOTICES - 2);
+	host_await(&a, CTL_TAKEN);
+	CHECK_EQ(connections(), 2); /* one more notice had room */
+	set_ring(2);
+	CHECK_EQ(duo_take_notice(host), 9);
+	CHECK_EQ(duo_take_notice(host), 1);
+	CHECK_EQ(duo_take_notice(host), 2);
+}
+
 /* Over shared memory a silent peer is disconnected; other rails refuse its later requests. */
 TEST(a_silent_peer)
 {
