@@ -5,10 +5,10 @@
  *	tent-sendfile receive FILE TICKET    makes TICKET, waits, writes FILE
  *	tent-sendfile send FILE TICKET       on the same host or another that can read TICKET
  *
- * TICKET is a file with the receiver's description. With TENT_SHM=N in the environment both are on
- * one host, and N threads copy, instead of adapters. The receiver's memory has room for 64 MiB. A
- * longer file is sent in pieces. Each piece has a notice, in which bit 0 marks the last piece. The
- * first 8 bytes of the memory are the length of the piece.
+ * TICKET is a file with the receiver's description. With TENT_SHM=N in the environment, N threads
+ * copy instead of adapters; sender and receiver must then be on one host. The receiver's memory has
+ * room for 64 MiB. A longer file is sent in pieces. Each piece has a notice, in which bit 0 marks
+ * the last piece. The first 8 bytes of the memory are the length of the piece.
  */
 #include <poll.h>
 #include <stdio.h>

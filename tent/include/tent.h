@@ -227,9 +227,9 @@ int tent_export(struct tent *t, char **text_p);
  *	-EACCES		the peer did not export this description
  *	-EUSERS		4,096 peers, the maximum of an engine, have already imported the exporter's
  *			description; one of them must call tent_release(). The place of a peer that
- *			dies is free immediately, or within 20 seconds if its host is gone; but only
- *			when the exporter's program has taken so many notices that the peer's last
- *			ones have room (8,192)
+ *			dies is free immediately, or within 20 seconds if its host is gone. But if
+ *			8,192 notices wait for the exporter's program, the place is free at the
+ *			earliest when the program has taken so many that fewer than 4,096 wait
  *	-EREMOTE	the peer has copying threads or GPUs and is on another host, or its rails are of
  *			another transport than this engine's
  *	-ENOMEM

@@ -16,7 +16,7 @@
 
 #define RAIL_WAIT_MS 5000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* interval of polls while the ring of notices is full */
-#define EVENT_ROUNDS 64 /* so many times the thread may work before it looks for events of ports */
+#define EVENT_ROUNDS 64 /* rounds of work between two looks for events of ports */
 #define STARVED_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 
 static const struct live_type live_engine = {LIVE_MAGIC, "tent", "engine",

@@ -73,10 +73,11 @@ struct buffer {
 	int fd; /* of memory that tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
-	/* Three members that are used only in state BUFFER_GOING: */
+	/* Four members that are used only in state BUFFER_GOING: */
 	struct buffer *next; /* in the list of these buffers */
 	uint64_t *awaits; /* bit conn.place is set for each peer that has not confirmed */
 	uint32_t n_awaits; /* the number of these bits */
+	bool left_open; /* the connection of such a peer ended, but the peer had not closed it */
 	bool pinned; /* by gpu_memory_pin() */
 	bool staged; /* no rail reaches the memory: neither this side's rails nor those of peers */
 	uint32_t copies; /* copies under way, by this side's GPU, for peers */
@@ -373,6 +374,8 @@ void peer_send(struct tent_segment *s, struct ctl_msg *msg);
  * the peer has closed the connection, serve.c reads what the peer had sent, and then ends it.
  */
 void conn_send(struct conn *c, struct ctl_msg *msg);
+/* Sends @n messages in the same way. */
+void conn_send_all(struct conn *c, struct ctl_msg *msgs, uint32_t n);
 /* Closes the connection, if it is not closed yet. */
 void peer_close(struct tent_segment *s);
 /* Makes an end of a link on a port, and requests the other end from the peer. 0 or -errno. */
@@ -401,7 +404,7 @@ int revoke_begin(struct tent *t, struct buffer *b);
  */
 int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
-/* A known peer is gone, so its confirmations are not needed. */
+/* The connection of a known peer has ended, so no confirmations of it come any more. */
 void revoke_left(struct tent *t, const struct conn *c);
 /* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */
 void revoke_cut(struct conn *c);

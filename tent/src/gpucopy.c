@@ -100,8 +100,9 @@ static int stream_of(struct gpu_copies *q, const struct gpu_memory *m)
 }
 
 /*
- * Starts a copy. If neither side is memory of a GPU, the kernel copies at once: the program may
- * have unmapped the memory, or freed what was memory of a GPU.
+ * Starts a copy. If neither side is memory of a GPU, a system call copies at once, which fails
+ * where memcpy() would end the process: the program may have unmapped the memory, or freed what was
+ * memory of a GPU.
  */
 static void start_copy(struct gpu_copies *q, struct item *it, uint64_t len)
 {

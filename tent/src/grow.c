@@ -73,11 +73,10 @@ static int write_text(const struct tent *t, struct conn *c, uint32_t version)
 }
 
 /* Sends the next part of the text, and frees the text after the last one. */
-static int send_window(struct tent *t, struct conn *c)
+static void send_window(struct tent *t, struct conn *c)
 {
 	struct ctl_msg msgs[WINDOW] = {{0}};
 	uint32_t n = 0;
-	int err;
 
 	while (n < WINDOW && c->at < c->len) {
 		size_t left = c->len - c->at;
@@ -91,14 +90,13 @@ static int send_window(struct tent *t, struct conn *c)
 		if (c->at < c->len)
 			m->status = n < WINDOW ? CTL_PART : CTL_PART_ASK;
 	}
-	err = ctl_send_all(&c->ctl, msgs, n);
+	conn_send_all(c, msgs, n);
 	if (c->at < c->len)
-		return err;
+		return;
 	free(c->text);
 	c->text = NULL;
 	if (c->covers < t->version)
 		tell(t, c);
-	return err;
 }
 
 int grow_asked(struct tent *t, struct conn *c, uint32_t version)
@@ -111,5 +109,7 @@ int grow_asked(struct tent *t, struct conn *c, uint32_t version)
 		c->told = false;
 		err = write_text(t, c, version);
 	}
-	return err ? err : send_window(t, c);
+	if (!err)
+		send_window(t, c);
+	return err;
 }

@@ -174,7 +174,10 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	if (t->n_buffers == DESC_MAX_BUFFERS)
 		return why_say(why, -ENOSPC, "registration: there are %d already",
 			DESC_MAX_BUFFERS);
-	/* Those that are coming get ids, too, and UINT32_MAX is the id of the stage. */
+	/*
+	 * Registrations in BUFFER_COMING, fewer than DESC_MAX_BUFFERS, get ids later; UINT32_MAX is
+	 * the stage's.
+	 */
 	if (t->version >= UINT32_MAX - DESC_MAX_BUFFERS)
 		return why_say(why, -ENOSPC,
 			"registration: this engine has made %u, and has no number for one more: "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The sides of a connection: messages, and the initiator's ends of links. */
+/* Messages to the other side of a connection, and the initiator's ends of links. */
 #include <errno.h>
 
 #include "engine.h"
@@ -18,13 +18,18 @@ void peer_send(struct tent_segment *s, struct ctl_msg *msg)
 		peer_lost(s, -ECONNRESET);
 }
 
-void conn_send(struct conn *c, struct ctl_msg *msg)
+void conn_send_all(struct conn *c, struct ctl_msg *msgs, uint32_t n)
 {
-	if (ctl_send(&c->ctl, msg) != -ENOBUFS || c->err)
+	if (c->err || ctl_send_all(&c->ctl, msgs, n) != -ENOBUFS)
 		return;
 	c->err = -ENOBUFS;
 	c->t->conns_due = 0;
 	loop_wake(c->t, 0);
+}
+
+void conn_send(struct conn *c, struct ctl_msg *msg)
+{
+	conn_send_all(c, msg, 1);
 }
 
 void peer_close(struct tent_segment *s)

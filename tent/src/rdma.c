@@ -343,7 +343,10 @@ static void rdma_arm(struct link *link)
 	if (!l->armed[0] && l->link.posted)
 		mlx5dvl_cq_arm(l->scq);
 	l->armed[0] |= l->link.posted != 0;
-	/* Marks that wait for room in the ring of notices would cause an event at once. */
+	/*
+	 * While marks wait for room in the ring of notices, arming would cause an event at once;
+	 * next_due() makes the thread poll meanwhile.
+	 */
 	if (!l->rcq || l->armed[1] || mlx5dvl_cq_ready(l->rcq))
 		return;
 	mlx5dvl_cq_arm(l->rcq);

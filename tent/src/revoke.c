@@ -51,6 +51,7 @@ void revoke_cut(struct conn *c)
 	if (c->cut)
 		return;
 	c->cut = true;
+	c->err = 0; /* else the connection would end before the peer has closed its end */
 	c->until = clock_ns() + PEER_NS;
 	if (c->until < c->t->conns_due)
 		c->t->conns_due = c->until;
@@ -66,10 +67,13 @@ int revoke_wait(struct tent *t, struct buffer *b)
 		err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
 	while (b->copies)
 		pthread_cond_wait(&t->ended, &t->lock);
-	/* Until now the peers that leave need not confirm. Their places may have new peers. */
+	/*
+	 * The buffer stays in the list until here, so that revoke_left() clears the bits of peers
+	 * that leave: a new peer may get such a place, and must not be cut.
+	 */
 	LIST_REMOVE(&t->going, b);
 	t->n_going--;
-	err = b->n_awaits && !t->transport->bars ? -ETIMEDOUT : 0;
+	err = (b->n_awaits || b->left_open) && !t->transport->bars ? -ETIMEDOUT : 0;
 	for (struct conn *c = t->conns; c && err; c = c->next) {
 		if (awaits(b, c))
 			revoke_cut(c);
@@ -100,7 +104,9 @@ void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id)
 
 void revoke_left(struct tent *t, const struct conn *c)
 {
-	for (struct buffer *b = t->going; b; b = b->next)
+	for (struct buffer *b = t->going; b; b = b->next) {
+		b->left_open |= awaits(b, c) && !c->closed;
 		confirm(t, b, c);
+	}
 	pthread_cond_broadcast(&t->ended);
 }

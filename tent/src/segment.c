@@ -52,9 +52,12 @@ static void live_segment_add(struct tent_segment *s)
 	}
 }
 
+/* The connection causes no more events: nobody reads its messages while memory is unmapped. */
 static void close_links(struct tent_segment *s)
 {
 	live_remove(s->live);
+	if (s->ctl.fd >= 0)
+		loop_unwatch(s->t, s->ctl.fd);
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		live_remove(s->pairs[i].live);
 		loop_close_link(s->t, &s->pairs[i].link);
@@ -164,8 +167,9 @@ static int await_message(struct tent_segment *s, uint64_t limit, struct ctl_msg 
 {
 	int left = tcp_left_ms(limit);
 
+	/* ctl_await() would return a message that is there, although the time is over. */
 	if (!left)
-		return -ETIMEDOUT; /* ctl_await() returns a message that has come even then */
+		return -ETIMEDOUT;
 	return ctl_await(&s->ctl, left < ANSWER_MS ? left : ANSWER_MS, msg_p);
 }
 
@@ -284,8 +288,8 @@ static int latencies_create(struct tent_segment *s)
 
 static int prepare(struct tent_segment *s, const char *text, struct tent_why *why)
 {
-	uint64_t limit = tcp_limit(IMPORT_MS);
 	int err = desc_read(text, &s->desc, why);
+	uint64_t limit;
 
 	if (!err)
 		err = pair(s, why);
@@ -295,6 +299,7 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		lent_map(s, s->desc.buffers[i]);
 	if (!err && s->desc.stage)
 		lent_map(s, s->desc.stage);
+	limit = tcp_limit(IMPORT_MS);
 	if (!err)
 		err = greet(s, limit, why);
 	return err ? err : await_pairs(s, limit, why);

@@ -20,7 +20,10 @@ int serve_watch(struct tent *t, int fd, struct conn *c)
 	return epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-/* Ends what the peer does here. Its notices stay, and its place, which limits their number. */
+/*
+ * Closes the peer's links and socket, and frees its slots. Its notices and its place stay; so the
+ * number of places limits the notices that are kept.
+ */
 static void conn_close(struct tent *t, struct conn *c)
 {
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
@@ -97,13 +100,19 @@ static bool give_last(struct conn *c)
 	return give_notices(c, NOTICE_RING, true);
 }
 
+/*
+ * Called when there was room, and the other peers have used it. At least one peer's notices move,
+ * and then more of them until there is no room: else either kind of peers could use all the room.
+ */
 static void give_departed(struct tent *t)
 {
 	struct conn *c;
+	bool more = true;
 
-	while ((c = t->departed) && give_last(c)) {
+	while (more && (c = t->departed) && give_last(c)) {
 		t->departed = c->next;
 		forget(t, c);
+		more = notices_room(t);
 	}
 }
 
@@ -113,7 +122,6 @@ static void give_all(struct tent *t)
 	if (!t->full || !notices_room(t))
 		return;
 	t->full = false;
-	give_departed(t);
 	for (struct conn *c = t->conns; c; c = c->next)
 		give_notices(c, NOTICES, false);
 }
@@ -252,7 +260,8 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 		return -EPROTO;
 	loop_close_link(t, &c->links[msg->pair]);
 	reply.status = (uint16_t)-make_end(t, c, msg, &reply.end);
-	return ctl_send(&c->ctl, &reply);
+	conn_send(c, &reply);
+	return 0;
 }
 
 /*
@@ -263,18 +272,19 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_FENCED, .pair = msg->pair, .epoch = msg->epoch};
 
-	int err;
-
 	if (last_marks(c, msg->pair))
 		loop_close_link(t, &c->links[msg->pair]);
-	err = ctl_send(&c->ctl, &reply);
+	conn_send(c, &reply);
 	loop_close_link(t, &c->links[msg->pair]);
-	return err;
+	return 0;
 }
 
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
-	/* Until the peer notices the cut, requests with notices may end without an error there. */
+	/*
+	 * A peer that has not noticed the cut may have ended requests without an error, so their
+	 * notices count.
+	 */
 	if (c->cut && msg->type != CTL_NOTICE && msg->type != CTL_SKIP)
 		return 0;
 	if (!c->known)
@@ -483,7 +493,6 @@ static void end_conns(struct tent *t, uint64_t now)
 		}
 		if (c->err)
 			revoke_cut(c);
-		c->err = 0;
 		if (c->until < t->conns_due && (limited || c->cut))
 			t->conns_due = c->until;
 		link = &c->next;
@@ -492,11 +501,13 @@ static void end_conns(struct tent *t, uint64_t now)
 
 bool serve_progress(struct tent *t, uint64_t now)
 {
-	bool some = accept_some(t, now);
+	bool some = accept_some(t, now), room = notices_room(t);
 
 	give_all(t);
 	some |= read_ready(t);
 	some |= poll_links(t);
+	if (room)
+		give_departed(t);
 	if (now >= t->conns_due)
 		end_conns(t, now);
 	return some;

@@ -125,7 +125,7 @@ static void ask(struct chunk *c, enum stage_op op)
 
 /*
  * Frees the peer's slot. If a fence has timed out, bytes may still arrive in the slot now, but not
- * when the peer handles FREE: FENCE precedes it in the connection.
+ * after the peer has handled FENCE, which it does before FREE.
  */
 static void free_theirs(struct chunk *c)
 {
@@ -265,7 +265,7 @@ static bool begin_chunk(struct tent *t, uint32_t id)
 	uint64_t left = k->request.len - k->cut;
 	uint32_t n, mine = NO_SLOT;
 
-	if (k->err) { /* it ends with its last chunk under way */
+	if (k->err) { /* its last chunk under way ends it */
 		tasks_remove(t, &k->request.segment->staged, id);
 		return true;
 	}

@@ -233,8 +233,8 @@ void port_free(struct port *p);
  */
 int memory_check(uint64_t addr, uint64_t len);
 /*
- * Copies memory of this process, which may be unmapped: the kernel copies. 0; -EFAULT: a part is
- * not mapped; or another -errno.
+ * Copies memory of this process by a system call, because the program may have unmapped it. 0;
+ * -EFAULT: a part is not mapped; or another -errno.
  */
 int memory_copy(uint64_t to, uint64_t from, uint64_t len);
 /* For transport.map and .unmap: memory with a descriptor, of a process of this host. */

@@ -550,6 +550,32 @@ TEST(who_is_slow)
 	is_slow(1, CTL_CONNECT, up, -ENETUNREACH); /* the importer connects again */
 }
 
+static void *map_slowly(const struct desc *peer, const struct desc_buffer *b)
+{
+	__atomic_fetch_add(&ahead, 61, __ATOMIC_ACQ_REL);
+	return NULL;
+}
+
+/* The limit is that of the peer's answers: to map the peer's memory may take longer. */
+TEST(memory_that_is_mapped_slowly)
+{
+	AT_END(end_free) char *text = NULL;
+	struct transport transport;
+	struct tent *t;
+
+	host_begin();
+	CHECK_EQ(tent_export(host, &text), 0);
+	t = duo_create(NULL, 0, 0);
+	pthread_mutex_lock(&t->lock);
+	transport = *t->transport;
+	transport.map = map_slowly;
+	t->transport = &transport;
+	pthread_mutex_unlock(&t->lock);
+	duo_import(t, text);
+	tent_destroy(t);
+	__atomic_store_n(&ahead, 0, __ATOMIC_RELEASE);
+}
+
 static int unread(int fd)
 {
 	int bytes;

@@ -389,7 +389,8 @@ TEST(a_request_is_cancelled)
 		CHECK_EQ(fake_submit(3 * SLICE), 0);
 		posted = f.n_posts;
 		sched_cancel(f.s, 30 * SLICE, -ECANCELED);
-		sched_cancel(f.s, 12345, -ECANCELED); /* by length; no request has this one */
+		/* The user of a request is its length; none has 12345. */
+		sched_cancel(f.s, 12345, -ECANCELED);
 		CHECK_EQ(f.done, 0);
 		fake_finish(2, 1);
 		CHECK(f.n_posts <= posted + 3);

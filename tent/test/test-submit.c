@@ -258,6 +258,37 @@ TEST(a_mapping_ends_without_the_lock)
 	test_now(duo_close);
 }
 
+static void *release_thread(void *arg)
+{
+	CHECK_EQ(tent_release(d.s), 0);
+	return NULL;
+}
+
+/* A message that comes while memory is unmapped does not keep the engine's thread awake. */
+TEST(a_released_segment_causes_no_events)
+{
+	struct pollfd peer = {.events = POLLIN}, events = {.events = POLLIN};
+	pthread_t thread;
+
+	if (!getenv("TENT_ALLOC"))
+		return; /* other memory is not mapped */
+	gate_set(false);
+	duo_open(&(struct duo_attr){.len = MAPPED});
+	peer.fd = d.s->ctl.fd;
+	events.fd = d.t->epoll;
+	CHECK_EQ(pthread_create(&thread, NULL, release_thread, NULL), 0);
+	gate_await();
+	duo_ask('x');
+	CHECK_EQ(poll(&peer, 1, 60000), 1);
+	while (poll(&events, 1, 0))
+		sched_yield();
+	gate_set(true);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	d.s = NULL;
+	CHECK_EQ(test_reap(d.child), 0);
+	d.child = 0;
+}
+
 /*
  * A write starts while the engine unmaps memory without the lock. The engine must not use a time
  * from before the unmapping as the time of the write's end.

@@ -625,6 +625,50 @@ TEST(destroy_drops_notices)
 	}
 }
 
+/* The ring then has @n notices. Those that are added mean nothing. */
+static void set_ring(uint32_t n)
+{
+	pthread_mutex_lock(&host->lock);
+	host->notice_head = host->notice_tail - n;
+	pthread_mutex_unlock(&host->lock);
+}
+
+static void notify(struct ctl *c, uint16_t value)
+{
+	host_send(c, (struct ctl_msg){.type = CTL_NOTICE,
+			     .mark = {.lap = 1, .value = value, .positions = 1}});
+}
+
+/* The notices of peers that have gone do not keep those of others waiting. */
+TEST(who_stays_notifies_first)
+{
+	GUEST a = {.fd = -1};
+
+	if (!duo_shm_rails())
+		return; /* other rails carry the marks of notices (notice.h) */
+	host_begin();
+	a = host_guest();
+	set_ring(NOTICE_RING);
+	for (uint16_t i = 1; i <= 2; i++) {
+		struct ctl gone = host_guest();
+
+		notify(&gone, i);
+		ctl_end(&gone);
+		host_disconnects(&gone);
+		ctl_close(&gone);
+	}
+	notify(&a, 9);
+	host_exchange(&a, (struct ctl_msg){.type = CTL_FENCE}, CTL_FENCED);
+	CHECK_EQ(connections(), 3);
+	set_ring(NOTICES - 2);
+	host_await(&a, CTL_TAKEN);
+	CHECK_EQ(connections(), 2); /* one more notice had room */
+	set_ring(2);
+	CHECK_EQ(duo_take_notice(host), 9);
+	CHECK_EQ(duo_take_notice(host), 1);
+	CHECK_EQ(duo_take_notice(host), 2);
+}
+
 /* Over shared memory a silent peer is disconnected; other rails refuse its later requests. */
 TEST(a_silent_peer)
 {
@@ -645,6 +689,43 @@ TEST(a_silent_peer)
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
 	test_now(host_close); /* it does not wait for the silent peer for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
+}
+
+/* Lets the clock jump over the time that peers have. */
+static void jump_over_patience(bool wake)
+{
+	pthread_mutex_lock(&host->lock); /* no thread is between reading the clock and its sleep */
+	jump_over(PEER_MS * NSEC_PER_MSEC);
+	if (wake)
+		pthread_cond_broadcast(&host->ended);
+	pthread_mutex_unlock(&host->lock);
+}
+
+/* The time of a peer that was disconnected ends while tent_unregister() waits for it again. */
+TEST(a_silent_peer_is_given_up)
+{
+	struct ctl_msg m = {.type = CTL_UNREGISTERED}, fence = {.type = CTL_FENCE};
+	uint8_t *more = test_shared(HOST_LEN);
+	GUEST a = {.fd = -1}, b = {.fd = -1};
+
+	if (!duo_shm_rails())
+		return; /* the others are not disconnected */
+	host_begin();
+	CHECK_EQ(tent_register(host, more, HOST_LEN, NULL, NULL), 0);
+	a = host_guest();
+	b = host_guest();
+	for (m.rail = 1; m.rail <= 2; m.rail++) {
+		begin_end(host, m.rail == 1 ? memory : more, HOST_LEN);
+		is_told(&b, m.rail);
+		if (m.rail == 2)
+			jump_over_patience(false);
+		host_send(&b, m);
+		host_exchange(&b, fence, CTL_FENCED);
+		if (m.rail == 1)
+			jump_over_patience(true);
+		CHECK_EQ(await_end(), -ETIMEDOUT);
+	}
+	munmap(more, HOST_LEN);
 }
 
 /* A peer that is disconnected may not know it yet, and its request ends without an error. */
@@ -836,24 +917,92 @@ TEST(the_dead_free_their_places)
 		sched_yield();
 }
 
-/* A peer that gets more messages than its socket has room for is disconnected. */
+/*
+ * Sends messages to the only peer until its socket, which is @fd, is full. Returns the number of
+ * messages that were sent completely. The caller has the lock.
+ */
+static int fill_socket(int fd)
+{
+	int n = 0;
+
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	for (; !host->conns->err; n++)
+		serve_port(host, 0, true);
+	return n - 1;
+}
+
+/*
+ * A peer that gets more messages than its socket has room for is disconnected. After the message
+ * that had no room it gets no other.
+ */
 TEST(a_peer_stops_reading)
 {
+	struct pollfd p = {.events = POLLOUT};
 	struct ctl_msg m;
 	GUEST c = {.fd = -1};
-	int fd, err = 0;
 
 	host_begin();
 	c = host_guest();
-	CHECK_EQ(served(&fd), 1);
-	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+	CHECK_EQ(served(&p.fd), 1);
 	pthread_mutex_lock(&host->lock);
-	for (int i = 0; i < 20000; i++)
-		serve_port(host, 0, true);
+	for (int n = fill_socket(p.fd); n; n--)
+		host_await(&c, CTL_RAIL_UP);
+	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1); /* the socket has room again */
+	serve_port(host, 0, true);
+	CHECK_EQ(grow_asked(host, host->conns, 0), 0);
 	pthread_mutex_unlock(&host->lock);
-	while (!err)
-		err = ctl_await(&c, ANSWER_MS, &m);
-	CHECK_EQ(err, -ECONNRESET);
+	CHECK_EQ(ctl_await(&c, ANSWER_MS, &m), -ECONNRESET);
+}
+
+/* A peer whose socket is full may copy as well, so its connection is not ended at once. */
+TEST(who_stops_reading_may_copy)
+{
+	GUEST a = {.fd = -1}, b = {.fd = -1};
+	int fd;
+
+	if (!duo_shm_rails())
+		return; /* other rails need no help of the peer to end its accesses */
+	host_begin();
+	a = host_guest();
+	CHECK_EQ(served(&fd), 1);
+	pthread_mutex_lock(&host->lock);
+	fill_socket(fd);
+	revoke_cut(host->conns); /* as tent_destroy() does */
+	pthread_mutex_unlock(&host->lock);
+	b = host_guest();
+	host_exchange(&b, (struct ctl_msg){.type = CTL_FENCE}, CTL_FENCED);
+	CHECK_EQ(connections(), 2);
+}
+
+/* A peer closes the connection before the engine has answered. Its notice counts. */
+TEST(who_leaves_early_notifies)
+{
+	const uint16_t types[] = {CTL_CONNECT, CTL_FENCE, CTL_MORE};
+	struct ctl_msg m = {.type = CTL_NOTICE,
+		.mark = {.lap = 1, .value = 9, .positions = 1, .len = 1}};
+
+	host_begin();
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		struct pollfd unread = {.events = POLLIN}, gone = {0};
+		struct ctl c = host_guest();
+		uint16_t value = 0;
+
+		unread.fd = c.fd;
+		host_send(&c, (struct ctl_msg){.type = CTL_FENCE});
+		CHECK_EQ(poll(&unread, 1, ANSWER_MS), 1); /* so the close resets the connection */
+		CHECK_EQ(served(&gone.fd), 1);
+		pthread_mutex_lock(&host->lock);
+		notice_count(&host->conns->counter, &m.mark); /* as if it came over a link */
+		host_send(&c, (struct ctl_msg){.type = types[i]});
+		host_send(&c, m);
+		ctl_close(&c);
+		CHECK_EQ(poll(&gone, 1, ANSWER_MS), 1);
+		pthread_mutex_unlock(&host->lock);
+		while (connections())
+			sched_yield();
+		CHECK_EQ(tent_notice(host, &value), 0);
+		CHECK_EQ(value, 9);
+	}
 }
 
 /* Waits until the set has no event. */
