@@ -32,6 +32,17 @@ static int fail(int error)
 }
 
 /*
+ * Returns the kind of @fd. In a child that owner_is_self() does not know, every descriptor is
+ * FD_OTHER.
+ */
+static enum fd_kind kind_of(int fd)
+{
+	enum fd_kind kind = fds_get(fd).kind;
+
+	return kind == FD_OTHER || owner_is_self() ? kind : FD_OTHER;
+}
+
+/*
  * libibverbs searches devices by netlink first and reads sysfs only if netlink is not supported, so
  * the netlink socket is refused.
  */
@@ -46,7 +57,7 @@ EXPORT int socket(int domain, int type, int protocol)
 
 EXPORT int ioctl(int fd, unsigned long request, ...)
 {
-	struct uctx *u = uverbs_of_fd(fd);
+	struct uctx *u = kind_of(fd) == FD_DEVICE ? uverbs_of_fd(fd) : NULL;
 	va_list ap;
 	void *arg;
 	int r;
@@ -65,21 +76,13 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 {
 	ssize_t r;
 
-	if (!ucma_is_channel(fd))
+	if (kind_of(fd) != FD_CM)
 		return REAL(write)(fd, buf, len);
 	r = ucma_write(fd, buf, len);
 	if (r >= 0)
 		return r;
 	errno = (int)-r;
 	return -1;
-}
-
-/* Returns the kind of @fd. A child in the memory of its parent has only others. */
-static enum fd_kind kind_of(int fd)
-{
-	enum fd_kind kind = fds_get(fd).kind;
-
-	return kind == FD_OTHER || owner_is_self() ? kind : FD_OTHER;
 }
 
 /*

@@ -584,6 +584,38 @@ TEST(replaced_in_vfork_child)
 	CHECK(!close(null));
 }
 
+/*
+ * A child of the bare system call fork opens a file that gets the number of an event channel, which
+ * the child has closed. Its commands do not reach the parent's device.
+ */
+static void use_bare_child(void)
+{
+	int ch = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	pid_t pid;
+
+	rig_open(&a, NULL);
+	pid = (pid_t)syscall(SYS_fork);
+	if (!pid) {
+		CHECK(!ibv_alloc_pd(a.ctx));
+		CHECK(!close(ch));
+		open_null_as(ch);
+		CHECK(is_null(ch));
+		CHECK_EQ(write(ch, "text", 4), 4);
+		_exit(0);
+	}
+	CHECK_EQ(test_reap(pid), 0);
+	CHECK(!close(ch));
+}
+
+TEST(closed_in_bare_child)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)use_bare_child; /* the sanitizer supports only children of fork() */
+#else
+	use_bare_child();
+#endif
+}
+
 /* A CQ whose events nobody could read is not made. */
 TEST(no_channel)
 {
