@@ -93,15 +93,27 @@ void fds_own(int *fd_p)
 	fds_set(fd, FD_OWN, (uintptr_t)fd_p);
 }
 
-void fds_disown(int *fd_p)
+/* Returns *fd_p, and sets it to -1. */
+static int take(int *fd_p)
 {
 	int fd = __atomic_exchange_n(fd_p, -1, __ATOMIC_RELAXED);
 
-	if (fd < 0)
-		return;
 	if (fds_get(fd).kind == FD_OWN)
 		store(fd, FD_OTHER);
-	sys_close(fd);
+	return fd;
+}
+
+void fds_disown(int *fd_p)
+{
+	int fd = take(fd_p);
+
+	if (fd >= 0)
+		sys_close(fd);
+}
+
+void fds_lose(int *fd_p)
+{
+	take(fd_p);
 }
 
 int fds_move(int fd)

@@ -44,6 +44,12 @@ void fds_own(int *fd_p);
 void fds_disown(int *fd_p);
 
 /*
+ * Does the same without closing it: the program has closed the descriptor by a system call of its
+ * own, and may have another file with its number.
+ */
+void fds_lose(int *fd_p);
+
+/*
  * Gives another number to the descriptor @fd of kind FD_OWN. Returns 1, and then the caller must
  * close or replace @fd; 0 if @fd is not of that kind; or -errno.
  */
