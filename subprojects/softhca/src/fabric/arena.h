@@ -221,6 +221,7 @@ struct srq {
 	uint32_t head; /* index of the next entry that a message takes */
 	uint32_t taken; /* entries taken since creation; the doorbell record has 16 bits */
 	uint32_t limit;
+	uint32_t limit_from; /* `taken` when the limit was set */
 	uint64_t buf;
 	uint64_t dbrec;
 	uint64_t buf_shift, dbrec_shift; /* as in struct cq */

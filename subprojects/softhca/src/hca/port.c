@@ -20,6 +20,8 @@ static void put_attribute(const char *device, const char *name, const char *text
 	bool written;
 	int fd;
 
+	if (!sys_may_make(strlen(text)))
+		return;
 	snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/ports/1/%s", fabric_self.dir,
 		device, name);
 	snprintf(aside, sizeof(aside), "%s.new", path);

@@ -26,6 +26,11 @@
 
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
 static char why[256]; /* written under attach_lock; "": no reason yet */
+/*
+ * This thread has attach_lock, or waits for it. Signals are not blocked, because another process may
+ * hold byte 0 of the lock file for long, and a handler may fork.
+ */
+static __thread bool attaching __attribute__((tls_model("initial-exec")));
 
 static bool anyone_else_alive(void)
 {
@@ -385,12 +390,14 @@ int member_attach(void)
 {
 	int r;
 
+	attaching = true;
 	pthread_mutex_lock(&attach_lock);
 	*why = '\0';
 	r = fabric_self.arena ? 0 : attach();
 	if (r)
 		explain(r);
 	pthread_mutex_unlock(&attach_lock);
+	attaching = false;
 	return r;
 }
 
@@ -424,23 +431,26 @@ void member_detach(void)
 
 void member_hold(void)
 {
-	pthread_mutex_lock(&attach_lock);
+	if (!attaching)
+		pthread_mutex_lock(&attach_lock);
 }
 
 void member_release(void)
 {
-	pthread_mutex_unlock(&attach_lock);
+	if (!attaching)
+		pthread_mutex_unlock(&attach_lock);
 }
 
 void member_forget(void)
 {
 	pthread_mutex_init(&attach_lock, NULL);
+	attaching = false;
+	/* Closing the inherited descriptor does not release the parent's locks. */
+	fds_disown(&fabric_self.lock_fd);
 	if (!fabric_self.arena)
 		return;
 	munmap(fabric_self.arena, sizeof(struct arena));
 	claim_forget();
-	/* Closing the inherited descriptor does not release the parent's locks. */
-	fds_disown(&fabric_self.lock_fd);
 	memset(&fabric_self, 0, sizeof(fabric_self));
 	fabric_self.lock_fd = -1;
 }

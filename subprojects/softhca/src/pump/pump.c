@@ -125,6 +125,25 @@ static bool open_sockets(void)
 	return all;
 }
 
+/*
+ * Returns true if the program has closed a socket: its close_range(), or a system call of its own,
+ * may have come between the opening of the socket and fds_own(). open_sockets() opens it again.
+ */
+static bool lose_closed(void)
+{
+	bool any = false;
+
+	for (nfds_t i = 0; i < pump.n; i++) {
+		struct pollfd *p = &pump.fds[i];
+
+		if (!(p->revents & POLLNVAL) || sys_fcntl(p->fd, F_GETFD, NULL) >= 0)
+			continue; /* fds_move() may have changed the number meanwhile */
+		fds_lose(&p->fd);
+		any = true;
+	}
+	return any;
+}
+
 static void close_sockets(void)
 {
 	for (nfds_t i = 0; i < pump.n; i++)
@@ -301,6 +320,7 @@ static void *work(void *arg)
 		 */
 		seen = timer_now();
 		wait_for_packets(next);
+		open = !lose_closed() && open;
 		for (nfds_t i = 0; i < pump.n; i++)
 			for (int k = 0; k < TURN && (pump.fds[i].revents & POLLIN); k++)
 				if (!receive(i, &next))

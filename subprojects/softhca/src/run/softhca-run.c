@@ -19,6 +19,7 @@
 #include "run/inspect.h"
 #include "run/preload.h"
 #include "run/supervise.h"
+#include "sys/sys.h"
 #include "sysfs/sysfs.h"
 #include "topo/topo.h"
 #include "xport/chaos.h"
@@ -256,6 +257,8 @@ static void check_environment(void)
 		bad_variable("SOFTHCA_LINK", LINK_GIVE);
 }
 
+#define HWLOC_MAX (1 << 20) /* more than the description of any topology */
+
 /*
  * hwloc does not read the emulated sysfs, so it gets the adapters as an XML file. The file is in
  * memory and exists as long as this process.
@@ -265,7 +268,7 @@ static void export_hwloc(const struct softhca_topology *t)
 	char path[64];
 	int fd;
 
-	if (getenv("HWLOC_XMLFILE"))
+	if (getenv("HWLOC_XMLFILE") || !sys_may_make(HWLOC_MAX))
 		return;
 	fd = memfd_create("softhca-hwloc.xml", MFD_CLOEXEC);
 	if (fd < 0)
@@ -295,14 +298,15 @@ static void join(void)
 
 /*
  * Opens /dev/null in the place of each standard file that is closed. Otherwise another file would
- * get its number, and the guardian would replace that file. The program finds them closed.
+ * get its number, and the guardian would replace that file. Writing fails, as to a closed file. The
+ * program finds them closed.
  */
 static void open_standard_files(void)
 {
 	int fd;
 
 	do
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd >= 0)
 		close(fd);

@@ -6,6 +6,7 @@
 #include "fabric/fabric.h"
 #include "hca/config.h"
 #include "hca/timer.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 
 static struct door {
@@ -40,24 +41,33 @@ static void leave(const sigset_t *saved)
 	pthread_sigmask(SIG_SETMASK, saved, NULL);
 }
 
-/* Returns false if the program has closed the descriptor; another file may have its number. */
-static bool is_ours(const struct door *d)
+/*
+ * Returns the door's descriptor, or -1 if the program has closed it by a system call of its own;
+ * another file may have its number.
+ */
+static int fd_of(const struct door *d)
 {
+	int fd = __atomic_load_n(&d->fd, __ATOMIC_RELAXED); /* see fds_own() */
 	struct stat st;
 
-	return d->fd >= 0 && !sys_fstat(d->fd, &st) && st.st_dev == d->dev && st.st_ino == d->ino;
+	if (fd < 0 || sys_fstat(fd, &st) || st.st_dev != d->dev || st.st_ino != d->ino)
+		return -1;
+	return fd;
 }
 
 static bool resize(const struct door *d, uint64_t bytes)
 {
-	return is_ours(d) && !SYS(SYS_ftruncate, d->fd, bytes);
+	int fd = fd_of(d);
+
+	return fd >= 0 && !SYS(SYS_ftruncate, fd, bytes);
 }
 
 static void drop_descriptor(struct door *d)
 {
-	if (is_ours(d))
-		sys_close(d->fd);
-	d->fd = -1;
+	if (fd_of(d) >= 0)
+		fds_disown(&d->fd);
+	else
+		fds_lose(&d->fd);
 }
 
 static void set_open(struct door *d, bool open)
@@ -79,7 +89,7 @@ static bool shut_door(struct door *d)
 	if (d->open && (!d->used || resize(d, d->start)))
 		set_open(d, false);
 	else if (d->open)
-		d->fd = -1;
+		fds_lose(&d->fd);
 	return !d->open;
 }
 
@@ -88,7 +98,7 @@ static void find_fixed(void)
 	bool any = false;
 
 	for (uint32_t i = 0; i < high; i++)
-		any |= doors[i].used && doors[i].fd < 0;
+		any |= doors[i].used && __atomic_load_n(&doors[i].fd, __ATOMIC_RELAXED) < 0;
 	__atomic_store_n(&fixed, any, __ATOMIC_RELAXED); /* relaxed: a hint for the thread */
 }
 
@@ -101,11 +111,13 @@ void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size)
 
 	enter(&saved);
 	d->fd = sys_duplicate(fd);
+	if (d->fd >= 0)
+		fds_own(&d->fd);
 	d->used = true;
 	d->start = start;
 	d->size = size;
 	set_open(d, true);
-	sys_fstat(d->fd, &st);
+	sys_fstat(fd, &st);
 	d->dev = st.st_dev;
 	d->ino = st.st_ino;
 	if (high <= i)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interposes ioctl(), write(), close(), closefrom(), dup(), fcntl() and their variants, and
- * socket().
+ * Interposes ioctl(), write(), close(), close_range(), closefrom(), dup(), fcntl() and their
+ * variants, and socket().
  */
 /* This macro makes the headers rename fcntl() and others to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,8 +14,10 @@
 #include <linux/netlink.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fabric/fabric.h"
@@ -32,6 +35,17 @@ static int fail(int error)
 }
 
 /*
+ * Returns the kind of @fd. In a child that owner_is_self() does not know, every descriptor is
+ * FD_OTHER.
+ */
+static enum fd_kind kind_of(int fd)
+{
+	enum fd_kind kind = fds_get(fd).kind;
+
+	return kind == FD_OTHER || owner_is_self() ? kind : FD_OTHER;
+}
+
+/*
  * libibverbs searches devices by netlink first and reads sysfs only if netlink is not supported, so
  * the netlink socket is refused.
  */
@@ -46,7 +60,7 @@ EXPORT int socket(int domain, int type, int protocol)
 
 EXPORT int ioctl(int fd, unsigned long request, ...)
 {
-	struct uctx *u = uverbs_of_fd(fd);
+	struct uctx *u = kind_of(fd) == FD_DEVICE ? uverbs_of_fd(fd) : NULL;
 	va_list ap;
 	void *arg;
 	int r;
@@ -65,21 +79,13 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 {
 	ssize_t r;
 
-	if (!ucma_is_channel(fd))
+	if (kind_of(fd) != FD_CM)
 		return REAL(write)(fd, buf, len);
 	r = ucma_write(fd, buf, len);
 	if (r >= 0)
 		return r;
 	errno = (int)-r;
 	return -1;
-}
-
-/* Returns the kind of @fd. A child in the memory of its parent has only others. */
-static enum fd_kind kind_of(int fd)
-{
-	enum fd_kind kind = fds_get(fd).kind;
-
-	return kind == FD_OTHER || owner_is_self() ? kind : FD_OTHER;
 }
 
 /*
@@ -108,9 +114,9 @@ EXPORT int close(int fd)
 }
 
 /*
- * Closes the descriptors from @first to @last except the library's own. If the kernel has no
- * close_range() (before 5.9), the library has closed its objects nevertheless, but the program will
- * close the descriptors one by one.
+ * Closes the descriptors from @first to @last except the library's own. If close_range() is missing
+ * (before Linux 5.9) or forbidden, the objects of these descriptors are closed nevertheless, but the
+ * program will close the descriptors one by one.
  */
 static int close_each(unsigned first, unsigned last, int flags)
 {
@@ -126,18 +132,74 @@ static int close_each(unsigned first, unsigned last, int flags)
 	return first <= last ? REAL(close_range)(first, last, flags) : 0;
 }
 
-/* Other flags are wrong, or only mark the descriptors: CLOSE_RANGE_CLOEXEC. */
+/* Returns true if this process has several threads. */
+static bool has_threads(void)
+{
+	struct stat st;
+
+	/* Two links, and one for each thread's directory. */
+	return SYS(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) || st.st_nlink > 3;
+}
+
+/*
+ * Other flags are wrong, or only mark the descriptors: CLOSE_RANGE_CLOEXEC. With CLOSE_RANGE_UNSHARE
+ * only the calling thread loses the descriptors; if there are other threads, they use the objects.
+ */
 EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
-	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
+	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || (flags && has_threads()))
 		return REAL(close_range)(first, last, flags);
 	return close_each(first, last, flags);
 }
 
+/*
+ * Closes the descriptors from @first on that @dir lists, except @dir and the library's own. Returns
+ * true if there were any: the kernel may leave some out of a list that becomes shorter meanwhile.
+ */
+static bool close_listed(int dir, int first)
+{
+	char list[1024] __attribute__((aligned(8)));
+	bool any = false;
+	long n;
+
+	SYS(SYS_lseek, dir, 0, SEEK_SET);
+	while ((n = SYS(SYS_getdents64, dir, list, sizeof(list))) > 0)
+		for (long at = 0; at < n;) {
+			const struct dirent64 *e = (const struct dirent64 *)(list + at);
+			int fd = atoi(e->d_name);
+
+			at += e->d_reclen;
+			if (*e->d_name == '.' || fd < first || fd == dir || kind_of(fd) == FD_OWN)
+				continue;
+			any |= !close(fd);
+		}
+	return any;
+}
+
+/*
+ * Does the same as libc's closefrom() without close_range(), which would close the library's own
+ * descriptors.
+ */
+static void close_one_by_one(int first)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	int dir = sys_open("/proc/self/fd", flags, 0);
+
+	for (; dir == -EMFILE && first < getdtablesize(); first++) {
+		close(first);
+		dir = sys_open("/proc/self/fd", flags, 0);
+	}
+	while (dir >= 0 && close_listed(dir, first))
+		;
+	sys_close(dir);
+}
+
 EXPORT void closefrom(int first)
 {
-	if (close_each(first < 0 ? 0 : (unsigned)first, UINT_MAX, 0))
-		REAL(closefrom)(first);
+	if (first < 0)
+		first = 0;
+	if (close_each((unsigned)first, UINT_MAX, 0))
+		close_one_by_one(first);
 }
 
 /*

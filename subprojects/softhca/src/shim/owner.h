@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tells the process that this library belongs to from children that run in its memory (vfork()), or
- * in a copy of it that the library was not told of (the bare system call fork). Descriptors and
- * signal handlers of such a child are its own, but the library's tables are the parent's. So calls
- * of the child are passed on to libc without a change of the tables.
+ * Distinguishes the library's process from children that run in its memory (vfork()) or in a copy of
+ * it of which the library was not told (the bare system call fork). Descriptors and signal handlers
+ * of such a child are its own, but the library's tables are the parent's. So calls of the child,
+ * except open() of a device, are passed on to libc without a change of the tables.
  */
 #ifndef SOFTHCA_SHIM_OWNER_H
 #define SOFTHCA_SHIM_OWNER_H

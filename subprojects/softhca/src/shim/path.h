@@ -12,8 +12,9 @@
 /*
  * Returns the path to use instead of @path. For /sys/class/infiniband* and
  * /sys/class/misc/rdma_cm*, the process joins the fabric, and the result is a path in the fabric's
- * directory, or one that is too long for the kernel if that path is. For other paths, and if the
- * process cannot join, it is @path itself. @buf: PATH_MAX bytes.
+ * directory, or, if that path has PATH_MAX bytes or more, one that the kernel refuses with
+ * ENAMETOOLONG. For other paths, and if the process cannot join, it is @path itself. @buf: PATH_MAX
+ * bytes.
  */
 const char *path_map(const char *path, char *buf);
 

@@ -154,3 +154,31 @@ EXPORT int sighold(int sig)
 
 	return mask_one(SIG_BLOCK, sig, &was);
 }
+
+/* Changes the first word of the mask, as bits. Returns the old word. */
+static int change_word(int how, int word)
+{
+	sigset_t set, old;
+	unsigned was = 0;
+
+	sigemptyset(&set);
+	for (int sig = 1; sig < 32; sig++)
+		if ((unsigned)word >> (sig - 1) & 1)
+			sigaddset(&set, sig);
+	if (sigprocmask(how, &set, &old))
+		return -1;
+	for (int sig = 1; sig < 32; sig++)
+		if (sigismember(&old, sig) == 1)
+			was |= 1u << (sig - 1);
+	return (int)was;
+}
+
+EXPORT int sigblock(int word)
+{
+	return change_word(SIG_BLOCK, word);
+}
+
+EXPORT int sigsetmask(int word)
+{
+	return change_word(SIG_SETMASK, word);
+}

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+#include "shim/owner.h"
 #include "shim/path.h"
 #include "shim/real.h"
 #include "ucma/ucma.h"
@@ -30,9 +31,11 @@ static int device_of_fd(int fd)
 {
 	struct uctx *u = uverbs_of_fd(fd);
 
-	if (u)
-		return (int)u->rail;
-	return ucma_is_channel(fd) ? PATH_CM : -1;
+	if (!u && !ucma_is_channel(fd))
+		return -1;
+	if (!owner_is_self())
+		return -1;
+	return u ? (int)u->rail : PATH_CM;
 }
 
 /* Returns the number of the emulated device that the arguments of an "at" function name, or -1. */

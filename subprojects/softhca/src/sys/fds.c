@@ -77,8 +77,8 @@ int fds_set(int fd, enum fd_kind kind, uint64_t value)
 }
 
 /*
- * *fd_p is accessed atomically: fds_move() may change it at any moment. The others that read it
- * need no order: the old number and the new one are the same file.
+ * *fd_p is accessed atomically: fds_move() may change it at any moment. A reader may get the old
+ * number, which may be the program's file by then; fabric_alive() must not, so it reads again.
  */
 void fds_own(int *fd_p)
 {
@@ -93,15 +93,27 @@ void fds_own(int *fd_p)
 	fds_set(fd, FD_OWN, (uintptr_t)fd_p);
 }
 
-void fds_disown(int *fd_p)
+/* Returns *fd_p, and sets it to -1. */
+static int take(int *fd_p)
 {
 	int fd = __atomic_exchange_n(fd_p, -1, __ATOMIC_RELAXED);
 
-	if (fd < 0)
-		return;
 	if (fds_get(fd).kind == FD_OWN)
 		store(fd, FD_OTHER);
-	sys_close(fd);
+	return fd;
+}
+
+void fds_disown(int *fd_p)
+{
+	int fd = take(fd_p);
+
+	if (fd >= 0)
+		sys_close(fd);
+}
+
+void fds_lose(int *fd_p)
+{
+	take(fd_p);
 }
 
 int fds_move(int fd)
@@ -134,7 +146,8 @@ int fds_duplicate(int from, int to)
 	if (!is_object(e))
 		e = FD_OTHER;
 	/*
-	 * The program may have closed a former file with this number by a system call of its own.
+	 * FD_OTHER is stored, too: the entry may be that of a file that the program has closed by a
+	 * system call of its own.
 	 */
 	if (load(to) == e)
 		return 0;
@@ -160,10 +173,24 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 	return last;
 }
 
+/*
+ * Another thread may have been in fds_move() at the time of the fork. The child closes the
+ * duplicate, which would keep the parent's locks; it closes the descriptor itself by fds_disown().
+ */
+static void forget_own(int fd)
+{
+	const int *fd_p = (const int *)(uintptr_t)fds_get(fd).value;
+
+	if (*fd_p != fd)
+		sys_close(fd);
+}
+
 void fds_forget(void)
 {
 	pthread_mutex_init(&fds_lock, NULL);
 	for (int i = 0; i < atomic_load_explicit(&high, memory_order_relaxed); i++) {
+		if (fds_get(i).kind == FD_OWN)
+			forget_own(i);
 		if (fds_get(i).kind == FD_CM)
 			store(i, FD_CM);
 		else if (load(i) != FD_OTHER)

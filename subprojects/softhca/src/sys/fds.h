@@ -33,15 +33,24 @@ int fds_next(unsigned fd);
 int fds_set(int fd, enum fd_kind kind, uint64_t value);
 
 /*
- * Many programs close all descriptors from some number on. So the library gives a number that the
- * program has not asked for to each descriptor that it keeps and cannot do without, and enters it
- * as FD_OWN. The shim (shim/fds.c) does not close it, and calls fds_move() before a dup2() onto it.
+ * Many programs close all descriptors from some number on. So each descriptor that the library keeps
+ * and cannot do without gets a number from 64 on if one is free, and is entered as FD_OWN. The shim
+ * (shim/fds.c) does not close it, and calls fds_move() before a dup2() onto it.
  * *fd_p: the open descriptor, which this function and fds_move() change.
  */
 void fds_own(int *fd_p);
 
-/* Closes such a descriptor, if *fd_p is not -1, and sets *fd_p to -1. */
+/*
+ * Closes such a descriptor, if *fd_p is not -1, and sets *fd_p to -1. If another thread calls dup2()
+ * onto the descriptor in the same moment, the program's file may be closed.
+ */
 void fds_disown(int *fd_p);
+
+/*
+ * Does the same without closing it: the program has closed the descriptor by a system call of its
+ * own, and may have another file with its number.
+ */
+void fds_lose(int *fd_p);
 
 /*
  * Gives another number to the descriptor @fd of kind FD_OWN. Returns 1, and then the caller must
@@ -61,9 +70,9 @@ int fds_duplicate(int from, int to);
 bool fds_drop(int fd, struct fd_entry *entry_p);
 
 /*
- * Must be called in a forked child: forgets all descriptors except event channels of the connection
- * manager. The value of these becomes 0, so that the child's commands do not reach its parent's
- * ids.
+ * Must be called in a forked child, before fds_disown(): forgets all descriptors except event
+ * channels of the connection manager. The value of these becomes 0, so that the child's commands do
+ * not reach its parent's ids.
  */
 void fds_forget(void);
 

@@ -38,9 +38,8 @@ int thread_start_once(struct thread_once *t, int (*start)(void));
 void thread_forget(struct thread_once *t);
 
 /*
- * Blocks all signals but those that the kernel cannot deliver later: it ends a thread's process if
- * the thread raises one of these while it is blocked. Accesses to bad user addresses raise SIGSEGV
- * and SIGBUS; breakpoints and single steps raise SIGTRAP.
+ * Blocks all signals except SIGSEGV, SIGBUS and SIGTRAP. The kernel ends a process whose thread
+ * causes one of these while it is blocked.
  */
 void thread_block_signals(sigset_t *saved);
 

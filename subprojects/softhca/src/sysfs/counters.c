@@ -47,6 +47,8 @@ static void put(const char *port, const char *name, uint64_t value)
 	char path[256], aside[256], text[24];
 	int fd, n = snprintf(text, sizeof(text), "%" PRIu64 "\n", value);
 
+	if (!sys_may_make((uint64_t)n))
+		return;
 	snprintf(path, sizeof(path), "%s/%s", port, name);
 	snprintf(aside, sizeof(aside), "%s/.counter", port);
 	fd = sys_open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

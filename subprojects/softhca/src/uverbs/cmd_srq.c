@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shared receive queues. */
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "hca/event.h"
 #include "uverbs/cmd.h"
@@ -39,6 +40,14 @@ int prepare_create_srq(struct cmd *c)
 	return 0;
 }
 
+/* In this order: recv_recover() may run if this process dies in between. */
+static void set_limit(struct srq *srq, uint32_t limit)
+{
+	srq->limit_from = srq->taken;
+	atomic_signal_fence(memory_order_seq_cst);
+	srq->limit = limit;
+}
+
 int cmd_create_srq(struct cmd *c)
 {
 	struct ib_uverbs_create_srq req;
@@ -63,7 +72,7 @@ int cmd_create_srq(struct cmd *c)
 	srq->max_wr = req.max_wr;
 	srq->max_sge = req.max_sge;
 	srq->count = 1u << cmd_log2_up(req.max_wr + 1);
-	srq->limit = req.srq_limit;
+	set_limit(srq, req.srq_limit);
 	srq->buf = d.buf_addr;
 	srq->dbrec = d.db_addr;
 	srq->user_handle = req.user_handle;
@@ -93,7 +102,7 @@ int cmd_modify_srq(struct cmd *c)
 		return 0;
 	if (req.srq_limit >= srq->count)
 		return -EINVAL;
-	srq->limit = req.srq_limit;
+	set_limit(srq, req.srq_limit);
 	return 0;
 }
 

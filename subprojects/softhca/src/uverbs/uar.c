@@ -18,8 +18,9 @@
 #define PAGE_ID_FIRST 0x60u
 
 /*
- * The bitmap is changed without the fabric's mutex, because pages_drop_uar() has a lock of its own.
- * All accesses are relaxed: a bit determines only which thread has the number.
+ * The bitmap is changed without the fabric's mutex, because pages_drop_uar() takes a lock, which a
+ * thread that loses the mutex would never release. All accesses are relaxed: a bit determines only
+ * which thread has the number.
  */
 static bool is_allocated(const struct uctx *u, uint64_t i)
 {

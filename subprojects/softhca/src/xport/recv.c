@@ -203,7 +203,11 @@ void recv_taken(struct qp *qp)
 
 void recv_recover(void)
 {
-	for (uint32_t i = obj_tables[OBJ_SRQ].first; i < arena()->high[OBJ_SRQ]; i++)
-		if (arena()->srqs[i].obj.used && arena()->srqs[i].limit)
-			check_limit(&arena()->srqs[i]);
+	for (uint32_t i = obj_tables[OBJ_SRQ].first; i < arena()->high[OBJ_SRQ]; i++) {
+		struct srq *srq = &arena()->srqs[i];
+
+		/* A limit that was set since the last receive was taken is not due yet. */
+		if (srq->obj.used && srq->limit && srq->taken != srq->limit_from)
+			check_limit(srq);
+	}
 }

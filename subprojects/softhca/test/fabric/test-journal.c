@@ -323,7 +323,7 @@ TEST_WITH(stopped_in_flush, sweep, FLUSH, false, true);
 
 /*
  * A process may be killed after it has taken a receive, and before it has sent the SRQ's limit
- * event. The event is sent once.
+ * event. The event is sent once. It is not due if no receive was taken since the limit was set.
  */
 TEST(killed_before_limit_event)
 {
@@ -341,6 +341,10 @@ TEST(killed_before_limit_event)
 	recv_recover();
 	CHECK_EQ(read(events, &e, sizeof(e)), -1);
 	srq->limit = POSTED + 1;
+	srq->limit_from = srq->taken;
+	recv_recover();
+	CHECK_EQ(read(events, &e, sizeof(e)), -1);
+	srq->limit_from = srq->taken - 1;
 	recv_recover();
 	recv_recover();
 	CHECK_EQ(read(events, &e, sizeof(e)), sizeof(e));

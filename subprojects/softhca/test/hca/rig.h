@@ -212,6 +212,9 @@ pid_t rig_thread(pid_t pid);
 /* Returns the number of a process's mappings with @text in their lines of /proc/PID/maps. */
 int rig_mappings(pid_t pid, const char *text);
 
+/* Makes the system call @number fail with EPERM in all threads of this process, until it ends. */
+void rig_forbid_call(int number);
+
 /*
  * Makes the system calls that access the memory of other processes fail, in all threads of this
  * process, until it ends.

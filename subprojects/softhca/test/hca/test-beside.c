@@ -5,6 +5,7 @@
  * nothing while it sleeps. In mode auto it spins while there are enough cores and spinning is
  * faster. The number of cores that are needed changes as processes come and go.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -540,8 +541,8 @@ static void wait_for_rest(pid_t tid, long n)
 }
 
 /*
- * The program replaces the library's descriptor with a file's. The library must not truncate the
- * file.
+ * By a system call of its own, the program replaces the library's descriptor with a file's. The
+ * library must not truncate the file.
  */
 static void closer(void)
 {
@@ -556,7 +557,7 @@ static void closer(void)
 	file = memfd_create("file", 0);
 	CHECK(!ftruncate(file, FILE_BYTES));
 	fd = hidden_descriptor(&r);
-	CHECK(fd >= 0 && dup2(file, fd) == fd);
+	CHECK(fd >= 0 && syscall(SYS_dup2, file, fd) == fd);
 	for (int i = 0; i < 3; i++) {
 		long n = switches(tid);
 
@@ -576,6 +577,39 @@ TEST(program_closes_descriptors)
 	CHECK_EQ(rig_child(closer, NULL), 0);
 }
 
+/* The program closes the library's descriptor, and replaces it. The thread can sleep afterwards. */
+static void keeper(void)
+{
+	struct rig r;
+	int file, fd, kept;
+	pid_t tid;
+	long n;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1) && !setenv("SOFTHCA_IDLE", "100", 1));
+	open_self(&r);
+	tid = rig_thread(getpid());
+	fd = hidden_descriptor(&r);
+	closefrom(fd);
+	CHECK_EQ(hidden_descriptor(&r), fd);
+	file = memfd_create("file", 0);
+	CHECK_EQ(dup2(file, fd), fd);
+	kept = hidden_descriptor(&r);
+	CHECK(kept >= 0 && kept != fd);
+	CHECK(!close(fd));
+	CHECK(fcntl(fd, F_GETFD) < 0);
+	n = switches(tid);
+	row(&r);
+	wait_for_rest(tid, n);
+	rig_close(&r);
+	CHECK_EQ(fcntl(kept, F_GETFD), -1);
+	exit(0);
+}
+
+TEST(library_keeps_descriptors)
+{
+	CHECK_EQ(rig_child(keeper, NULL), 0);
+}
+
 /* A store that the trap handler cannot execute also rings the doorbell while the thread sleeps. */
 static void store_string(bool closes)
 {
@@ -591,7 +625,7 @@ static void store_string(bool closes)
 		sched_yield();
 	if (closes) {
 		signal(SIGBUS, SIG_DFL); /* instead of a sanitizer's handler */
-		CHECK(!close(hidden_descriptor(&r)));
+		CHECK(!syscall(SYS_close, hidden_descriptor(&r)));
 	}
 	from = rig_nop(r.qp, 0, 0, true);
 	rig_record(r.qp, 1);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -285,6 +286,21 @@ static void close_from(void)
 	closefrom(3);
 }
 
+/* As in a container that does not know the system call. */
+static void close_from_in_container(void)
+{
+	int before = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int high = fcntl(before, F_DUPFD_CLOEXEC, 900);
+
+	rig_forbid_call(SYS_close_range);
+	CHECK(high >= 900);
+	closefrom(before + 1);
+	CHECK(is_null(before));
+	CHECK(fcntl(high, F_GETFD) < 0);
+	closefrom(3);
+	CHECK(fcntl(before, F_GETFD) < 0);
+}
+
 static void close_lock(void)
 {
 	int fd = lock_file();
@@ -313,6 +329,7 @@ static void replace_lock(void)
 TEST_WITH(lives_after_closing_all, lives_after, close_all);
 TEST_WITH(lives_after_close_range, lives_after, close_range_of_all);
 TEST_WITH(lives_after_closefrom, lives_after, close_from);
+TEST_WITH(lives_after_closefrom_in_container, lives_after, close_from_in_container);
 TEST_WITH(lives_after_close_range_of_lock, lives_after, close_lock);
 TEST_WITH(lives_after_replacing, lives_after, replace_lock);
 
@@ -478,6 +495,8 @@ static void close_in_way(int fd, int way)
 		CHECK(!close_range(first, first, 0));
 	else if (way == 1)
 		CHECK(!close_range(first, UINT_MAX, 0));
+	else if (way == 3)
+		CHECK(!close_range(first, UINT_MAX, CLOSE_RANGE_UNSHARE));
 	else
 		closefrom(fd);
 }
@@ -504,6 +523,15 @@ TEST_WITH(closed_by_close_range, closed_in_way, 0);
 TEST_WITH(closed_by_close_range_to_the_end, closed_in_way, 1);
 TEST_WITH(closed_by_closefrom, closed_in_way, 2);
 
+/* In a process without other threads, CLOSE_RANGE_UNSHARE makes no difference. */
+TEST(closed_by_only_thread)
+{
+#ifndef __SANITIZE_THREAD__ /* the sanitizer has a thread of its own */
+	if (rig_mode("trap"))
+		closed_in_way(3);
+#endif
+}
+
 /* With wrong arguments, and with CLOSE_RANGE_CLOEXEC, it closes nothing. */
 TEST(not_closed_by_close_range)
 {
@@ -515,6 +543,28 @@ TEST(not_closed_by_close_range)
 	CHECK(close_range(fd, fd - 1, 0) < 0 && errno == EINVAL);
 	CHECK(close_range(fd, fd, -1) < 0 && errno == EINVAL);
 	CHECK(!close_range(fd, fd, CLOSE_RANGE_CLOEXEC));
+	pd = ibv_alloc_pd(a.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+}
+
+static void *close_in_own_table(void *arg)
+{
+	unsigned fd = (unsigned)a.ctx->cmd_fd;
+
+	CHECK(!close_range(fd, fd, CLOSE_RANGE_UNSHARE));
+	CHECK(fcntl((int)fd, F_GETFD) < 0);
+	return arg;
+}
+
+/* With CLOSE_RANGE_UNSHARE the other threads keep the device. */
+TEST(not_closed_for_other_threads)
+{
+	struct ibv_pd *pd;
+	pthread_t t;
+
+	rig_open(&a, NULL);
+	CHECK(!pthread_create(&t, NULL, close_in_own_table, NULL));
+	CHECK(!pthread_join(t, NULL));
 	pd = ibv_alloc_pd(a.ctx);
 	CHECK(pd && !ibv_dealloc_pd(pd));
 }
@@ -582,6 +632,38 @@ TEST(replaced_in_vfork_child)
 	call_in_vfork_child(a.ctx->cmd_fd, null);
 	CHECK(is_null(null));
 	CHECK(!close(null));
+}
+
+/*
+ * A child of the bare system call fork opens a file that gets the number of an event channel, which
+ * the child has closed. Its commands do not reach the parent's device.
+ */
+static void use_bare_child(void)
+{
+	int ch = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	pid_t pid;
+
+	rig_open(&a, NULL);
+	pid = (pid_t)syscall(SYS_fork);
+	if (!pid) {
+		CHECK(!ibv_alloc_pd(a.ctx));
+		CHECK(!close(ch));
+		open_null_as(ch);
+		CHECK(is_null(ch));
+		CHECK_EQ(write(ch, "text", 4), 4);
+		_exit(0);
+	}
+	CHECK_EQ(test_reap(pid), 0);
+	CHECK(!close(ch));
+}
+
+TEST(closed_in_bare_child)
+{
+#ifdef __SANITIZE_THREAD__
+	(void)use_bare_child; /* the sanitizer supports only children of fork() */
+#else
+	use_bare_child();
+#endif
 }
 
 /* A CQ whose events nobody could read is not made. */

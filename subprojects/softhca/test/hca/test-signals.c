@@ -231,10 +231,27 @@ void by_ssignal(int, void (*)(int)) __asm__("ssignal");
 void by_sigset(int, void (*)(int)) __asm__("sigset");
 void by_sigignore(int) __asm__("sigignore");
 void by_sighold(int) __asm__("sighold");
+int by_sigblock(int) __asm__("sigblock");
+int by_sigsetmask(int) __asm__("sigsetmask");
 
 static void count(int sig)
 {
 	handled++;
+}
+
+/* The functions whose mask is one word. */
+static void masks_of_words(void)
+{
+	const int usr1 = 1 << (SIGUSR1 - 1), segv = 1 << (SIGSEGV - 1);
+
+	CHECK_EQ(by_sigsetmask(0), 0);
+	CHECK_EQ(by_sigblock(usr1 | segv), 0);
+	CHECK(is_blocked(SIGUSR1) && !is_blocked(SIGSEGV));
+	CHECK_EQ(by_sigblock(0), usr1);
+	CHECK_EQ(by_sigsetmask(~usr1), usr1);
+	CHECK(!is_blocked(SIGUSR1) && is_blocked(SIGUSR2) && !is_blocked(SIGSEGV));
+	CHECK(!is_blocked(SIGBUS) && !is_blocked(SIGTRAP));
+	CHECK(by_sigsetmask(0) & 1 << (SIGUSR2 - 1));
 }
 
 /* The other functions that set handlers and masks. */
@@ -258,6 +275,8 @@ static void old_functions(void)
 	by_sigignore(SIGSEGV);
 	CHECK(!raise(SIGSEGV));
 	message(9);
+	masks_of_words();
+	message(10);
 	exit(OK);
 }
 

@@ -293,6 +293,20 @@ static void small_capture(void)
 	exit(OK);
 }
 
+/* The files of counters and attributes keep their text. */
+static void no_files(void)
+{
+	uint64_t before;
+
+	rig_open(&r, NULL);
+	before = rig_counter(0, "counters/port_xmit_packets");
+	limit_files(0);
+	CHECK_EQ(rig_counter(0, "counters/port_xmit_packets"), before);
+	CHECK_EQ(softhca_link_set("mlx5_0", false), 0);
+	CHECK_EQ(softhca_link_set("mlx5_0", true), 0);
+	exit(OK);
+}
+
 /* A file that exceeds RLIMIT_FSIZE would end the process (SIGXFSZ). */
 TEST(small_files)
 {
@@ -301,6 +315,7 @@ TEST(small_files)
 	CHECK_EQ(rig_child(small_capture, "File too large"), OK);
 	rig_open(&r, NULL);
 	CHECK_EQ(rig_child(small_device, NULL), OK);
+	CHECK_EQ(rig_child(no_files, NULL), OK);
 }
 
 static void root_only(void)

@@ -114,6 +114,8 @@ full_device() {
 		status 1 sh -c '"$@" >/dev/full' - "$run" $what
 		one_line "$what"
 		grep -q 'standard output: No space' "$tmp/err" || fail "$what does not say why"
+		status 1 sh -c '"$@" >&-' - "$run" $what
+		grep -q 'standard output: Bad file' "$tmp/err" || fail "$what with a closed file does not say why"
 	done
 }
 
@@ -307,6 +309,11 @@ left_behind() {
 	[ -d "$dir" ] || fail "a fabric in use is gone"
 	kill -9 "$(cat "$tmp/late.pid")"
 	until_true gone "$dir"
+}
+
+# A softhca-run that may not make files joins a fabric.
+no_files() {
+	status 0 "$run" env -u HWLOC_XMLFILE sh -c 'ulimit -f 0 && exec "$0" true' "$run"
 }
 
 # Without standard files, softhca-run and its guardian keep the lock and their socket.
@@ -584,7 +591,7 @@ other_user() {
 }
 
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
-	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind closed_files \
+	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind no_files closed_files \
 	guardian_is_first guardian_killed no_processes \
 	two_at_once settings odd_paths no_place capture_link mutex_held other_fabric unseen other_user; do
 	echo "$t"

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -196,6 +197,7 @@ TEST(long_path)
 	CHECK(!realpath(path, NULL) && errno == ENAMETOOLONG);
 }
 
+static bool raises; /* this process gets a signal while it joins the fabric */
 static bool joins; /* a thread of this process is about to join the fabric */
 static uint32_t joining, forking, forked;
 
@@ -215,11 +217,13 @@ static bool main_waits(void)
 
 /*
  * Replaces libc's mkdir(), which the library calls when a process makes a fabric, after it has
- * opened the lock file. Here the thread that joins lets the main thread fork. It continues when the
- * main thread has forked, or waits.
+ * opened the lock file. Here the thread that joins gets a signal, or lets the main thread fork. It
+ * continues when the main thread has forked, or waits.
  */
 int mkdir(const char *path, mode_t mode)
 {
+	if (raises && strstr(path, "/fifo"))
+		CHECK(!raise(SIGUSR1));
 	if (joins && strstr(path, "/fifo")) {
 		joins = false;
 		test_store(&joining, 1);
@@ -284,6 +288,28 @@ TEST(fork_during_join)
 	test_store(&forked, 1);
 	CHECK(!pthread_join(t, NULL));
 	CHECK_EQ(test_reap(pid), 0);
+	exit(0);
+}
+
+static void fork_once(int sig)
+{
+	(void)sig;
+	if (test_in_child()) {
+		CHECK(!has_lock_file());
+		_exit(0);
+	}
+}
+
+/* A handler of a signal forks in the thread that joins. */
+TEST(fork_in_handler_during_join)
+{
+	if (!test_in_child()) /* the child has not joined yet */
+		return;
+	test_fabric("join");
+	alarm(20); /* ends a process that waits for ever */
+	CHECK(signal(SIGUSR1, fork_once) != SIG_ERR);
+	raises = true;
+	open_device();
 	exit(0);
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/ib_user_verbs.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -21,7 +22,9 @@
 #include "hca/qp_attrs.h"
 #include "hca/timer.h"
 #include "member/member.h"
+#include "pump/pump.h"
 #include "sched/sched.h"
+#include "sys/fds.h"
 #include "xport/qp.h"
 #include "xport/udp.h"
 #include "xport/wired.h"
@@ -227,6 +230,49 @@ TEST(no_descriptor)
 	CHECK(strstr(text, "no file descriptor"));
 	close(said);
 	close(standard_error);
+}
+
+/* A child was forked while another thread gave a descriptor of the library another number. */
+TEST(forgets_duplicate)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC), copy;
+
+	CHECK(fd >= 0);
+	fds_own(&fd);
+	copy = dup(fd);
+	CHECK(copy >= 0 && !fds_set(copy, FD_OWN, (uintptr_t)&fd));
+	fds_forget();
+	CHECK(fcntl(copy, F_GETFD) < 0);
+	CHECK(fcntl(fd, F_GETFD) >= 0);
+	CHECK_EQ(fds_get(fd).kind, FD_OTHER);
+	fds_disown(&fd);
+}
+
+/* Returns the socket that receives packets. */
+static int wait_for_socket(void)
+{
+	union udp_address a;
+	socklen_t len = sizeof(a);
+	int fd = 0;
+
+	while (getsockname(fd, &a.any, &len) || len < sizeof(a.v4) || port_of(fd) != ROCE_PORT) {
+		fd = (fd + 1) % 256;
+		len = sizeof(a);
+		sched_yield();
+	}
+	return fd;
+}
+
+/* The program closes the socket that receives packets. The library opens another one. */
+TEST(socket_closed)
+{
+	int fd;
+
+	CHECK(!pump_start());
+	fd = wait_for_socket();
+	CHECK(!close(fd));
+	wait_for_socket();
+	pump_stop();
 }
 
 static bool ipv6_exists(void)
