@@ -192,9 +192,10 @@ int cm_connect(struct cm_id *id, const struct cm_param *p)
 		reject_request(id, CM_REJ_CONSUMER, CM_SIDR_REJECT);
 		return 0;
 	}
+	/* In this order: if this process is killed here, no request without an event is left. */
+	cm_tell(request, CM_EV_CONNECT_REQUEST, 0, true);
 	cm_publish(request);
 	id->peer = cm_link_to(request);
-	cm_tell(request, CM_EV_CONNECT_REQUEST, 0, true);
 	return 0;
 }
 

@@ -389,9 +389,14 @@ void cm_deliver(struct cm_id *id, uint64_t now)
 
 void cm_recover(void)
 {
-	for (uint32_t slot = 0; slot < arena()->procs_high; slot++)
-		if (arena()->procs[slot].used && arena()->procs[slot].cm_due)
-			timer_ring(slot);
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++) {
+		struct proc *p = &arena()->procs[slot];
+
+		if (!p->used)
+			continue;
+		p->cm_due = 1; /* cm_serve() finds the right time */
+		timer_ring(slot);
+	}
 }
 
 /* Moves an event to the FIFO of the id @arg if it belongs to this id or is a request to this id. */

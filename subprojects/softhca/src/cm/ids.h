@@ -128,8 +128,8 @@ uint64_t cm_due(const struct cm_id *id);
 void cm_deliver(struct cm_id *id, uint64_t now);
 
 /*
- * Must be called after a process was killed while it sent a message: wakes the threads that wait
- * for messages.
+ * Must be called after a process was killed while it sent a message: makes the threads of all
+ * processes run cm_serve().
  */
 void cm_recover(void);
 

@@ -238,8 +238,8 @@ static void on_request(const struct flow *f, const struct cm_place *at, const st
 		refuse_request(f, at, m, CM_REJ_CONSUMER, CM_SIDR_REJECT);
 		return;
 	}
+	cm_tell(id, CM_EV_CONNECT_REQUEST, 0, true); /* before cm_publish(), as in cm_connect() */
 	cm_publish(id);
-	cm_tell(id, CM_EV_CONNECT_REQUEST, 0, true);
 }
 
 static void on_reply(struct cm_id *id, const struct mad *m)
