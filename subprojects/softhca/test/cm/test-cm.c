@@ -177,6 +177,9 @@ static void client_dies_posting(int stage, uint32_t event)
 }
 
 TEST_WITH(client_dies_asking, client_dies_posting, ASKED, CONNECT_REQUEST);
+TEST_WITH(client_dies_rejecting, client_dies_posting, ACCEPTED, REJECTED);
+TEST_WITH(client_dies_disconnecting, client_dies_posting, CONNECTED, DISCONNECTED);
+TEST_WITH(client_dies_answering, client_dies_posting, DYING, DISCONNECTED);
 
 /* Makes a client that has sent a request. Returns the server's id for the request. */
 static uint32_t ask(uint32_t *client, uint32_t *listener)
