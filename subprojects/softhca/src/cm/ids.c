@@ -276,11 +276,16 @@ void cm_refill(uint64_t fifo)
 	}
 }
 
-void cm_forget_events(struct cm_id *id)
+int cm_forget_events(struct cm_id *id)
 {
+	int dropped = fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
+
+	if (dropped < 0)
+		return dropped;
 	id->first_coming = id->last_coming;
-	if (fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event)))
+	if (dropped)
 		cm_refill(id->fifo);
+	return 0;
 }
 
 void cm_free(struct cm_id *id)

@@ -60,8 +60,8 @@ void cm_publish(struct cm_id *id);
  * belong to this process or to a dead one (fifo_drop()).
  */
 void cm_free(struct cm_id *id);
-/* Frees only the events. */
-void cm_forget_events(struct cm_id *id);
+/* Frees only the events. Returns 0 or the error of fifo_drop(). */
+int cm_forget_events(struct cm_id *id);
 
 /*
  * Finds an id by number. Returns 0; -ENOENT if this process has no such id; -EINVAL if the id

@@ -442,22 +442,49 @@ TEST(full_channel_is_left)
 	close(to);
 }
 
+/* Lets this process open files, or not. */
+static void may_open(bool may)
+{
+	static struct rlimit before;
+	struct rlimit limit;
+
+	if (!may)
+		CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	limit = before;
+	if (!may)
+		limit.rlim_cur = 0;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 /* An event is not lost because the process has no descriptor left at that moment. */
 TEST(no_descriptor_left)
 {
-	struct rlimit old, none;
 	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
 
 	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
 	raw_expect(ch, ADDR_RESOLVED, 1);
-	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
-	none = (struct rlimit){0, old.rlim_max};
-	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	may_open(false);
 	CHECK_EQ(raw_route(ch, id), 0);
-	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+	may_open(true);
 	CHECK(raw_readable(ch, GUARD_MS));
 	raw_expect(ch, ROUTE_RESOLVED, 1);
 	CHECK_EQ(raw_destroy(ch, id), 2);
+}
+
+/* An id whose events cannot be removed is not destroyed: the next id would get them. */
+TEST(destroyed_without_descriptor)
+{
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP), next;
+
+	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
+	may_open(false);
+	CHECK_EQ(raw_destroy(ch, id), -EMFILE);
+	may_open(true);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+	next = raw_id(ch, 2, RDMA_PS_TCP);
+	CHECK_EQ(next, id);
+	CHECK(!raw_readable(ch, 0));
+	CHECK_EQ(raw_destroy(ch, next), 0);
 }
 
 /* Commands in a state of the id in which they are not permitted. */
