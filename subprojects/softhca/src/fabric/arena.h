@@ -101,9 +101,11 @@ struct proc {
 	 * 0: never.
 	 */
 	uint64_t cm_due;
+	uint32_t cm_full; /* not 0: its ids may have events that wait for room in a channel */
 	uint32_t async_late; /* not 0: its objects have events that are still to be written */
 	/*
-	 * The earliest event_due of its CQs, the time of async_late, or an earlier time; 0: none.
+	 * The earliest event_due of its CQs, the time at which late async events are tried again,
+	 * or an earlier time; 0: none.
 	 */
 	uint64_t cq_due;
 	uint64_t locked; /* bytes in the pages of its memory regions */

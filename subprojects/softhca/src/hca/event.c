@@ -53,8 +53,8 @@ static bool is_shortage(int r)
 int fifo_post(uint64_t id, const void *event, uint32_t len)
 {
 	char path[FIFO_PATH_MAX];
-	bool written;
 	int fd;
+	long r;
 
 	fabric_fifo_path(id, path, sizeof(path));
 	/*
@@ -64,9 +64,11 @@ int fifo_post(uint64_t id, const void *event, uint32_t len)
 	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
 		return is_shortage(fd) ? -EAGAIN : -EPIPE;
-	written = sys_write(fd, event, len) == (long)len;
+	r = sys_write(fd, event, len);
 	sys_close(fd);
-	return written ? 0 : -EPIPE;
+	if (r == (long)len)
+		return 0;
+	return is_shortage((int)r) ? -EAGAIN : -EPIPE;
 }
 
 void event_wait(uint32_t slot, uint64_t due)

@@ -21,8 +21,8 @@ void fifo_remove(uint64_t id);
 #define EVENT_RETRY_NS 1000000u /* after this time an event that got -EAGAIN is written again */
 
 /*
- * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor for it now;
- * -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
+ * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor or memory for it
+ * now; -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
  */
 int fifo_post(uint64_t id, const void *event, uint32_t len);
 
@@ -87,7 +87,10 @@ bool async_serve(void);
 /* Does the same as fifo_withdraw() for the async events of an object of the context. */
 int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent);
 
-/* Sends the event to every context that is open on @rail. */
+/*
+ * Sends the event to every context that is open on @rail. The event is lost if this process has no
+ * descriptor for it.
+ */
 void async_rail(uint32_t rail, enum async_event type, uint64_t element);
 
 #endif

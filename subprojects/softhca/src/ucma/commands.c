@@ -432,7 +432,9 @@ int ucma_migrate_id(struct ucma_cmd *c)
 	r = cm_find(req->id, from.value, &id);
 	if (r)
 		return ucma_leave(&saved, r);
-	cm_move(id, c->fifo);
+	r = cm_move(id, c->fifo);
+	if (r)
+		return ucma_leave(&saved, r);
 	resp.events_reported = id->events;
 	r = ucma_answer(c, req->response, &resp, sizeof(resp));
 	return ucma_leave(&saved, r);
