@@ -432,10 +432,10 @@ void cm_destroy(struct cm_id *id)
 
 void cm_close_channel(uint64_t fifo)
 {
+	fifo_remove(fifo); /* first: otherwise cm_free() reads all unread events for each id */
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
 		if (cm_at(i)->used && cm_at(i)->fifo == fifo)
 			cm_destroy(cm_at(i));
-	fifo_remove(fifo);
 }
 
 /*
@@ -446,13 +446,12 @@ void cm_reap(uint32_t slot)
 {
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
 		struct cm_id *id = cm_at(i);
-		uint64_t fifo = id->fifo;
 
 		if (!id->used || id->owner != slot)
 			continue;
+		fifo_remove(id->fifo); /* first, as in cm_close_channel() */
 		cm_destroy(id);
 		if (id->used)
 			cm_free(id); /* linger() kept it */
-		fifo_remove(fifo);
 	}
 }
