@@ -269,8 +269,8 @@ static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 
 /*
  * If the other end withdraws its request, the program gets no event of that: it finds out when it
- * accepts. A request that it has not read yet is not freed (cm_free()). A connection that is
- * established here is rejected if its other end has ended before it was established there.
+ * accepts. A request that it has not read yet is not freed (cm_free()). An established
+ * end is rejected, too: its other end may have been destroyed before it was established.
  */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {
