@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * If a process is killed in one of these functions, cm_reap() ends what the function has begun. So
+ * a function posts the events first, and stores the states of the ids last: the other end's before
+ * that of the process's own id.
+ */
 #include "cm/cm.h"
 
 #include <errno.h>
@@ -192,9 +197,10 @@ int cm_connect(struct cm_id *id, const struct cm_param *p)
 		reject_request(id, CM_REJ_CONSUMER, CM_SIDR_REJECT);
 		return 0;
 	}
+	/* In this order: if this process is killed here, no request without an event is left. */
+	cm_tell(request, CM_EV_CONNECT_REQUEST, 0, true);
 	cm_publish(request);
 	id->peer = cm_link_to(request);
-	cm_tell(request, CM_EV_CONNECT_REQUEST, 0, true);
 	return 0;
 }
 
@@ -222,14 +228,14 @@ static int reply(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 	}
 	receive(peer, id, len);
 	if (cm_is_ud(id)) {
-		id->state = CM_SIDR_DONE;
-		peer->state = CM_SIDR_DONE;
 		cm_tell(peer, CM_EV_ESTABLISHED, 0, true);
+		peer->state = CM_SIDR_DONE;
+		id->state = CM_SIDR_DONE;
 		return 0;
 	}
-	id->state = CM_REP_SENT;
-	peer->state = CM_REP_RCVD;
 	cm_tell(peer, CM_EV_CONNECT_RESPONSE, 0, true);
+	peer->state = CM_REP_RCVD;
+	id->state = CM_REP_SENT;
 	return 0;
 }
 
@@ -275,11 +281,11 @@ static void refuse(struct cm_id *id, int status, bool has_data)
 
 	if (cm_is_away(id))
 		remote_refuse(id, (uint16_t)status);
+	if (peer) {
+		cm_tell(peer, cm_is_ud(id) ? CM_EV_UNREACHABLE : CM_EV_REJECTED, status, has_data);
+		peer->state = CM_ENDED;
+	}
 	id->state = CM_ENDED;
-	if (!peer)
-		return;
-	peer->state = CM_ENDED;
-	cm_tell(peer, cm_is_ud(id) ? CM_EV_UNREACHABLE : CM_EV_REJECTED, status, has_data);
 }
 
 int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason)
@@ -304,9 +310,9 @@ int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason)
 
 void cm_end_connection(struct cm_id *id)
 {
-	id->state = CM_ENDED;
 	cm_tell(id, CM_EV_DISCONNECTED, 0, false);
 	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
+	id->state = CM_ENDED;
 }
 
 /* Agrees to the end of the connection, which the other end has requested. */
@@ -314,12 +320,12 @@ static void answer_disconnect(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
 
-	id->state = CM_ENDED;
 	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
 	if (cm_is_away(id))
 		remote_send(id, MAD_DREP, 0);
 	if (peer && peer->state == CM_DREQ_SENT)
 		cm_end_connection(peer);
+	id->state = CM_ENDED;
 }
 
 static void ask_disconnect(struct cm_id *id)
@@ -335,9 +341,9 @@ static void ask_disconnect(struct cm_id *id)
 		cm_end_connection(id);
 		return;
 	}
-	id->state = CM_DREQ_SENT;
-	peer->state = CM_DREQ_RCVD;
 	cm_tell(peer, CM_EV_DISCONNECTED, 0, false);
+	peer->state = CM_DREQ_RCVD;
+	id->state = CM_DREQ_SENT;
 }
 
 int cm_disconnect(struct cm_id *id)
@@ -426,10 +432,10 @@ void cm_destroy(struct cm_id *id)
 
 void cm_close_channel(uint64_t fifo)
 {
+	fifo_remove(fifo); /* first: otherwise cm_free() reads all unread events for each id */
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
 		if (cm_at(i)->used && cm_at(i)->fifo == fifo)
 			cm_destroy(cm_at(i));
-	fifo_remove(fifo);
 }
 
 /*
@@ -440,13 +446,12 @@ void cm_reap(uint32_t slot)
 {
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
 		struct cm_id *id = cm_at(i);
-		uint64_t fifo = id->fifo;
 
 		if (!id->used || id->owner != slot)
 			continue;
+		fifo_remove(id->fifo); /* first, as in cm_close_channel() */
 		cm_destroy(id);
 		if (id->used)
 			cm_free(id); /* linger() kept it */
-		fifo_remove(fifo);
 	}
 }

@@ -203,17 +203,6 @@ uint32_t cm_unread(const struct cm_id *listener)
 	return n;
 }
 
-/* Returns false if the event is not posted, see fifo_post(). */
-static bool post(const struct cm_id *id, const struct cm_coming *c)
-{
-	struct cm_event e = {.id = cm_index(id),
-		.type = c->type,
-		.has_param = c->has_param,
-		.status = c->status};
-
-	return !fifo_post(id->fifo, &e, sizeof(e));
-}
-
 static bool is_coming(const struct cm_id *id)
 {
 	return id->first_coming != id->last_coming;
@@ -236,13 +225,32 @@ void cm_wake(const struct cm_id *id, uint64_t due)
 }
 
 /*
- * Returns the time at which an event that was not posted is tried again. 0: when the program has
- * read the events of the channel, because the channel is full. Otherwise this process lacks the
- * means to write, such as a descriptor.
+ * Returns the time at which an event that was not posted is tried again. @r: the error of
+ * fifo_post(). 0: when the program has read the events of the channel, because the channel is full.
  */
-static uint64_t next_try(const struct cm_id *id)
+static uint64_t next_try(const struct cm_id *id, int r)
 {
-	return fifo_unread(id->fifo) ? 0 : timer_now() + LOOK_NS;
+	if (r == -EAGAIN)
+		return timer_now() + LOOK_NS;
+	arena()->procs[id->owner].cm_full = 1;
+	return 0;
+}
+
+/*
+ * Posts an event of the id. Returns false if that is not possible now. Then c->due is the time at
+ * which it is tried again.
+ */
+static bool post(const struct cm_id *id, struct cm_coming *c)
+{
+	struct cm_event e = {.id = cm_index(id),
+		.type = c->type,
+		.has_param = c->has_param,
+		.status = c->status};
+	int r = fifo_post(id->fifo, &e, sizeof(e));
+
+	if (r)
+		c->due = next_try(id, r);
+	return !r;
 }
 
 /*
@@ -254,7 +262,6 @@ static bool arrive(struct cm_id *id)
 	struct cm_coming *c = coming(id, id->first_coming);
 
 	if (!post(id, c)) {
-		c->due = next_try(id);
 		cm_wake(id, c->due);
 		return false;
 	}
@@ -262,38 +269,55 @@ static bool arrive(struct cm_id *id)
 	return true;
 }
 
+static bool waits_for_room(const struct cm_id *id)
+{
+	return is_coming(id) && !cm_due(id);
+}
+
 void cm_refill(uint64_t fifo)
 {
+	uint32_t *full = &arena()->procs[fabric_self.slot].cm_full;
+	bool others = false;
+
+	if (!*full)
+		return;
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
 		struct cm_id *id = cm_at(i);
 
-		if (!id->used || id->owner != fabric_self.slot || id->fifo != fifo || cm_due(id))
+		if (!id->used || id->owner != fabric_self.slot || !waits_for_room(id))
 			continue;
-		while (is_coming(id) && !cm_due(id))
-			if (!arrive(id))
+		while (id->fifo == fifo && waits_for_room(id))
+			if (!arrive(id) && !cm_due(id))
 				return;
+		others |= waits_for_room(id);
 		cm_wake(id, cm_due(id));
 	}
+	*full = others;
 }
 
-void cm_forget_events(struct cm_id *id)
+int cm_forget_events(struct cm_id *id)
 {
+	int dropped = fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
+
+	if (dropped < 0)
+		return dropped;
 	id->first_coming = id->last_coming;
-	if (fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event)))
+	if (dropped)
 		cm_refill(id->fifo);
+	return 0;
 }
 
 void cm_free(struct cm_id *id)
 {
-	/* An id that is gone has none, and may be freed by another process than its own. */
+	/* An id that is gone has no events, and may be freed by another process than its own. */
 	if (!id->away.gone)
 		cm_forget_events(id);
 	id->used = 0;
 }
 
 /*
- * If there is no room, the oldest event is lost. This needs a program that does not read what its
- * commands cause: a connection has fewer events.
+ * If there is no room, the oldest event is lost. A connection has fewer events, so only a program
+ * that gives commands without reading their events loses one.
  */
 static void on_its_way(struct cm_id *id, const struct cm_coming *c)
 {
@@ -308,13 +332,10 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
 {
 	struct cm_coming c = {.type = (uint16_t)type, .has_param = has_param, .status = status};
 
-	if (is_coming(id)) {
+	if (is_coming(id))
 		c.due = coming(id, id->last_coming - 1)->due;
-	} else {
-		if (post(id, &c))
-			return;
-		c.due = next_try(id);
-	}
+	else if (post(id, &c))
+		return;
 	on_its_way(id, &c);
 }
 
@@ -389,40 +410,84 @@ void cm_deliver(struct cm_id *id, uint64_t now)
 
 void cm_recover(void)
 {
-	for (uint32_t slot = 0; slot < arena()->procs_high; slot++)
-		if (arena()->procs[slot].used && arena()->procs[slot].cm_due)
-			timer_ring(slot);
+	for (uint32_t slot = 0; slot < arena()->procs_high; slot++) {
+		struct proc *p = &arena()->procs[slot];
+
+		if (!p->used)
+			continue;
+		p->cm_due = 1; /* cm_serve() finds the right time */
+		timer_ring(slot);
+	}
 }
 
-/* Moves an event to the FIFO of the id @arg if it belongs to this id or is a request to this id. */
+struct move {
+	struct cm_id *id;
+	uint32_t kept; /* number of its events for which its new channel has no room */
+};
+
+/* Inserts an event of the id after its @n oldest events. */
+static void insert(struct cm_id *id, uint32_t n, const struct cm_coming *c)
+{
+	if (id->last_coming - id->first_coming == CM_COMING)
+		return; /* as in on_its_way() */
+	id->first_coming--;
+	for (uint32_t i = id->first_coming; i != id->first_coming + n; i++)
+		*coming(id, i) = *coming(id, i + 1);
+	*coming(id, id->first_coming + n) = *c;
+	cm_wake(id, c->due);
+}
+
+/* Posts an event of @id, or keeps it if earlier ones are kept or if there is no room for it. */
+static void move_to(struct cm_id *id, const struct cm_event *e, struct move *m)
+{
+	uint32_t n = id == m->id ? m->kept : 0;
+	struct cm_coming c = {.type = e->type, .has_param = e->has_param, .status = e->status};
+
+	if (!n && post(id, &c))
+		return;
+	if (n)
+		c.due = coming(id, id->first_coming)->due;
+	insert(id, n, &c);
+	m->kept += id == m->id;
+}
+
+/* Moves an event of the id in @arg, or of a request to it, to the FIFO of this id. */
 static bool move_event(const void *event, void *arg)
 {
-	struct cm_id *moved = arg, *id;
+	struct move *m = arg;
 	struct cm_event e;
+	struct cm_id *id;
 
 	memcpy(&e, event, sizeof(e));
 	if (e.id >= arena()->cm_high)
 		return false;
 	id = cm_at((uint32_t)e.id);
-	if (id != moved && (!id->unread || cm_linked(id->listener) != moved))
+	if (id != m->id && (!id->unread || cm_linked(id->listener) != m->id))
 		return false;
-	id->fifo = moved->fifo;
-	fifo_post(moved->fifo, &e, sizeof(e));
+	id->fifo = m->id->fifo;
+	move_to(id, &e, m);
 	return true;
 }
 
-void cm_move(struct cm_id *id, uint64_t fifo)
+int cm_move(struct cm_id *id, uint64_t fifo)
 {
+	struct move m = {.id = id};
 	uint64_t from = id->fifo;
+	int r;
 
 	if (from == fifo)
-		return;
+		return 0;
 	id->fifo = fifo;
-	fifo_drop_if(from, sizeof(struct cm_event), move_event, id);
+	r = fifo_drop_if(from, sizeof(struct cm_event), move_event, &m);
+	if (r < 0) {
+		id->fifo = from;
+		return r;
+	}
 	cm_refill(from);
 	/* Requests that have not arrived yet are in no FIFO. */
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
 		if (cm_at(i)->used && cm_at(i)->unread && cm_linked(cm_at(i)->listener) == id)
 			cm_at(i)->fifo = fifo;
 	cm_refill(fifo);
+	return 0;
 }

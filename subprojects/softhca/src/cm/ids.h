@@ -56,12 +56,12 @@ struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
 
 /*
- * Frees the id and its unread events. The other end is not notified. If the id has events, it must
- * belong to this process or to a dead one (fifo_drop()).
+ * Frees the id and its unread events. The other end is not notified. Unless the id is gone (struct
+ * cm_away), it must belong to this process or to a dead one, see fifo_drop().
  */
 void cm_free(struct cm_id *id);
-/* Frees only the events. */
-void cm_forget_events(struct cm_id *id);
+/* Frees only the events. Returns 0 or the error of fifo_drop(). */
+int cm_forget_events(struct cm_id *id);
 
 /*
  * Finds an id by number. Returns 0; -ENOENT if this process has no such id; -EINVAL if the id
@@ -89,8 +89,11 @@ struct cm_id *cm_listener(uint32_t ps, const struct cm_addr *addr);
 /* Returns the number of requests to a listening id that its program has not read. */
 uint32_t cm_unread(const struct cm_id *listener);
 
-/* Moves the id, with its events, to the event channel of @fifo. */
-void cm_move(struct cm_id *id, uint64_t fifo);
+/*
+ * Moves the id, with its events, to the event channel of @fifo. Returns 0 or the error of
+ * fifo_drop().
+ */
+int cm_move(struct cm_id *id, uint64_t fifo);
 
 /* Time of a message from one end to the other; the real link model adds the adapter's latency. */
 #define CM_MESSAGE_NS 100000u
@@ -117,19 +120,23 @@ void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
 
 /*
  * Posts the events of this process's ids for which the channel had no room. Must be called when the
- * program has read the last event of the channel.
+ * program has read the last event of the channel, and when it finds the channel empty, because the
+ * thread that has read the last event may have lost the mutex since.
  */
 void cm_refill(uint64_t fifo);
 
-/* Returns the time at which the next event of the id is posted; 0: none, or see cm_refill(). */
+/*
+ * Returns the time at which the next event of the id is posted; 0: there is none, or it waits for
+ * room in the channel.
+ */
 uint64_t cm_due(const struct cm_id *id);
 
 /* Posts the next event of the id, unless the program has to poll first (CM_PATIENCE_NS). */
 void cm_deliver(struct cm_id *id, uint64_t now);
 
 /*
- * Must be called after a process was killed while it sent a message: wakes the threads that wait
- * for messages.
+ * Must be called after a process was killed while it sent a message: makes the threads of all
+ * processes run cm_serve().
  */
 void cm_recover(void);
 

@@ -238,8 +238,8 @@ static void on_request(const struct flow *f, const struct cm_place *at, const st
 		refuse_request(f, at, m, CM_REJ_CONSUMER, CM_SIDR_REJECT);
 		return;
 	}
+	cm_tell(id, CM_EV_CONNECT_REQUEST, 0, true); /* before cm_publish(), as in cm_connect() */
 	cm_publish(id);
-	cm_tell(id, CM_EV_CONNECT_REQUEST, 0, true);
 }
 
 static void on_reply(struct cm_id *id, const struct mad *m)
@@ -269,8 +269,8 @@ static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 
 /*
  * If the other end withdraws its request, the program gets no event of that: it finds out when it
- * accepts. A request that it has not read yet is not freed (cm_free()). A connection that is
- * established here is rejected if its other end has ended before it was established there.
+ * accepts. A request that it has not read yet is not freed (cm_free()). An established
+ * end is rejected, too: its other end may have been destroyed before it was established.
  */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {

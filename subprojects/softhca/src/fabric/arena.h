@@ -96,11 +96,16 @@ struct proc {
 	uint32_t cores, quota, needs; /* as in struct load, and by choose_needs() */
 	uint32_t slow; /* cores are free, but trapping is faster, or is being measured */
 	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
-	/* When a message of one of its rdma_cm ids next arrives or is repeated; 0: never. */
+	/*
+	 * When a message of one of its rdma_cm ids next arrives or is repeated, or an earlier time;
+	 * 0: never.
+	 */
 	uint64_t cm_due;
+	uint32_t cm_full; /* not 0: its ids may have events that wait for room in a channel */
 	uint32_t async_late; /* not 0: its objects have events that are still to be written */
 	/*
-	 * The earliest event_due of its CQs, the time of async_late, or an earlier time; 0: none.
+	 * The earliest event_due of its CQs, the time at which late async events are tried again,
+	 * or an earlier time; 0: none.
 	 */
 	uint64_t cq_due;
 	uint64_t locked; /* bytes in the pages of its memory regions */

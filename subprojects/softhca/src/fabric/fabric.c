@@ -358,8 +358,9 @@ int fabric_take_lane(void)
 /*
  * Writes out the collected completions (struct comp_run) of the CQs in @runs. If some are left
  * because another thread held the latch of a CQ for too long, writes these under the mutex.
- * Between lane and mutex, this thread may be killed: fabric_take() writes what it finds in a lane's
- * list. Its recovery, if there was one, may have collected completions in the mutex's list.
+ * If this thread is killed between lane and mutex, the next fabric_take() writes the rest of the
+ * lane's list. A recovery in fabric_take() may leave completions in the mutex's list, so that list
+ * is written here.
  */
 __attribute__((noinline)) static void flush(uint32_t *runs)
 {

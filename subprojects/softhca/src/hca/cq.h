@@ -4,10 +4,9 @@
  * the CQ's latch.
  *
  * An event is requested by cq_arm() and sent once: by cq_notify(), by cq_arm() itself if the
- * completion has been written already, or by cq_serve() with moderation, or if the process that
- * writes the completion has no descriptor for the event. CQ_UNARMED -> CQ_ARMED_NEXT or
- * CQ_ARMED_SOLICITED -> CQ_UNARMED. An overrun queue stays overrun until it is
- * destroyed.
+ * completion has been written already, or by cq_serve(): with moderation, or if the process that
+ * wrote the completion had no descriptor. CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED ->
+ * CQ_UNARMED. An overrun queue stays overrun until it is destroyed.
  */
 #ifndef SOFTHCA_HCA_CQ_H
 #define SOFTHCA_HCA_CQ_H

@@ -53,8 +53,8 @@ static bool is_shortage(int r)
 int fifo_post(uint64_t id, const void *event, uint32_t len)
 {
 	char path[FIFO_PATH_MAX];
-	bool written;
 	int fd;
+	long r;
 
 	fabric_fifo_path(id, path, sizeof(path));
 	/*
@@ -64,9 +64,11 @@ int fifo_post(uint64_t id, const void *event, uint32_t len)
 	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
 		return is_shortage(fd) ? -EAGAIN : -EPIPE;
-	written = sys_write(fd, event, len) == (long)len;
+	r = sys_write(fd, event, len);
 	sys_close(fd);
-	return written ? 0 : -EPIPE;
+	if (r == (long)len)
+		return 0;
+	return is_shortage((int)r) ? -EAGAIN : -EPIPE;
 }
 
 void event_wait(uint32_t slot, uint64_t due)
@@ -98,19 +100,18 @@ bool fifo_unread(uint64_t id)
 	return bytes > 0;
 }
 
-uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
-	void *arg)
+int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg), void *arg)
 {
 	/* Static, because it is too large for a stack. The fabric's mutex protects it. */
 	static char kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
 	char path[FIFO_PATH_MAX];
-	uint32_t dropped = 0, n = 0;
-	int fd;
+	uint32_t n = 0;
+	int fd, dropped = 0;
 
 	fabric_fifo_path(id, path, sizeof(path));
 	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
-		return 0;
+		return is_shortage(fd) ? fd : 0;
 	while (n < DROP_EVENTS && sys_read(fd, kept[n], len) == (long)len) {
 		if (drop(kept[n], arg))
 			dropped++;
@@ -128,9 +129,19 @@ static bool has_handle(const void *event, void *handle)
 	return !memcmp(event, handle, sizeof(uint64_t));
 }
 
-uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
+int fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 {
 	return fifo_drop_if(id, len, has_handle, &handle);
+}
+
+int fifo_withdraw(uint64_t id, uint64_t handle, uint32_t len, uint32_t *sent)
+{
+	int dropped = *sent ? fifo_drop(id, handle, len) : 0;
+
+	if (dropped < 0)
+		return dropped;
+	*sent -= (uint32_t)dropped;
+	return 0;
 }
 
 static int async_post(uint32_t ctx, uint64_t handle, enum async_event type)
@@ -203,12 +214,10 @@ bool async_serve(void)
 	return *late;
 }
 
-uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent)
+int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent)
 {
-	if (!sent)
-		return 0;
-	return sent -
-	       fifo_drop(ctx_at(ctx)->fifo, handle, sizeof(struct ib_uverbs_async_event_desc));
+	return fifo_withdraw(ctx_at(ctx)->fifo, handle, sizeof(struct ib_uverbs_async_event_desc),
+		sent);
 }
 
 void async_rail(uint32_t rail, enum async_event type, uint64_t element)

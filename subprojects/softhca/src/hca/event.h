@@ -21,8 +21,8 @@ void fifo_remove(uint64_t id);
 #define EVENT_RETRY_NS 1000000u /* after this time an event that got -EAGAIN is written again */
 
 /*
- * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor for it now;
- * -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
+ * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor or memory for it
+ * now; -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
  */
 int fifo_post(uint64_t id, const void *event, uint32_t len);
 
@@ -38,17 +38,24 @@ bool fifo_unread(uint64_t id);
 
 /*
  * Removes from the FIFO the unread events that begin with the 8 bytes @handle. @len: size of an
- * event. Returns the number of removed events. The FIFO must belong to this process or to a dead
- * one, because a process that is killed in this function loses all events of the FIFO.
+ * event. Returns the number of removed events, or -EMFILE, -ENFILE or -ENOMEM if this process has no
+ * descriptor for that. The FIFO must belong to this process or to a dead one, because a process that
+ * is killed in this function loses all events of the FIFO.
  */
-uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
+int fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
 /*
  * Does the same as fifo_drop() for the events for which @drop returns true. @drop is called once
  * for each event, in their order.
  */
-uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
-	void *arg);
+int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg), void *arg);
+
+/*
+ * Must be called when an object is destroyed: removes its unread events. *sent: number of events
+ * that were written for it; it is reduced to the number of those that the program has read. Returns
+ * 0 or the error of fifo_drop().
+ */
+int fifo_withdraw(uint64_t id, uint64_t handle, uint32_t len, uint32_t *sent);
 
 /*
  * Async events. The values are those of enum ibv_event_type. If this process has no descriptor for
@@ -77,13 +84,13 @@ void async_srq(struct srq *srq, enum async_event type);
 /* Writes the late events of this process's objects. Returns true if some are still late. */
 bool async_serve(void);
 
-/*
- * Must be called when an object is destroyed: removes its unread events. @sent: number of events
- * that were written for it. Returns how many of them the program has read.
- */
-uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent);
+/* Does the same as fifo_withdraw() for the async events of an object of the context. */
+int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent);
 
-/* Sends the event to every context that is open on @rail. */
+/*
+ * Sends the event to every context that is open on @rail. The event is lost if this process has no
+ * descriptor for it.
+ */
 void async_rail(uint32_t rail, enum async_event type, uint64_t element);
 
 #endif

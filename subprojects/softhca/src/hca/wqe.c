@@ -66,8 +66,10 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	w->av = NULL;
 	w->nsegs = w->inline_len = 0;
 	w->length = 0;
-	if (w->units > WQE_BLOCK / WQE_UNIT && ring_read(qp, offset, w->raw, w->units * WQE_UNIT))
+	if (w->units > WQE_BLOCK / WQE_UNIT && ring_read(qp, offset, w->raw, w->units * WQE_UNIT)) {
+		w->units = 0;
 		return SYN_LOCAL_QP_OP;
+	}
 	return SYN_NONE;
 }
 

@@ -226,6 +226,15 @@ static bool is_event_there(int fd)
 	return bytes >= (int)sizeof(struct cm_event);
 }
 
+/* Fills the channel if it is empty. Returns true if it has an event then. */
+static bool fill_up(const struct ucma_cmd *c)
+{
+	if (is_event_there(c->fd))
+		return true;
+	cm_refill(c->fifo);
+	return is_event_there(c->fd);
+}
+
 /*
  * Returns the id of an event that is to be reported to the program, or NULL. Events of a request
  * that the program has not accepted are not reported, because librdmacm has not set the id's `uid`
@@ -258,10 +267,9 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp, uint
 	if (fds_get(c->fd).value != c->fifo)
 		return -EBADF;
 	do {
-		if (!is_event_there(c->fd) || sys_read(c->fd, &e, sizeof(e)) != sizeof(e))
+		if (!fill_up(c) || sys_read(c->fd, &e, sizeof(e)) != sizeof(e))
 			return -EAGAIN;
-		if (!is_event_there(c->fd))
-			cm_refill(c->fifo);
+		fill_up(c); /* for programs that call poll() */
 		id = id_to_tell(&e, c->fifo);
 	} while (!id);
 	fill_event(id, &e, resp);

@@ -51,7 +51,8 @@ static void *wait_for_ends(void *arg)
 		r = (int)SYS(SYS_epoll_pwait, fd, &e, 1, -1, NULL, 8);
 		if (r == 1)
 			ended(e.data.u64);
-	} while (r != -EBADF); /* unless the program has closed it by a system call of its own */
+		/* -EBADF: the program has closed it by a system call of its own, or it was moved. */
+	} while (r != -EBADF || fd != __atomic_load_n(&epoll, __ATOMIC_RELAXED));
 	return NULL;
 }
 

@@ -239,6 +239,7 @@ int cmd_destroy_cq(struct cmd *c)
 	struct ib_uverbs_destroy_cq_resp resp;
 	struct pooled buf, dbrec;
 	struct cq *cq;
+	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	cq = obj_of_ctx(OBJ_CQ, req.cq_handle, c->u->ctx);
@@ -246,11 +247,13 @@ int cmd_destroy_cq(struct cmd *c)
 		return -EINVAL;
 	if (cq->obj.refs)
 		return -EBUSY;
+	r = fifo_withdraw(cq->fifo, cq->user_handle, sizeof(cq->user_handle), &cq->comp_events);
+	if (!r)
+		r = async_withdraw(cq->obj.ctx, cq->user_handle, &cq->async_events);
+	if (r)
+		return r;
 	resp.comp_events_reported = cq->comp_events;
-	if (cq->fifo && cq->comp_events)
-		resp.comp_events_reported -=
-			fifo_drop(cq->fifo, cq->user_handle, sizeof(cq->user_handle));
-	resp.async_events_reported = async_withdraw(cq->obj.ctx, cq->user_handle, cq->async_events);
+	resp.async_events_reported = cq->async_events;
 	buf = (struct pooled){cq->buf, cq->buf_shift};
 	dbrec = (struct pooled){cq->dbrec, cq->dbrec_shift};
 	obj_free(OBJ_CQ, req.cq_handle);

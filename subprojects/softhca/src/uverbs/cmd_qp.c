@@ -322,6 +322,7 @@ int cmd_destroy_qp(struct cmd *c)
 	struct pooled buf, dbrec;
 	struct arena *a = arena();
 	struct qp *qp;
+	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	qp = obj_of_ctx(OBJ_QP, req.qp_handle, c->u->ctx);
@@ -333,7 +334,10 @@ int cmd_destroy_qp(struct cmd *c)
 	if (!copy_wait(qp, false))
 		return -EINVAL;
 	owed_release_all(qp);
-	resp.events_reported = async_withdraw(qp->obj.ctx, qp->user_handle, qp->async_events);
+	r = async_withdraw(qp->obj.ctx, qp->user_handle, &qp->async_events);
+	if (r)
+		return r;
+	resp.events_reported = qp->async_events;
 	a->pds[qp->pd].obj.refs--;
 	cq_at(qp->send_cq)->obj.refs--;
 	cq_at(qp->recv_cq)->obj.refs--;

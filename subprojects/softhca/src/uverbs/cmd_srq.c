@@ -129,6 +129,7 @@ int cmd_destroy_srq(struct cmd *c)
 	struct ib_uverbs_destroy_srq_resp resp;
 	struct pooled buf, dbrec;
 	struct srq *srq;
+	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	srq = obj_of_ctx(OBJ_SRQ, req.srq_handle, c->u->ctx);
@@ -136,7 +137,10 @@ int cmd_destroy_srq(struct cmd *c)
 		return -EINVAL;
 	if (srq->obj.refs)
 		return -EBUSY;
-	resp.events_reported = async_withdraw(srq->obj.ctx, srq->user_handle, srq->async_events);
+	r = async_withdraw(srq->obj.ctx, srq->user_handle, &srq->async_events);
+	if (r)
+		return r;
+	resp.events_reported = srq->async_events;
 	arena()->pds[srq->pd].obj.refs--;
 	buf = (struct pooled){srq->buf, srq->buf_shift};
 	dbrec = (struct pooled){srq->dbrec, srq->dbrec_shift};

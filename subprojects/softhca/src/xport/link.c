@@ -79,6 +79,7 @@ void link_schedule(struct qp *qp, uint32_t pi)
 		else
 			wqe_decode(qp, &w);
 		qp->link_due[qp->link_last++ % LINK_AHEAD] = transmit(qp, &w);
+		wqe_cut(&w, (uint16_t)(pi - qp->link_next));
 		qp->link_next += wqe_blocks(&w);
 	}
 }

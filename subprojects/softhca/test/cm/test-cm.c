@@ -74,6 +74,113 @@ TEST_WITH(step_mode, in_model, "SOFTHCA_MODE", "step", true);
 TEST_WITH(virtual_time, in_model, "SOFTHCA_LINK", "virtual", true);
 TEST_WITH(real_links, in_model, "SOFTHCA_LINK", "real", false);
 
+/* Lets a child go on that waits for a byte, and kills it at the first byte that it writes anywhere. */
+static void kill_at_write(pid_t pid, int fd)
+{
+	test_get(fd, &(char){0}, 1);
+	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	test_stopped(pid);
+	test_put(fd, "g", 1);
+	trace_to_entry(pid, 0, SYS_write);
+	test_kill(pid);
+	close(fd);
+}
+
+/* The last step of a connection before one of its processes is killed. */
+enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
+
+/* Set for a child that is killed: its last stage, and the server's port. */
+static int last_stage;
+static uint16_t server_port;
+
+/* Reports to the parent that this process has reached its last stage, and waits to be killed. */
+static void await_death(int fd)
+{
+	test_put(fd, "x", 1);
+	for (;;)
+		pause();
+}
+
+/* Connects, rejects or disconnects after its last stage, when it is told to. */
+static void act_when_told(int fd)
+{
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	uint32_t id;
+
+	cch = raw_open(0);
+	id = raw_ready(cch, CLIENT, RDMA_PS_TCP, NULL, LOOP, server_port);
+	if (last_stage > ASKED) {
+		CHECK_EQ(raw_connect(cch, id, &p), 0);
+		raw_expect(cch, CONNECT_RESPONSE, CLIENT);
+	}
+	if (last_stage >= CONNECTED)
+		CHECK_EQ(raw_accept(cch, id, 0, NULL), 0);
+	if (last_stage == DYING)
+		raw_expect(cch, DISCONNECTED, CLIENT);
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	if (last_stage == ASKED)
+		raw_connect(cch, id, &p);
+	else if (last_stage == ACCEPTED)
+		raw_reject(cch, id, "", 0, 0);
+	else
+		raw_disconnect(cch, id);
+	await_death(fd);
+}
+
+/* Another process connects, although the listener has room for one request only. */
+static void connect_another(void)
+{
+	cch = raw_open(0);
+	request(RDMA_PS_TCP, CLIENT, server_port);
+	CHECK(raw_readable(sch, 0));
+	raw_expect(sch, CONNECT_REQUEST, SERVER);
+}
+
+/*
+ * A client is killed when it has changed its own id, but has not posted the event yet. In step mode
+ * the sender posts it.
+ */
+static void client_dies_posting(int stage, uint32_t event)
+{
+	struct rdma_ucm_conn_param p = raw_param(2, NULL);
+	uint32_t listener, child;
+	pid_t pid;
+	int fd;
+
+	if (!test_in_child())
+		return;
+	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
+	test_fabric("posting");
+	sch = raw_open(0);
+	server_port = raw_listener(sch, SERVER, LOOP, 1, &listener);
+	last_stage = stage;
+	pid = test_peer(act_when_told, &fd);
+	if (stage > ASKED) {
+		child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
+		CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
+	}
+	if (stage >= CONNECTED)
+		raw_expect(sch, ESTABLISHED, CHILD);
+	if (stage == DYING)
+		CHECK_EQ(raw_disconnect(sch, child), 0);
+	kill_at_write(pid, fd);
+	if (stage == ASKED) {
+		connect_another();
+		exit(0);
+	}
+	CHECK_EQ(raw_destroy(sch, raw_id(sch, SERVER, RDMA_PS_TCP)), 0);
+	CHECK(raw_readable(sch, 0));
+	raw_expect(sch, event, CHILD);
+	exit(0);
+}
+
+TEST_WITH(client_dies_asking, client_dies_posting, ASKED, CONNECT_REQUEST);
+TEST_WITH(client_dies_rejecting, client_dies_posting, ACCEPTED, REJECTED);
+TEST_WITH(client_dies_disconnecting, client_dies_posting, CONNECTED, DISCONNECTED);
+TEST_WITH(client_dies_answering, client_dies_posting, DYING, DISCONNECTED);
+
 /* Makes a client that has sent a request. Returns the server's id for the request. */
 static uint32_t ask(uint32_t *client, uint32_t *listener)
 {
@@ -581,21 +688,6 @@ TEST(duplicates)
 	CHECK_EQ(errno, EBADF);
 }
 
-/* The last step of a connection before one of its processes is killed. */
-enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
-
-/* Set for a child that is killed: its last stage, and the server's port. */
-static int last_stage;
-static uint16_t server_port;
-
-/* Reports to the parent that this process has reached its last stage, and waits to be killed. */
-static void await_death(int fd)
-{
-	test_put(fd, "x", 1);
-	for (;;)
-		pause();
-}
-
 static void die_as_client(int fd)
 {
 	uint32_t id;
@@ -762,14 +854,7 @@ TEST(client_dies_withdrawing)
 	client = request(RDMA_PS_TCP, CLIENT, server_port);
 	CHECK(raw_readable(sch, GUARD_MS));
 	pid = test_peer(withdraw_when_told, &fd);
-	test_get(fd, &(char){0}, 1);
-	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
-	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
-	test_stopped(pid);
-	test_put(fd, "g", 1);
-	trace_to_entry(pid, 0, SYS_write);
-	test_kill(pid);
-	close(fd);
+	kill_at_write(pid, fd);
 	CHECK(raw_readable(sch, 0));
 	CHECK_EQ(raw_destroy(sch, raw_expect(sch, CONNECT_REQUEST, SERVER).id), 0);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);

@@ -442,22 +442,123 @@ TEST(full_channel_is_left)
 	close(to);
 }
 
+/*
+ * The channel becomes empty without a command that fills it up again, as if a thread that has read
+ * the last event was stopped and lost the mutex.
+ */
+TEST(full_channel_is_emptied)
+{
+	uint32_t ids[FULL_IDS];
+	char events[FULL * 16];
+	struct rdma_ucm_event_resp e;
+	int fd = open_full(ids);
+
+	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
+	CHECK(!fcntl(fd, F_SETFL, O_NONBLOCK));
+	for (uint32_t i = FULL; i < FULL_IDS; i++) {
+		CHECK_EQ(raw_event(fd, &e), 0);
+		CHECK_EQ(e.uid, i + 1);
+	}
+	close(fd);
+}
+
+/* Lets this process open files, or not. */
+static void may_open(bool may)
+{
+	static struct rlimit before;
+	struct rlimit limit;
+
+	if (!may)
+		CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	limit = before;
+	if (!may)
+		limit.rlim_cur = 0;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 /* An event is not lost because the process has no descriptor left at that moment. */
 TEST(no_descriptor_left)
 {
-	struct rlimit old, none;
 	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
 
 	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
 	raw_expect(ch, ADDR_RESOLVED, 1);
-	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
-	none = (struct rlimit){0, old.rlim_max};
-	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	may_open(false);
 	CHECK_EQ(raw_route(ch, id), 0);
-	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+	may_open(true);
 	CHECK(raw_readable(ch, GUARD_MS));
 	raw_expect(ch, ROUTE_RESOLVED, 1);
 	CHECK_EQ(raw_destroy(ch, id), 2);
+}
+
+/* An id with unread events migrates to a channel that has no room for them. */
+TEST(migrates_to_full_channel)
+{
+	uint32_t ids[FULL_IDS];
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = raw_id(ch, FULL_IDS + 1, RDMA_PS_TCP),
+		.fd = (uint32_t)ch};
+	struct rdma_ucm_event_resp e;
+	uint32_t seen = 0;
+	int to = open_full(ids);
+
+	CHECK_EQ(raw_resolve(ch, in.id, LOOP, 7), 0);
+	CHECK_EQ(raw_route(ch, in.id), 0);
+	may_open(false);
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EMFILE);
+	may_open(true);
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	for (uint32_t i = 0; i < FULL_IDS + 2; i++) {
+		CHECK(raw_readable(to, 0));
+		CHECK_EQ(raw_event(to, &e), 0);
+		if (e.uid == FULL_IDS + 1)
+			CHECK_EQ(e.event, seen++ ? ROUTE_RESOLVED : ADDR_RESOLVED);
+	}
+	CHECK_EQ(seen, 2);
+	CHECK(!raw_readable(to, 0) && !raw_readable(ch, 0));
+	close(to);
+}
+
+/*
+ * Two ids have an event that waits for room. When there is room, the process has no descriptor, and
+ * then the first id is destroyed.
+ */
+TEST(full_channel_without_descriptor)
+{
+	uint32_t ids[FULL_IDS];
+	char events[FULL * 16];
+	struct rdma_ucm_event_resp e;
+	int fd = open_full(ids);
+
+	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
+	CHECK(!fcntl(fd, F_SETFL, O_NONBLOCK));
+	may_open(false);
+	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+	may_open(true);
+	CHECK_EQ(raw_destroy(fd, ids[FULL]), 0);
+	for (uint32_t i = FULL + 1; i < FULL_IDS; i++) {
+		CHECK(raw_readable(fd, GUARD_MS));
+		CHECK_EQ(raw_event(fd, &e), 0);
+		CHECK_EQ(e.event, ADDR_RESOLVED);
+	}
+	close(fd);
+}
+
+/* An id whose events cannot be removed is not destroyed: the next id would get them. */
+TEST(destroyed_without_descriptor)
+{
+	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP), next;
+
+	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
+	may_open(false);
+	CHECK_EQ(raw_destroy(ch, id), -EMFILE);
+	may_open(true);
+	CHECK_EQ(raw_destroy(ch, id), 0);
+	next = raw_id(ch, 2, RDMA_PS_TCP);
+	CHECK_EQ(next, id);
+	CHECK(!raw_readable(ch, 0));
+	CHECK_EQ(raw_destroy(ch, next), 0);
 }
 
 /* Commands in a state of the id in which they are not permitted. */

@@ -9,6 +9,8 @@
 #include <ucontext.h>
 
 #include "check.h"
+#include "cm/cm.h"
+#include "cm/ids.h"
 #include "hca/objects.h"
 #include "hca/timer.h"
 #include "member/member.h"
@@ -111,6 +113,25 @@ TEST(after_any_instruction)
 		n += STRIDE;
 	} while (!changed(n));
 	CHECK(!sigaction(SIGTRAP, &old, NULL));
+}
+
+/* A process was killed when it had stored an event of this process's id, but not the time. */
+TEST(event_without_time)
+{
+	struct proc *self = &arena()->procs[fabric_self.slot];
+	uint32_t had_thread = self->has_thread;
+	struct cm_id *id = cm_alloc(fabric_self.slot, 0);
+
+	CHECK(id);
+	self->has_thread = 1; /* otherwise the event is posted immediately */
+	cm_publish(id);
+	cm_tell(id, CM_EV_DISCONNECTED, 0, false);
+	self->cm_due = 0;
+	cm_recover();
+	CHECK(cm_due(id));
+	CHECK_EQ(cm_serve(1), cm_due(id));
+	cm_free(id);
+	self->has_thread = had_thread;
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
  * already there; caused by another thread or process; moderated), at the SRQ's limit, and on errors
  * of QPs. No event is left when its object is destroyed.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/ib_user_verbs.h>
@@ -392,6 +393,32 @@ TEST(errors_without_descriptor)
 	e = rig_take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK(e.element.srq == b.srq);
+}
+
+/*
+ * An object with unread events is not destroyed without a descriptor. Otherwise its destruction
+ * would wait for ever until the program has acknowledged these events.
+ */
+TEST(destroyed_without_descriptor)
+{
+	struct ibv_srq_attr limit = {.srq_limit = 1};
+
+	open_pair(true);
+	CHECK(!ibv_modify_srq(b.srq, &limit, IBV_SRQ_LIMIT));
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	send_from_a(0);
+	becomes_readable(b.channel->fd);
+	rig_modify(&b, IBV_QPS_ERR); /* IBV_EVENT_QP_LAST_WQE_REACHED */
+	may_open(false);
+	CHECK_EQ(ibv_destroy_qp(b.qp), EMFILE);
+	may_open(true);
+	CHECK(!ibv_destroy_qp(b.qp));
+	b.qp = NULL;
+	may_open(false);
+	CHECK_EQ(ibv_destroy_srq(b.srq), EMFILE);
+	CHECK_EQ(ibv_destroy_cq(b.rcq), EMFILE);
+	may_open(true);
+	rig_close(&b);
 }
 
 FABRIC_MAIN("events");

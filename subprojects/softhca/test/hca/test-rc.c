@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* RC in one process: every operation, the order of messages, wrapping indexes, refusals. */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "rig.h"
 
+#define PAGE 4096u
+#define UNITS_MAX 63 /* of an entry */
 #define SRC 0
 #define DST 32768
 
@@ -418,12 +421,43 @@ TEST(flushed_longer_than_posted)
 
 	open_pair(NULL);
 	nop_of(0, 0);
-	w = nop_of(1, 63);
+	w = nop_of(1, UNITS_MAX);
 	rig_record(a.qp, 2);
 	rig_ring(rig_dv_qp(a.qp).bf.reg, w);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	rig_idle(a.scq);
+}
+
+/*
+ * The end of an entry cannot be read, because the program has protected the page that follows. The
+ * entry is an error, and counts as one block. No block is flushed that is not posted.
+ */
+TEST(end_of_entry_protected)
+{
+	struct mlx5dv_qp dv;
+	uintptr_t page;
+	uint16_t last;
+	uint8_t *w;
+
+	open_pair(&(struct rig_attr){.depth = 256});
+	dv = rig_dv_qp(a.qp);
+	page = ((uintptr_t)dv.sq.buf + 2 * PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	last = (uint16_t)((page - (uintptr_t)dv.sq.buf) / 64 - 1);
+	for (uint16_t i = 0; i < last; i++)
+		nop_of(i, 1);
+	w = nop_of(last, UNITS_MAX);
+	CHECK(!mprotect((void *)page, PAGE, PROT_NONE));
+	rig_record(a.qp, last + 1);
+	rig_ring(dv.bf.reg, w);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_QP_OP_ERR);
+	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
+	CHECK(!mprotect((void *)page, PAGE, PROT_READ | PROT_WRITE));
+	w = nop_of(last + 1, 1);
+	rig_record(a.qp, last + 2);
+	rig_ring(dv.bf.reg, w);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
 	rig_idle(a.scq);
 }
 
