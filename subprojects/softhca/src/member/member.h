@@ -29,9 +29,9 @@ const char *member_why(void);
 void member_detach(void);
 
 /*
- * To be called in the parent, before and after fork(): no other thread is joining the fabric at the
- * moment of the fork. Otherwise the child would have the lock file without knowing it. The calling
- * thread itself is joining if a handler of a signal forks.
+ * To be called before fork(), and after it in both processes: no other thread is joining the fabric
+ * at the moment of the fork. Otherwise the child would have the lock file without knowing it. The
+ * calling thread itself is joining if a handler of a signal forks.
  */
 void member_hold(void);
 void member_release(void);

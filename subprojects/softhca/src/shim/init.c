@@ -27,6 +27,7 @@
 static void in_child(void)
 {
 	owner_set(); /* first: the functions below may call interposed ones */
+	member_release();
 	pool_forget();
 	view_forget();
 	window_forget();

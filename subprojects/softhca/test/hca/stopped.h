@@ -15,10 +15,12 @@ static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
-	if (!stopped_ns)
+	uint64_t ns =
+		__atomic_load_n(&stopped_ns, __ATOMIC_RELAXED); /* also for the HCA's thread */
+
+	if (!ns)
 		return (int)syscall(SYS_clock_gettime, id, ts);
-	*ts = (struct timespec){(time_t)(stopped_ns / 1000000000u),
-		(long)(stopped_ns % 1000000000u)};
+	*ts = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 	return 0;
 }
 

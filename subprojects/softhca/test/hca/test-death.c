@@ -119,13 +119,13 @@ static void write_after_exec(void)
 	pid = test_peer(becomes_cat, &fd);
 	rig_open(&r, NULL);
 	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
-	stopped_ns = test_now_ns();
+	__atomic_store_n(&stopped_ns, test_now_ns(), __ATOMIC_RELAXED);
 	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
 	rig_wait_ok(r.scq);
 	test_put(fd, "xx", 2); /* the second one is for the new program */
 	test_get(fd, &(char){0}, 1);
 	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
-	stopped_ns = 0;
+	__atomic_store_n(&stopped_ns, 0, __ATOMIC_RELAXED);
 	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
 	rig_close(&r);
 	CHECK(!close(fd));
