@@ -2,6 +2,7 @@
 #include "hca/objects.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
@@ -107,21 +108,26 @@ static uint32_t find_free(enum obj_kind kind)
 	return NO_INDEX;
 }
 
-uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
+int obj_alloc(enum obj_kind kind, uint32_t ctx)
 {
 	uint32_t i = find_free(kind);
 	uint32_t *high = &arena()->high[kind];
 	struct obj *o;
+	int r = 0;
 
-	if (i == NO_INDEX || (i >= *high && reserve_entry(kind, i)))
-		return NO_INDEX;
+	if (i == NO_INDEX)
+		return -ENOMEM;
+	if (i >= *high)
+		r = reserve_entry(kind, i);
+	if (r)
+		return r;
 	o = obj_at(kind, i);
 	memset(o, 0, obj_tables[kind].stride);
 	o->owner = fabric_self.slot;
 	o->ctx = ctx;
 	if (i >= *high)
 		*high = i + 1;
-	return i;
+	return (int)i;
 }
 
 /* The bits are set last and cleared first, so every set bit belongs to a used entry. */

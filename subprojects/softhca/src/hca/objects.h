@@ -35,9 +35,9 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 
 /*
  * Takes a free entry, in which everything but the struct obj is zero. obj_publish() makes it
- * visible. Returns the index or NO_INDEX.
+ * visible. Returns the index; -ENOMEM: the table is full; or another -errno of reserve().
  */
-uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
+int obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
 
 /*

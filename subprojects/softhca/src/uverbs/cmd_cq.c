@@ -97,7 +97,7 @@ int cmd_create_cq(struct cmd *c)
 	uint64_t fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	struct cq *cq;
 	uint32_t i;
-	int uar = UAR_NUMBER(UAR_KIND_REGULAR, 0);
+	int uar = UAR_NUMBER(UAR_KIND_REGULAR, 0), r;
 
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (req.comp_vector >= COMP_VECTORS)
@@ -112,9 +112,10 @@ int cmd_create_cq(struct cmd *c)
 		uar = uar_of_page_id(c->u, d.uar_page_index);
 	if (uar < 0)
 		return uar;
-	i = obj_alloc(OBJ_CQ, c->u->ctx);
-	if (i == NO_INDEX)
-		return -ENOMEM;
+	r = obj_alloc(OBJ_CQ, c->u->ctx);
+	if (r < 0)
+		return r;
+	i = (uint32_t)r;
 	cq = cq_at(i);
 	cq->buf = d.buf_addr;
 	cq->dbrec = d.db_addr;

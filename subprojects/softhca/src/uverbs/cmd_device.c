@@ -30,11 +30,12 @@ static uint32_t contexts; /* number of this process's contexts; changes under th
 
 static int make_context(struct cmd *c, int *async_fd)
 {
-	uint32_t i = obj_alloc(OBJ_CTX, NO_INDEX);
+	int r = obj_alloc(OBJ_CTX, NO_INDEX);
+	uint32_t i = (uint32_t)r;
 	struct ctx *x;
 
-	if (i == NO_INDEX)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	x = ctx_at(i);
 	x->obj.ctx = i; /* the context itself is freed with its objects */
 	x->rail = c->u->rail;

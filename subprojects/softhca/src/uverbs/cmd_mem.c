@@ -29,12 +29,13 @@
 
 int cmd_alloc_pd(struct cmd *c)
 {
-	uint32_t i = obj_alloc(OBJ_PD, c->u->ctx);
+	int r = obj_alloc(OBJ_PD, c->u->ctx);
+	uint32_t i = (uint32_t)r;
 	struct ib_uverbs_alloc_pd_resp resp = {.pd_handle = i};
 	struct mlx5_ib_alloc_pd_resp drv = {.pdn = i};
 
-	if (i == NO_INDEX)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	obj_publish(OBJ_PD, i);
 	cmd_put(c->out, &resp, sizeof(resp));
 	cmd_put(c->drv_out, &drv, sizeof(drv));
@@ -66,15 +67,17 @@ int cmd_create_ah(struct cmd *c)
 	struct ib_uverbs_create_ah_resp resp = {0};
 	struct pd *pd;
 	struct ah *ah;
+	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
 	if (!pd || req.attr.port_num != 1 ||
 		!port_takes_path(c->u->rail, req.attr.is_global, req.attr.grh.sgid_index))
 		return -EINVAL;
-	resp.ah_handle = obj_alloc(OBJ_AH, c->u->ctx);
-	if (resp.ah_handle == NO_INDEX)
-		return -ENOMEM;
+	r = obj_alloc(OBJ_AH, c->u->ctx);
+	if (r < 0)
+		return r;
+	resp.ah_handle = (uint32_t)r;
 	ah = &arena()->ahs[resp.ah_handle];
 	ah->pd = req.pd_handle;
 	pd->obj.refs++;
@@ -187,12 +190,14 @@ static int add_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req, const struct
 	struct pd *pd = obj_of_ctx(OBJ_PD, req->pd_handle, ctx);
 	struct mr *mr;
 	uint32_t i;
+	int r;
 
 	if (!pd)
 		return -EINVAL;
-	i = obj_alloc(OBJ_MR, ctx);
-	if (i == NO_INDEX)
-		return -ENOMEM;
+	r = obj_alloc(OBJ_MR, ctx);
+	if (r < 0)
+		return r;
+	i = (uint32_t)r;
 	mr = &arena()->mrs[i];
 	mr->key = i << 8 | arena()->mr_gen[i];
 	mr->pd = req->pd_handle;

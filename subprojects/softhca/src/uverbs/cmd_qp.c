@@ -196,9 +196,10 @@ int cmd_create_qp(struct cmd *c)
 	r = check_queues(&d);
 	if (r)
 		return r;
-	i = obj_alloc(OBJ_QP, c->u->ctx);
-	if (i == NO_INDEX)
-		return -ENOMEM;
+	r = obj_alloc(OBJ_QP, c->u->ctx);
+	if (r < 0)
+		return r;
+	i = (uint32_t)r;
 	qp = &arena()->qps[i];
 	r = place_doorbell(c, &d, qp, &drv.bfreg_index);
 	if (!r)

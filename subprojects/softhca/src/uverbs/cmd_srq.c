@@ -57,15 +57,17 @@ int cmd_create_srq(struct cmd *c)
 	struct pd *pd;
 	struct srq *srq;
 	uint32_t i;
+	int r;
 
 	cmd_get(c->in, &req, sizeof(req));
 	cmd_get(c->drv_in, &d, sizeof(d));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
 	if (!pd || !size_ok(&req))
 		return -EINVAL;
-	i = obj_alloc(OBJ_SRQ, c->u->ctx);
-	if (i == NO_INDEX)
-		return -ENOMEM;
+	r = obj_alloc(OBJ_SRQ, c->u->ctx);
+	if (r < 0)
+		return r;
+	i = (uint32_t)r;
 	srq = &arena()->srqs[i];
 	srq->pd = req.pd_handle;
 	srq->stride = srq_stride(req.max_sge);
