@@ -3,18 +3,20 @@
  * A new object takes the lowest free entry of its table, even if a process was killed during an
  * allocation.
  */
+#include <errno.h>
+
 #include "check.h"
 #include "hca/objects.h"
 #include "member/member.h"
 
 #define SOME 130u /* more than two words of the bitmap */
 
-static uint32_t add(enum obj_kind kind)
+static int add(enum obj_kind kind)
 {
-	uint32_t i = obj_alloc(kind, 0);
+	int i = obj_alloc(kind, 0);
 
-	if (i != NO_INDEX)
-		obj_publish(kind, i);
+	if (i >= 0)
+		obj_publish(kind, (uint32_t)i);
 	return i;
 }
 
@@ -37,7 +39,7 @@ TEST(all)
 	for (int round = 0; round < 3; round++) {
 		for (uint32_t i = 1; i < MAX_PDS; i++)
 			CHECK_EQ(add(OBJ_PD), i);
-		CHECK_EQ(add(OBJ_PD), NO_INDEX);
+		CHECK_EQ(add(OBJ_PD), -ENOMEM);
 		for (uint32_t i = 1; i < MAX_PDS; i++)
 			obj_retract(OBJ_PD, i);
 	}
