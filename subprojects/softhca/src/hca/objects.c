@@ -120,7 +120,7 @@ int obj_alloc(enum obj_kind kind, uint32_t ctx)
 	if (i >= *high)
 		r = reserve_entry(kind, i);
 	if (r)
-		return r;
+		return r == -ENOSPC ? -ENOMEM : r; /* ENOSPC is no error of the kernel's verbs */
 	o = obj_at(kind, i);
 	memset(o, 0, obj_tables[kind].stride);
 	o->owner = fabric_self.slot;

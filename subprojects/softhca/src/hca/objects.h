@@ -35,7 +35,7 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 
 /*
  * Takes a free entry, in which everything but the struct obj is zero. obj_publish() makes it
- * visible. Returns the index; -ENOMEM: the table is full; or another -errno of reserve().
+ * visible. Returns the index; -ENOMEM: the table or /dev/shm is full; or an error of reserve().
  */
 int obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
