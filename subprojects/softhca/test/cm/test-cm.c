@@ -4,49 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-
-#include <sys/syscall.h>
 
 #include "../tmpdir.h"
-#include "../trace.h"
-#include "raw.h"
+#include "ends.h"
 
-#define NO_SERVICE 8 /* reasons of a rejection */
-#define CONSUMER 28
 #define VENDOR_OPTION 35
-#define GUARD_MS 60000
 #define MESSAGE_NS 100000u /* least time of a message between the ends */
-
-static int sch, cch; /* event channels of server and client; 0: not open */
-
-static void open_channels(void)
-{
-	if (!sch)
-		sch = raw_open(0);
-	if (!cch)
-		cch = raw_open(0);
-}
-
-/* Makes the server's id that listens. Returns its port. */
-static uint16_t serve(uint32_t *listener)
-{
-	open_channels();
-	return raw_listener(sch, SERVER, LOOP, 0, listener);
-}
-
-static uint64_t sent; /* when the last message was sent */
-
-/* Makes an id that requests a connection. */
-static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port)
-{
-	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	uint32_t id = raw_ready(cch, uid, ps, NULL, LOOP, port);
-
-	sent = test_now_ns();
-	CHECK_EQ(raw_connect(cch, id, &p), 0);
-	return id;
-}
 
 #define LATENCY_NS 20000000u /* of adapters in the real link model */
 
@@ -73,34 +36,6 @@ static void in_model(const char *variable, const char *value, bool at_once)
 TEST_WITH(step_mode, in_model, "SOFTHCA_MODE", "step", true);
 TEST_WITH(virtual_time, in_model, "SOFTHCA_LINK", "virtual", true);
 TEST_WITH(real_links, in_model, "SOFTHCA_LINK", "real", false);
-
-/* Lets a child go on that waits for a byte, and kills it at the first byte that it writes anywhere. */
-static void kill_at_write(pid_t pid, int fd)
-{
-	test_get(fd, &(char){0}, 1);
-	CHECK(!ptrace(PTRACE_SEIZE, pid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
-	CHECK(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
-	test_stopped(pid);
-	test_put(fd, "g", 1);
-	trace_to_entry(pid, 0, SYS_write);
-	test_kill(pid);
-	close(fd);
-}
-
-/* The last step of a connection before one of its processes is killed. */
-enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
-
-/* Set for a child that is killed: its last stage, and the server's port. */
-static int last_stage;
-static uint16_t server_port;
-
-/* Reports to the parent that this process has reached its last stage, and waits to be killed. */
-static void await_death(int fd)
-{
-	test_put(fd, "x", 1);
-	for (;;)
-		pause();
-}
 
 /* Connects, rejects or disconnects after its last stage, when it is told to. */
 static void act_when_told(int fd)
@@ -223,12 +158,6 @@ static uint32_t connect_both(uint32_t *client, uint32_t *listener)
 	CHECK_EQ(raw_accept(cch, *client, 0, NULL), 0);
 	CHECK_EQ(raw_expect(sch, ESTABLISHED, CHILD).id, child);
 	return child;
-}
-
-static void none_left(void)
-{
-	CHECK(!raw_readable(sch, 0));
-	CHECK(!raw_readable(cch, 0));
 }
 
 /* Each end's attributes have the other end's QP number and PSN. */
@@ -420,10 +349,10 @@ static void rejected_with(uint8_t reason, uint32_t status)
 TEST_WITH(rejected, rejected_with, 0, CONSUMER);
 TEST_WITH(rejected_with_reason, rejected_with, VENDOR_OPTION, VENDOR_OPTION);
 
-/* Requests without an answer: no id listens, the backlog is full, or the id is destroyed. */
+/* Requests without an answer: no id listens, or the id is destroyed. */
 TEST(not_answered)
 {
-	uint32_t client, second, listener, child;
+	uint32_t client, listener, child;
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
 	uint16_t port = serve(&listener);
 
@@ -444,8 +373,17 @@ TEST(not_answered)
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	CHECK_EQ(raw_destroy(sch, listener), 1);
-	/* A client that is destroyed before its request is read: the server cannot accept. */
-	port = serve(&listener);
+	none_left();
+}
+
+/* Clients that are destroyed before they are accepted. */
+TEST(withdrawn)
+{
+	uint32_t client, second, listener, child;
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	uint16_t port = serve(&listener);
+
+	/* Before its request is read: the server cannot accept. */
 	client = request(RDMA_PS_TCP, CLIENT, port);
 	CHECK(raw_readable(sch, GUARD_MS));
 	CHECK_EQ(raw_destroy(cch, client), 2);
@@ -473,7 +411,15 @@ TEST(not_answered)
 	CHECK_EQ(raw_accept(sch, child, CHILD, &p), -EINVAL);
 	CHECK_EQ(raw_destroy(sch, child), 0);
 	CHECK_EQ(raw_destroy(sch, listener), 1);
-	/* A backlog of one. */
+	none_left();
+}
+
+TEST(backlog_of_one)
+{
+	uint32_t client, second, listener;
+	uint16_t port;
+
+	open_channels();
 	port = raw_listener(sch, SERVER, LOOP, 1, &listener);
 	client = request(RDMA_PS_TCP, CLIENT, port);
 	second = request(RDMA_PS_TCP, CLIENT + 1, port);
@@ -686,181 +632,6 @@ TEST(duplicates)
 	CHECK_EQ(close(other), 0);
 	CHECK(write(other, "x", 1) < 0);
 	CHECK_EQ(errno, EBADF);
-}
-
-static void die_as_client(int fd)
-{
-	uint32_t id;
-
-	cch = raw_open(0);
-	id = request(RDMA_PS_TCP, CLIENT, server_port);
-	if (last_stage >= ACCEPTED)
-		raw_expect(cch, CONNECT_RESPONSE, CLIENT);
-	if (last_stage >= CONNECTED)
-		CHECK_EQ(raw_accept(cch, id, 0, NULL), 0);
-	if (last_stage == DYING)
-		CHECK_EQ(raw_disconnect(cch, id), 0);
-	await_death(fd);
-}
-
-static void die_as_server(int fd)
-{
-	uint32_t listener;
-
-	sch = raw_open(0);
-	server_port = raw_listener(sch, SERVER, LOOP, 0, &listener);
-	test_put(fd, &server_port, sizeof(server_port));
-	if (last_stage >= READ_REQUEST)
-		raw_expect(sch, CONNECT_REQUEST, SERVER);
-	await_death(fd);
-}
-
-static pid_t start(void (*fn)(int fd), int stage, int *fd_p)
-{
-	last_stage = stage;
-	return test_peer(fn, fd_p);
-}
-
-static pid_t start_server(int stage, int *fd_p)
-{
-	pid_t pid;
-
-	open_channels();
-	pid = start(die_as_server, stage, fd_p);
-	test_get(*fd_p, &server_port, sizeof(server_port));
-	return pid;
-}
-
-static void end(pid_t pid, int fd)
-{
-	test_get(fd, &(char){0}, 1);
-	test_kill(pid);
-	close(fd);
-}
-
-/* As programs do that close all descriptors that they do not know. */
-static void close_others(int peer)
-{
-	for (int fd = 3; fd < 256; fd++)
-		if (fd != sch && fd != cch && fd != peer)
-			close(fd);
-}
-
-/* @closes: the server has called close_others(). */
-static void client_dies(int stage, bool closes)
-{
-	struct rdma_ucm_conn_param p = raw_param(2, NULL);
-	uint32_t listener, child = 0;
-	pid_t pid;
-	int fd;
-
-	server_port = serve(&listener);
-	pid = start(die_as_client, stage, &fd);
-	if (stage >= READ_REQUEST) {
-		CHECK(raw_readable(sch, 60000));
-		child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
-	}
-	if (stage >= ACCEPTED)
-		CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
-	if (closes)
-		close_others(fd);
-	end(pid, fd);
-	if (stage >= CONNECTED)
-		raw_expect(sch, ESTABLISHED, CHILD);
-	if (stage == ACCEPTED)
-		raw_expect(sch, REJECTED, CHILD);
-	if (stage >= CONNECTED) {
-		CHECK(raw_readable(sch, 60000));
-		raw_expect(sch, DISCONNECTED, CHILD);
-		CHECK_EQ(raw_disconnect(sch, child), 0);
-		raw_expect(sch, TIMEWAIT_EXIT, CHILD);
-	}
-	if (stage == READ_REQUEST)
-		raw_accept(sch, child, CHILD, &p); /* fails if the HCA has noticed the death */
-	if (child)
-		CHECK(raw_destroy(sch, child) >= 0);
-	CHECK(raw_destroy(sch, listener) >= 0);
-	none_left();
-}
-
-TEST_WITH(client_dies_asked, client_dies, ASKED, false);
-TEST_WITH(client_dies_after_request, client_dies, READ_REQUEST, false);
-TEST_WITH(client_dies_accepted, client_dies, ACCEPTED, false);
-TEST_WITH(client_dies_connected, client_dies, CONNECTED, false);
-TEST_WITH(client_dies_unknown_descriptors_closed, client_dies, CONNECTED, true);
-TEST_WITH(client_dies_dying, client_dies, DYING, false);
-
-/* No id listens at the port. */
-static void refused(void)
-{
-	uint32_t client = request(RDMA_PS_TCP, CLIENT, server_port);
-
-	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
-	CHECK_EQ(raw_destroy(cch, client), 3);
-	none_left();
-}
-
-/* The server is killed before it has read the request, or before it has accepted it. */
-static void server_dies(int stage)
-{
-	int fd;
-	pid_t pid = start_server(stage, &fd);
-	uint32_t client = request(RDMA_PS_TCP, CLIENT, server_port);
-
-	end(pid, fd);
-	CHECK(raw_readable(cch, 60000));
-	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
-	CHECK_EQ(raw_destroy(cch, client), 3);
-	refused();
-}
-
-TEST_WITH(server_dies_asked, server_dies, ASKED);
-TEST_WITH(server_dies_after_request, server_dies, READ_REQUEST);
-
-/* The first request to a listener, if it comes after the listener's death, is refused, too. */
-TEST(dead_listener)
-{
-	int fd;
-	pid_t pid = start_server(ASKED, &fd);
-
-	end(pid, fd);
-	refused();
-}
-
-/* Destroys its id before the server has read the request. */
-static void withdraw_when_told(int fd)
-{
-	uint32_t id;
-
-	cch = raw_open(0);
-	id = request(RDMA_PS_TCP, CLIENT, server_port);
-	test_put(fd, "x", 1);
-	test_get(fd, &(char){0}, 1);
-	raw_destroy(cch, id);
-	await_death(fd);
-}
-
-/*
- * A client is killed while it withdraws its request, at the first byte that it writes anywhere. The
- * server still gets the event of another connection.
- */
-TEST(client_dies_withdrawing)
-{
-	uint32_t listener, client;
-	pid_t pid;
-	int fd;
-
-	server_port = serve(&listener);
-	client = request(RDMA_PS_TCP, CLIENT, server_port);
-	CHECK(raw_readable(sch, GUARD_MS));
-	pid = test_peer(withdraw_when_told, &fd);
-	kill_at_write(pid, fd);
-	CHECK(raw_readable(sch, 0));
-	CHECK_EQ(raw_destroy(sch, raw_expect(sch, CONNECT_REQUEST, SERVER).id), 0);
-	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
-	CHECK_EQ(raw_destroy(cch, client), 3);
-	CHECK_EQ(raw_destroy(sch, listener), 1);
-	none_left();
 }
 
 int main(int argc, char **argv)

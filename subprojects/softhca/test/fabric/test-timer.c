@@ -6,6 +6,7 @@
  */
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <ucontext.h>
 
 #include "check.h"
@@ -21,30 +22,35 @@
 #define LATE 1000
 
 static struct qp *qps[QPS];
-static volatile uint32_t left; /* instructions until the thread jumps out */
-static volatile bool single; /* the thread is interrupted after each instruction */
+/*
+ * For handler(), which interrupts the thread that stores them. Relaxed: it is the same thread, so
+ * the accesses in handler() and in changed() need no order.
+ */
+static _Atomic uint32_t left; /* instructions until the thread jumps out */
+static atomic_bool single; /* the thread is interrupted after each instruction */
 static jmp_buf lost;
 
 static void handler(int sig, siginfo_t *si, void *context)
 {
 	ucontext_t *uc = context;
 
-	if (single)
-		uc->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
-	else
+	if (!atomic_load_explicit(&single, memory_order_relaxed)) {
 		uc->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
-	if (single && !left--)
+		return;
+	}
+	uc->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
+	if (!atomic_fetch_sub_explicit(&left, 1, memory_order_relaxed))
 		longjmp(lost, 1);
 }
 
 static void make_qps(void)
 {
 	for (uint32_t k = 0; k < QPS; k++) {
-		uint32_t i = obj_alloc(OBJ_QP, 0);
+		int i = obj_alloc(OBJ_QP, 0);
 
-		CHECK(i != NO_INDEX);
+		CHECK(i >= 0);
 		qps[k] = &arena()->qps[i];
-		obj_publish(OBJ_QP, i);
+		obj_publish(OBJ_QP, (uint32_t)i);
 	}
 }
 
@@ -86,16 +92,16 @@ static void check_all(void)
 /* Changes the timers. Returns false if the thread has jumped out, after @instructions. */
 static bool changed(uint32_t instructions)
 {
-	left = instructions;
+	atomic_store_explicit(&left, instructions, memory_order_relaxed);
 	if (setjmp(lost)) {
-		single = false;
+		atomic_store_explicit(&single, false, memory_order_relaxed);
 		return false;
 	}
-	single = true;
+	atomic_store_explicit(&single, true, memory_order_relaxed);
 	__asm__ volatile("int3" ::: "memory");
 	timer_take(1);
 	timer_wait(qps[0], 2);
-	single = false;
+	atomic_store_explicit(&single, false, memory_order_relaxed);
 	return true;
 }
 
