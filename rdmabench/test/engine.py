@@ -4,8 +4,7 @@
 
     engine.py CASE RDMABENCH SOFTHCA-RUN [LIBRARY]
 
-LIBRARY is preloaded: that of virtual-clock.c in the cases delayed and larger, and that of the software HCA's no-fork.c in no_process.
-"""
+LIBRARY is preloaded: virtual-clock.c in the cases delayed and larger, and the software HCA's no-fork.c in no_process."""
 import atexit
 import json
 import os

@@ -130,4 +130,10 @@ static inline char *host_memory(struct ctl *c, uint32_t version)
 	return text;
 }
 
+/* The engine tells the peer that this registration ends. */
+static inline void host_is_told(struct ctl *c, uint32_t id)
+{
+	CHECK_EQ(host_await(c, CTL_UNREGISTER).rail, id);
+}
+
 #endif
