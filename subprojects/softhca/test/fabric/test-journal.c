@@ -57,7 +57,7 @@ static uint32_t make_cq(struct queue *q, uint64_t fifo)
 {
 	uint32_t i = obj_alloc(OBJ_CQ, 0);
 
-	CHECK(i != NO_INDEX);
+	CHECK((int32_t)i >= 0);
 	q->cq = cq_at(i);
 	q->cq->buf = (uintptr_t)q->cqes;
 	q->cq->dbrec = (uintptr_t)q->dbrec;
@@ -80,7 +80,7 @@ static void make_srq(void)
 {
 	uint32_t i = obj_alloc(OBJ_SRQ, 0);
 
-	CHECK(i != NO_INDEX);
+	CHECK((int32_t)i >= 0);
 	for (uint32_t n = 0; n < ENTRIES; n++)
 		entries[entry(n)].next.next_index = htobe16((uint16_t)entry(n + 1));
 	srq = &arena()->srqs[i];

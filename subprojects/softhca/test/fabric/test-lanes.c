@@ -99,7 +99,7 @@ static void make_cqs(void)
 	CHECK(!fabric_enter(&saved));
 	for (uint32_t i = 0; i < 2; i++) {
 		k = obj_alloc(OBJ_CQ, 0);
-		CHECK(k != NO_INDEX);
+		CHECK((int32_t)k >= 0);
 		cqs[i] = cq_at(k);
 		obj_publish(OBJ_CQ, k);
 	}

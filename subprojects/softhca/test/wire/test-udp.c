@@ -186,7 +186,7 @@ TEST(rnr_timer)
 
 	CHECK(!fabric_enter(&saved));
 	i = obj_alloc(OBJ_QP, 0);
-	CHECK(i != NO_INDEX);
+	CHECK((int32_t)i >= 0);
 	qp = &arena()->qps[i];
 	qp->type = QPT_RC;
 	qp->state = QPS_RTS;
@@ -214,7 +214,7 @@ TEST(no_descriptor)
 	none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
 	CHECK(!fabric_enter(&saved));
 	i = obj_alloc(OBJ_QP, 0);
-	CHECK(i != NO_INDEX);
+	CHECK((int32_t)i >= 0);
 	qp = &arena()->qps[i];
 	qp->type = QPT_RC;
 	qp->attr = (struct qp_attr){.is_global = 1, .path_mtu = 1};

@@ -36,7 +36,7 @@ static void make_cq(void)
 {
 	uint32_t i = obj_alloc(OBJ_CQ, 0);
 
-	CHECK(i != NO_INDEX);
+	CHECK((int32_t)i >= 0);
 	cq = cq_at(i);
 	cq->buf = (uintptr_t)cqes;
 	cq->dbrec = (uintptr_t)cq_dbrec;
@@ -50,7 +50,7 @@ static void make_qp(void)
 {
 	uint32_t i = obj_alloc(OBJ_QP, 0);
 
-	CHECK(i != NO_INDEX);
+	CHECK((int32_t)i >= 0);
 	qp = &arena()->qps[i];
 	qp->qpn = i;
 	qp->type = QPT_RC;
@@ -154,7 +154,7 @@ static void open_posted(void)
 {
 	uint32_t ctx = obj_alloc(OBJ_CTX, NO_INDEX);
 
-	CHECK(ctx != NO_INDEX);
+	CHECK((int32_t)ctx >= 0);
 	events = fifo_create(&ctx_at(ctx)->fifo);
 	CHECK(events >= 0);
 	obj_publish(OBJ_CTX, ctx);
