@@ -15,8 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 static void add(struct counters *c, const char *name, uint64_t value)
 {
 	if (c->n == COUNTERS_MAX)
@@ -116,7 +114,6 @@ void counters_read(const char *class, const char *device, unsigned port, struct 
 	static const char *const dirs[] = {"counters", "hw_counters"};
 	char path[PATH_MAX], interface[IFNAMSIZ];
 
-	c_p->read_ns = clock_ns();
 	c_p->n = 0;
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s/ports/%u/%s", class, device, port, dirs[i]);

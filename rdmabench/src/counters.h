@@ -18,7 +18,7 @@ struct counter {
 };
 
 struct counters {
-	uint64_t read_ns; /* clock_ns() when they were read */
+	uint64_t read_ns; /* when they were read; set by the caller */
 	uint32_t n;
 	struct counter c[COUNTERS_MAX];
 };

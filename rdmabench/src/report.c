@@ -329,7 +329,7 @@ static json_t *counters_json(const struct session *e)
 static uint64_t end_ns(const struct session *e)
 {
 	const struct side *s = &e->side;
-	uint64_t end = e->start_ns + (s->last_ns - s->start_ns);
+	uint64_t end = s->last_ns;
 	bool receives = !s->sends || s->t.bidirectional;
 
 	for (uint32_t i = 0; i < s->n_peers && receives; i++)
@@ -341,8 +341,8 @@ static uint64_t end_ns(const struct session *e)
 static json_t *times_json(const struct session *e)
 {
 	return json_pack("{s:I s:I s:I s:I}", "counters_before", (json_int_t)e->before.read_ns,
-		"start", (json_int_t)e->start_ns, "end", (json_int_t)end_ns(e), "counters_after",
-		(json_int_t)e->after.read_ns);
+		"start", (json_int_t)e->side.start_ns, "end", (json_int_t)end_ns(e),
+		"counters_after", (json_int_t)e->after.read_ns);
 }
 
 json_t *report_json(const struct session *e)

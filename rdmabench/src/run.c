@@ -114,7 +114,8 @@ static void take_message(struct peer *p, int kind, struct wire_buf *b, uint64_t 
 
 	if (kind == WIRE_DONE && !p->got_done && !wire_get_tally(b, s->t.qps, &p->theirs)) {
 		p->got_done = true;
-		p->done_ns = p->last_recv_ns = now_ns;
+		p->last_recv_ns = now_ns;
+		p->done_ns = latrec_clock_now(&s->clock);
 	} else if (kind == WIRE_RESULT && p->sent_done && !p->got_result &&
 		   !wire_get_tally(b, 0, &p->result)) {
 		p->got_result = true;

@@ -133,6 +133,7 @@ static unsigned port_of(const struct session *e)
 
 void session_count(const struct session *e, struct counters *c_p)
 {
+	c_p->read_ns = latrec_clock_now(&e->side.clock);
 	counters_read(SYSFS, mlx5dvl_ctx_device(e->side.ctx), port_of(e), c_p);
 }
 
@@ -141,7 +142,6 @@ static void run_traffic(struct session *e)
 	struct side *s = &e->side;
 	int err;
 
-	e->start_ns = clock_ns();
 	side_run(s);
 	session_count(e, &e->after);
 	err = statsfile_close(s->stats);

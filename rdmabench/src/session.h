@@ -12,7 +12,6 @@ struct session {
 	char why[WIRE_TEXT_MAX];
 	uint64_t deadline_ns; /* time limit for the next run to begin; 0: none */
 	struct counters before, after;
-	uint64_t start_ns; /* clock_ns() when the traffic began */
 	struct wire_side ours; /* kept here because it and `body` are too large for the stack */
 	uint8_t body[WIRE_BODY_MAX];
 };

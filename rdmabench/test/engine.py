@@ -91,7 +91,7 @@ def kinds():
     o = report("--fork", "-n", 300, "--op", "a", "-b")
     assert o["counters"]["rx_atomic_requests"] == 600, o
     times = o["times_ns"]
-    assert times["counters_before"] <= times["start"] < times["end"] <= times["counters_after"] <= time.monotonic_ns(), times
+    assert times["counters_before"] <= times["start"] < times["end"] <= times["counters_after"], times
     assert (times["end"] - times["start"]) / 1e9 > o["sent"]["seconds"] - 1e-8, o  # the server may have sent for longer
     o = report("--fork", "-n", 300, "--op", "a")
     assert abs((o["times_ns"]["end"] - o["times_ns"]["start"]) / 1e9 - o["sent"]["seconds"]) < 1e-8, o
@@ -429,7 +429,7 @@ def planted():
     report("-p", server.port, "-n", 300, "-c", "UC", "--op", "s", "-s", 64, "--inject", "drop@300", "127.0.0.1")
     o, _ = server.end()
     times = o["times_ns"]
-    assert o["received"]["messages"] == 299 and times["start"] <= times["end"] <= times["counters_after"] - 200000000, o
+    assert o["received"]["messages"] == 299 and times["start"] <= times["end"] <= times["counters_after"] - 190000000, o
     o = report("--fork", "--check", "-n", 300, "--op", "s", "-s", 64, "--inject", "rnr@7", "-b")
     assert o["injected"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 300, o
     o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--inject", "delay@300")
