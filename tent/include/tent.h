@@ -198,7 +198,8 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
  *	-ENOENT		no registration begins at @addr
  *	-EBUSY		a request of this engine that has not ended uses the memory
  *	-ENOMEM		no memory; the registration stays
- *	-ETIMEDOUT	copying threads and GPUs only: a peer has not confirmed. The registration has ended
+ *	-ETIMEDOUT	copying threads and GPUs only: a peer has not confirmed, or did not confirm the end
+ *			of another registration while this one existed. The registration has ended
  *			and the peer is disconnected, but the peer may read and write the memory
  *			until its engine notices the end of the connection
  */
@@ -228,8 +229,9 @@ int tent_export(struct tent *t, char **text_p);
  *	-EUSERS		4,096 peers, the maximum of an engine, have already imported the exporter's
  *			description; one of them must call tent_release(). The place of a peer that
  *			dies is free immediately, or within 20 seconds if its host is gone. But if
- *			8,192 notices wait for the exporter's program, the place is free at the
- *			earliest when the program has taken so many that fewer than 4,096 wait
+ *			8,192 notices wait for the exporter's program when the peer dies, the place
+ *			is free at the earliest when the program has taken so many that fewer than
+ *			4,096 wait
  *	-EREMOTE	the peer has copying threads or GPUs and is on another host, or its rails are of
  *			another transport than this engine's
  *	-ENOMEM

@@ -73,11 +73,12 @@ struct buffer {
 	int fd; /* of memory that tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
-	/* Four members that are used only in state BUFFER_GOING: */
+	/* A peer's connection ended, but the peer had not closed it, and may still use the memory. */
+	bool left_open;
+	/* Three members that are used only in state BUFFER_GOING: */
 	struct buffer *next; /* in the list of these buffers */
 	uint64_t *awaits; /* bit conn.place is set for each peer that has not confirmed */
 	uint32_t n_awaits; /* the number of these bits */
-	bool left_open; /* the connection of such a peer ended, but the peer had not closed it */
 	bool pinned; /* by gpu_memory_pin() */
 	bool staged; /* no rail reaches the memory: neither this side's rails nor those of peers */
 	uint32_t copies; /* copies under way, by this side's GPU, for peers */
@@ -151,6 +152,7 @@ struct tent_segment {
 	struct desc_buffer *leaving; /* buffers that the peer is unregistering; it waits for
 					CTL_UNREGISTERED */
 	struct growth growth;
+	uint64_t mapping_ns; /* total time of lent_map(), which may pin and open memory of GPUs */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* tasks may be started: start() of move.c must repeat its loop */
 	uint64_t reported_at; /* time of a report of a failure, until its first slice is sent again;
@@ -404,7 +406,10 @@ int revoke_begin(struct tent *t, struct buffer *b);
  */
 int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
-/* The connection of a known peer has ended, so no confirmations of it come any more. */
+/*
+ * The connection of a known peer has ended, so no confirmations of it come any more. If the peer
+ * has not closed its end, it may use all memory that is registered now.
+ */
 void revoke_left(struct tent *t, const struct conn *c);
 /* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */
 void revoke_cut(struct conn *c);
@@ -421,7 +426,7 @@ int learn_memory(struct tent_segment *s, const struct ctl_msg *msg);
 
 /* lent.c: the initiator's side of revoke.c. */
 /* Maps the buffer, if the transport can. */
-void lent_map(const struct tent_segment *s, struct desc_buffer *b);
+void lent_map(struct tent_segment *s, struct desc_buffer *b);
 /* Frees all buffers that the peer has not unregistered, but not the stage. */
 void lent_forget(struct tent_segment *s);
 void lent_fini(struct tent_segment *s);

@@ -3,14 +3,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "engine.h"
 
-void lent_map(const struct tent_segment *s, struct desc_buffer *b)
+void lent_map(struct tent_segment *s, struct desc_buffer *b)
 {
 	const struct transport *tr = s->t->transport;
+	uint64_t begin = clock_ns();
 
 	if (tr->map)
 		b->lent.at = tr->map(&s->desc, b);
+	s->mapping_ns += clock_ns() - begin;
 }
 
 static void lent_free(const struct tent_segment *s, struct desc_buffer *b)

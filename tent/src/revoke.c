@@ -104,6 +104,8 @@ void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id)
 
 void revoke_left(struct tent *t, const struct conn *c)
 {
+	for (uint32_t i = 0; i < t->n_by_id && !c->closed; i++)
+		t->by_id[i]->left_open |= t->by_id[i]->state == BUFFER_READY;
 	for (struct buffer *b = t->going; b; b = b->next) {
 		b->left_open |= awaits(b, c) && !c->closed;
 		confirm(t, b, c);

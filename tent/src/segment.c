@@ -52,7 +52,10 @@ static void live_segment_add(struct tent_segment *s)
 	}
 }
 
-/* The connection causes no more events: nobody reads its messages while memory is unmapped. */
+/*
+ * Ends the events of the connection first, because the caller may then unmap memory for long, while
+ * nobody reads the messages of the connection.
+ */
 static void close_links(struct tent_segment *s)
 {
 	live_remove(s->live);
@@ -162,10 +165,16 @@ static const char *greeting_error(int err)
 	}
 }
 
-/* Waits for the next message. @limit: of the import. */
+/* @limit: of the import; the peer does not have to answer while this side maps memory. */
+static int left_ms(const struct tent_segment *s, uint64_t limit)
+{
+	return tcp_left_ms(limit + s->mapping_ns);
+}
+
+/* Waits for the next message. */
 static int await_message(struct tent_segment *s, uint64_t limit, struct ctl_msg *msg_p)
 {
-	int left = tcp_left_ms(limit);
+	int left = left_ms(s, limit);
 
 	/* ctl_await() would return a message that is there, although the time is over. */
 	if (!left)
@@ -235,7 +244,7 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 /* Returns the number of pairs in use; or -errno, and writes the pair that cannot be opened. */
 static int look(struct tent_segment *s, uint64_t limit, uint32_t *pair_p)
 {
-	bool late = !tcp_left_ms(limit);
+	bool late = !left_ms(s, limit);
 	int n = 0;
 
 	*pair_p = 0;
@@ -288,8 +297,8 @@ static int latencies_create(struct tent_segment *s)
 
 static int prepare(struct tent_segment *s, const char *text, struct tent_why *why)
 {
+	uint64_t limit = tcp_limit(IMPORT_MS);
 	int err = desc_read(text, &s->desc, why);
-	uint64_t limit;
 
 	if (!err)
 		err = pair(s, why);
@@ -299,7 +308,6 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		lent_map(s, s->desc.buffers[i]);
 	if (!err && s->desc.stage)
 		lent_map(s, s->desc.stage);
-	limit = tcp_limit(IMPORT_MS);
 	if (!err)
 		err = greet(s, limit, why);
 	return err ? err : await_pairs(s, limit, why);

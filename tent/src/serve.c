@@ -101,8 +101,8 @@ static bool give_last(struct conn *c)
 }
 
 /*
- * Called when there was room, and the other peers have used it. At least one peer's notices move,
- * and then more of them until there is no room: else either kind of peers could use all the room.
+ * Called if the ring had room before the connected peers used it. The notices of one departed peer
+ * always move, and those of others while there is room. So neither kind of peers can use all room.
  */
 static void give_departed(struct tent *t)
 {

@@ -556,15 +556,20 @@ static void *map_slowly(const struct desc *peer, const struct desc_buffer *b)
 	return NULL;
 }
 
-/* The limit is that of the peer's answers: to map the peer's memory may take longer. */
+/*
+ * The limit is that of the peer's answers: to map the peer's memory may take longer. The importer
+ * maps the memory that the description names, and later the memory that has been registered since.
+ */
 TEST(memory_that_is_mapped_slowly)
 {
+	uint8_t *later = test_shared(HOST_LEN);
 	AT_END(end_free) char *text = NULL;
 	struct transport transport;
 	struct tent *t;
 
 	host_begin();
 	CHECK_EQ(tent_export(host, &text), 0);
+	CHECK_EQ(tent_register(host, later, HOST_LEN, NULL, NULL), 0);
 	t = duo_create(NULL, 0, 0);
 	pthread_mutex_lock(&t->lock);
 	transport = *t->transport;
@@ -573,6 +578,7 @@ TEST(memory_that_is_mapped_slowly)
 	pthread_mutex_unlock(&t->lock);
 	duo_import(t, text);
 	tent_destroy(t);
+	munmap(later, HOST_LEN);
 	__atomic_store_n(&ahead, 0, __ATOMIC_RELEASE);
 }
 

@@ -686,8 +686,11 @@ static void jump_over_patience(bool wake)
 	pthread_mutex_unlock(&host->lock);
 }
 
-/* The time of a peer that was disconnected ends while tent_unregister() waits for it again. */
-TEST(a_silent_peer_is_given_up)
+/*
+ * The time of a peer that was disconnected ends while tent_unregister() waits for it again, or
+ * @before that call.
+ */
+static void give_up(bool before)
 {
 	struct ctl_msg m = {.type = CTL_UNREGISTERED}, fence = {.type = CTL_FENCE};
 	uint8_t *more = test_shared(HOST_LEN);
@@ -702,15 +705,30 @@ TEST(a_silent_peer_is_given_up)
 	for (m.rail = 1; m.rail <= 2; m.rail++) {
 		begin_end(host, m.rail == 1 ? memory : more, HOST_LEN);
 		host_is_told(&b, m.rail);
-		if (m.rail == 2)
+		if (m.rail == 2 && !before)
 			jump_over_patience(false);
 		host_send(&b, m);
 		host_exchange(&b, fence, CTL_FENCED);
 		if (m.rail == 1)
 			jump_over_patience(true);
 		CHECK_EQ(await_end(), -ETIMEDOUT);
+		if (m.rail == 1 && before) {
+			jump_over_patience(false);
+			host_exchange(&b, fence, CTL_FENCED);
+			CHECK_EQ(host_connections(), 1);
+		}
 	}
 	munmap(more, HOST_LEN);
+}
+
+TEST(a_silent_peer_is_given_up)
+{
+	give_up(false);
+}
+
+TEST(a_silent_peer_was_given_up)
+{
+	give_up(true);
 }
 
 /* A peer that is disconnected may not know it yet, and its request ends without an error. */
