@@ -591,33 +591,26 @@ static int shm_check_limit(size_t size)
 	return size > limit.rlim_cur ? -EFBIG : 0;
 }
 
-/* Allocates in a file system without fallocate(2). A signal may interrupt this, too. */
-static int shm_write_zeros(int fd, size_t size)
-{
-	int err;
-
-	do
-		err = posix_fallocate(fd, 0, (off_t)size);
-	while (err == EINTR);
-	return -err;
-}
-
 /*
  * Allocates the memory of a new file: with ftruncate() alone, a full /dev/shm would raise SIGBUS
  * later. Before Linux 6.10 a signal interrupts an allocation, which then frees all it has
  * allocated; so each call allocates only a piece, or periodic signals would keep a long one from
- * ending. The file gets its size at the end: nobody may map a part of it.
+ * ending. In a tmpfs the file gets its size at the end: nobody may map a part of it.
  */
 static int shm_allocate(int fd, size_t size)
 {
 	for (size_t at = 0, n; at < size;) {
+		int err = 0;
+
 		n = size - at < SHM_PIECE ? size - at : SHM_PIECE;
-		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n) == 0)
+		if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n))
+			err = errno;
+		if (err == EOPNOTSUPP) /* not a tmpfs: the C library writes zeros */
+			err = posix_fallocate(fd, (off_t)at, (off_t)n);
+		if (!err)
 			at += n;
-		else if (errno == EOPNOTSUPP) /* not a tmpfs */
-			return shm_write_zeros(fd, size);
-		else if (errno != EINTR)
-			return -errno;
+		else if (err != EINTR)
+			return -err;
 	}
 	return ftruncate(fd, (off_t)size) ? -errno : 0;
 }
