@@ -18,7 +18,7 @@ struct counter {
 };
 
 struct counters {
-	uint64_t read_ns; /* when they were read; set by the caller */
+	uint64_t read_ns; /* of the clock of side.h, when they were read; set by the caller */
 	uint32_t n;
 	struct counter c[COUNTERS_MAX];
 };

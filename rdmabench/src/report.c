@@ -323,8 +323,8 @@ static json_t *counters_json(const struct session *e)
 }
 
 /*
- * Returns the time at which the traffic of this side ended. The traffic of a peer ended before its
- * DONE came.
+ * Returns a time at which the traffic of this side had ended. A peer sends DONE after its last
+ * completion, or never, if it dies.
  */
 static uint64_t end_ns(const struct session *e)
 {
@@ -332,8 +332,12 @@ static uint64_t end_ns(const struct session *e)
 	uint64_t end = s->last_ns;
 	bool receives = !s->sends || s->t.bidirectional;
 
-	for (uint32_t i = 0; i < s->n_peers && receives; i++)
-		end = s->peers[i]->done_ns > end ? s->peers[i]->done_ns : end;
+	for (uint32_t i = 0; i < s->n_peers && receives; i++) {
+		const struct peer *p = s->peers[i];
+		uint64_t done = p->got_done ? p->done_ns : e->after.read_ns;
+
+		end = done > end ? done : end;
+	}
 	return end;
 }
 

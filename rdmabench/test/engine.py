@@ -751,6 +751,7 @@ def killed():
         client.communicate()
         o, _ = server.end(1)
         assert o["peers"][0]["lost"] and "gone" in o["events"][0], o
+        assert o["times_ns"]["end"] == o["times_ns"]["counters_after"], o  # not known better
     # With --fork the server ends with the client, even if it still waits for the client's connection.
     both = start("--fork", "-D", 100)
     client = engine_below(both.pid, both)
