@@ -32,7 +32,8 @@ bool gate_pass(struct gate *g, uint32_t run, int error)
 	pthread_cond_broadcast(&g->changed);
 	while (g->run <= run && !g->leave)
 		pthread_cond_wait(&g->changed, &g->lock);
-	go = !error && (!g->leave || g->run > run + 1); /* see @run */
+	/* With leave, the last opening was for the end. */
+	go = !error && (!g->leave || g->run > run + 1);
 	pthread_mutex_unlock(&g->lock);
 	return go;
 }

@@ -14,8 +14,8 @@ struct gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	/*
-	 * Number of times that the gate was opened. Runs below this number may begin; with @leave
-	 * the last opening was not for a run.
+	 * Number of openings. Runs with a lower index may begin; with @leave, runs with an index
+	 * below @run - 1, because the last opening was for the end.
 	 */
 	uint32_t run;
 	uint32_t arrived; /* number of clients that are ready for the next run */

@@ -323,8 +323,8 @@ int latrec_merge(struct latrec *to, const struct latrec *from)
 		if (!latrec_worst_window(from, &w, sizeof(w)) && worse(&w, &t->worst))
 			set_worst(to, &w);
 		/*
-		 * This does not fail: merge_room() has allocated the memory, and the counts differ
-		 * only by lost values.
+		 * These do not fail: merge_room() has allocated the memory, and the counts differ
+		 * from those above only by lost values, so they do not overflow either.
 		 */
 		if (to->response)
 			latrec_hist_merge(to->response, from->response);
