@@ -113,7 +113,8 @@ void check_restart(struct checker *c, uint32_t run);
 /*
  * Resets the counts for the audit after @runs runs. @made: the operations of every client, see
  * history_end(). The caller must then open operations 0 .. n_due - 1. Counts one invented value for
- * each client of which this client has read a put that was never made. 0 or -ENOMEM.
+ * each client of which this client has read a put that was never made. 0, or an error of
+ * puts_last().
  *
  * A followed key is read twice: by the client that has put it, and by the client before that one.
  * Both add a term of key and value to their views, with opposite signs, so that the sum over all

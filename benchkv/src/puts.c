@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "stop.h"
+
 #define BITMAP_KEYS (1u << 26) /* with a key range up to this a set has a bit for each key */
 
 /* A set of keys: a bit for each key, or a hash table with open addressing of key + 1; 0: empty. */
@@ -45,7 +47,7 @@ static uint64_t count_puts(const struct source *src, uint32_t client, uint64_t f
 {
 	uint64_t n = 0;
 
-	for (uint64_t i = first; i < end; i++)
+	for (uint64_t i = first; i < end && !stop_requested(); i++)
 		n += source_op(src, client, i).put;
 	return n;
 }
@@ -63,13 +65,17 @@ int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_
 		free(ops);
 		return -ENOMEM;
 	}
-	for (uint64_t i = end; i-- > first;) {
+	for (uint64_t i = end; i-- > first && !stop_requested();) {
 		struct op op = source_op(src, client, i);
 
 		if (op.put && see(&seen, op.key))
 			ops[n++] = i;
 	}
 	free(seen.table);
+	if (stop_requested()) {
+		free(ops);
+		return -EINTR;
+	}
 	*ops_p = ops;
 	*n_p = n;
 	return 0;
@@ -99,7 +105,7 @@ int puts_count(const struct source *src, uint32_t client, uint64_t first, uint64
 
 	if (!keys)
 		return -ENOMEM;
-	for (uint64_t i = first; i < end; i++) {
+	for (uint64_t i = first; i < end && !stop_requested(); i++) {
 		struct op op = source_op(src, client, i);
 
 		if (op.put)
@@ -110,5 +116,5 @@ int puts_count(const struct source *src, uint32_t client, uint64_t first, uint64
 		distinct += !i || keys[i] != keys[i - 1];
 	free(keys);
 	*n_p = distinct;
-	return 0;
+	return stop_requested() ? -EINTR : 0;
 }

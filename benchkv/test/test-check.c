@@ -7,6 +7,7 @@
 #include "support/test.h"
 #include "check.h"
 #include "puts.h"
+#include "stop.h"
 #include "store.h"
 
 #define KEYS 4096
@@ -693,6 +694,21 @@ TEST(puts_are_listed)
 		CHECK_EQ(puts_count(&src, 3, 5, 5, &n), 0);
 		CHECK_EQ(n, 0);
 	}
+}
+
+/* A program that is stopped does not wait for a long list. */
+TEST(puts_are_not_listed_after_a_stop)
+{
+	const struct workload some = {.key_range = KEYS};
+	struct source src;
+	uint64_t *ops;
+	uint32_t n;
+
+	source_init(&src, &some);
+	atomic_store(&stop_signal, STOP_FAILED);
+	CHECK_EQ(puts_last(&src, 0, 0, UINT64_MAX, &ops, &n), -EINTR);
+	CHECK_EQ(puts_count(&src, 0, 0, 1500, &n), -EINTR);
+	atomic_store(&stop_signal, 0);
 }
 
 TEST(counts_refusals)
