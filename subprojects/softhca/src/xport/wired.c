@@ -296,7 +296,7 @@ int wired_receive_from(struct qp *qp)
 		return 0;
 	r = check(qp);
 	if (!r)
-		r = reserve(wd, sizeof(*wd));
+		r = reserve_object(wd, sizeof(*wd));
 	if (r)
 		return r;
 	memset(wd, 0, sizeof(*wd));
