@@ -33,7 +33,10 @@ int fifo_post(uint64_t id, const void *event, uint32_t len);
  */
 void event_wait(uint32_t slot, uint64_t due);
 
-/* Returns true if the FIFO has unread events. */
+/*
+ * Returns true if the FIFO has unread events, or if this process has no descriptor or memory to find
+ * out.
+ */
 bool fifo_unread(uint64_t id);
 
 /*
