@@ -53,8 +53,8 @@ static inline uint32_t cm_index(const struct cm_id *id)
  */
 int cm_alloc(uint32_t owner, uint64_t fifo, struct cm_id **id_p);
 /*
- * Makes an id for a request to @listener that the program has not read. See cm_alloc(). Returns NULL
- * if that is not possible.
+ * Makes an id for a request to @listener that the program has not read, as cm_alloc() does. Returns
+ * NULL if that is not possible.
  */
 struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
