@@ -25,17 +25,20 @@ static uint32_t first_psn(uint64_t serial)
 	return random_next(&serial) & 0xffffff;
 }
 
-struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo)
+int cm_alloc(uint32_t owner, uint64_t fifo, struct cm_id **id_p)
 {
 	struct arena *a = arena();
+	int r = 0;
 
 	for (uint32_t i = FIRST_CM_ID; i < MAX_CM_IDS; i++) {
 		struct cm_id *id = cm_at(i);
 
 		if (i < a->cm_high && id->used)
 			continue;
-		if (i >= a->cm_high && reserve(id, sizeof(*id)))
-			return NULL;
+		if (i >= a->cm_high)
+			r = reserve_object(id, sizeof(*id));
+		if (r)
+			return r;
 		memset(id, 0, sizeof(*id));
 		id->owner = owner;
 		id->fifo = fifo;
@@ -46,16 +49,17 @@ struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo)
 		a->next_cm_serial += a->next_cm_serial == UINT32_MAX ? 2 : 1;
 		if (i >= a->cm_high)
 			a->cm_high = i + 1;
-		return id;
+		*id_p = id;
+		return 0;
 	}
-	return NULL;
+	return -ENOMEM;
 }
 
 struct cm_id *cm_alloc_request(const struct cm_id *listener)
 {
-	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
+	struct cm_id *id;
 
-	if (!id)
+	if (cm_alloc(listener->owner, listener->fifo, &id))
 		return NULL;
 	id->ps = listener->ps;
 	id->qp_type = listener->qp_type;

@@ -48,10 +48,14 @@ static inline uint32_t cm_index(const struct cm_id *id)
 
 /*
  * Makes an id of the process of slot @owner, whose events are posted to @fifo. cm_publish() makes
- * the id visible. Returns NULL if there is no room.
+ * the id visible. Returns 0; -ENOMEM: the table or /dev/shm is full; or another error of
+ * reserve_object().
  */
-struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
-/* Makes an id for a request to @listener that the program has not read. See cm_alloc(). */
+int cm_alloc(uint32_t owner, uint64_t fifo, struct cm_id **id_p);
+/*
+ * Makes an id for a request to @listener that the program has not read, as cm_alloc() does. Returns
+ * NULL if that is not possible.
+ */
 struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
 

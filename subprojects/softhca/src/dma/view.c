@@ -15,8 +15,8 @@ struct view views[MAX_PROCS + 1];
 
 /*
  * Forgets the view before it unmaps the memory. A thread that is stopped in munmap() may lose the
- * mutex and then does not continue here; a view that is still known would lead to an address where
- * the program may have mapped something else.
+ * mutex and then never returns to this function; a view that is still known would lead to an
+ * address where the program may have mapped something else.
  */
 static void close_view(struct view *v)
 {
@@ -127,7 +127,10 @@ void view_open(uint32_t slot)
 	close_view(v);
 	v->life = p->life;
 	v->at = at;
-	/* Last: if this thread loses the mutex before, the next call maps the pool again. */
+	/*
+	 * Last: if this thread loses the mutex before, the next call maps the pool again, and this
+	 * mapping stays.
+	 */
 	atomic_signal_fence(memory_order_seq_cst);
 	v->size = size;
 }

@@ -2,6 +2,7 @@
 #include "fabric/reserve.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include "fabric/fabric.h"
@@ -57,4 +58,11 @@ int reserve(const void *p, size_t len)
 		map[b / 64] |= 1ull << (b % 64);
 	}
 	return 0;
+}
+
+int reserve_object(const void *p, size_t len)
+{
+	int r = reserve(p, len);
+
+	return r == -ENOSPC ? -ENOMEM : r;
 }

@@ -15,4 +15,10 @@ int reserve_first(int fd);
 /* Allocates @len bytes of the arena at @p. Returns 0 or -errno. The caller must hold the mutex. */
 int reserve(const void *p, size_t len);
 
+/*
+ * Does the same for an object of a program, but without room in /dev/shm returns -ENOMEM, as
+ * softhca(7) says.
+ */
+int reserve_object(const void *p, size_t len);
+
 #endif

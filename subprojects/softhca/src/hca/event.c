@@ -94,7 +94,7 @@ bool fifo_unread(uint64_t id)
 	fabric_fifo_path(id, path, sizeof(path));
 	fd = sys_open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
-		return false;
+		return is_shortage(fd);
 	SYS(SYS_ioctl, fd, FIONREAD, &bytes);
 	sys_close(fd);
 	return bytes > 0;

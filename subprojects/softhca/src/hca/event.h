@@ -21,8 +21,8 @@ void fifo_remove(uint64_t id);
 #define EVENT_RETRY_NS 1000000u /* after this time an event that got -EAGAIN is written again */
 
 /*
- * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor or memory for it
- * now; -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
+ * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor or memory
+ * for it now; -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
  */
 int fifo_post(uint64_t id, const void *event, uint32_t len);
 
@@ -33,14 +33,17 @@ int fifo_post(uint64_t id, const void *event, uint32_t len);
  */
 void event_wait(uint32_t slot, uint64_t due);
 
-/* Returns true if the FIFO has unread events. */
+/*
+ * Returns true if the FIFO has unread events, or if this process has no descriptor or memory to
+ * find out.
+ */
 bool fifo_unread(uint64_t id);
 
 /*
  * Removes from the FIFO the unread events that begin with the 8 bytes @handle. @len: size of an
- * event. Returns the number of removed events, or -EMFILE, -ENFILE or -ENOMEM if this process has no
- * descriptor for that. The FIFO must belong to this process or to a dead one, because a process that
- * is killed in this function loses all events of the FIFO.
+ * event. Returns the number of removed events, or -EMFILE, -ENFILE or -ENOMEM if this process has
+ * no descriptor or memory for that. The FIFO must belong to this process or to a dead one, because
+ * a process that is killed in this function loses all events of the FIFO.
  */
 int fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
@@ -58,8 +61,9 @@ int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void
 int fifo_withdraw(uint64_t id, uint64_t handle, uint32_t len, uint32_t *sent);
 
 /*
- * Async events. The values are those of enum ibv_event_type. If this process has no descriptor for
- * an event of an object, the thread of the object's owner writes the event (async_serve()).
+ * Async events. The values are those of enum ibv_event_type. If this process has no descriptor or
+ * memory for an event of an object, the thread of the object's owner writes the event
+ * (async_serve()).
  */
 enum async_event {
 	EV_CQ_ERR = 0,
@@ -89,7 +93,7 @@ int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent);
 
 /*
  * Sends the event to every context that is open on @rail. The event is lost if this process has no
- * descriptor for it.
+ * descriptor or memory for it.
  */
 void async_rail(uint32_t rail, enum async_event type, uint64_t element);
 

@@ -43,16 +43,16 @@ const struct obj_table obj_tables[OBJ_KINDS] = {
 static int reserve_entry(enum obj_kind kind, uint32_t i)
 {
 	struct arena *a = arena();
-	int r = reserve(obj_at(kind, i), obj_tables[kind].stride);
+	int r = reserve_object(obj_at(kind, i), obj_tables[kind].stride);
 
 	if (!r && kind == OBJ_QP)
-		r = reserve(&a->qp_gen[i], sizeof(a->qp_gen[i]));
+		r = reserve_object(&a->qp_gen[i], sizeof(a->qp_gen[i]));
 	if (!r && kind == OBJ_QP && a->chaos)
-		r = reserve(&a->owed[i], sizeof(a->owed[i]));
+		r = reserve_object(&a->owed[i], sizeof(a->owed[i]));
 	if (!r && kind == OBJ_MR)
-		r = reserve(&a->mr_gen[i], sizeof(a->mr_gen[i]));
+		r = reserve_object(&a->mr_gen[i], sizeof(a->mr_gen[i]));
 	if (!r && kind == OBJ_CQ)
-		r = reserve(&a->comp_runs[i], sizeof(a->comp_runs[i]));
+		r = reserve_object(&a->comp_runs[i], sizeof(a->comp_runs[i]));
 	return r;
 }
 
@@ -120,7 +120,7 @@ int obj_alloc(enum obj_kind kind, uint32_t ctx)
 	if (i >= *high)
 		r = reserve_entry(kind, i);
 	if (r)
-		return r == -ENOSPC ? -ENOMEM : r; /* ENOSPC is no error of the kernel's verbs */
+		return r;
 	o = obj_at(kind, i);
 	memset(o, 0, obj_tables[kind].stride);
 	o->owner = fabric_self.slot;

@@ -35,7 +35,8 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 
 /*
  * Takes a free entry, in which everything but the struct obj is zero. obj_publish() makes it
- * visible. Returns the index; -ENOMEM: the table or /dev/shm is full; or an error of reserve().
+ * visible. Returns the index; -ENOMEM: the table or /dev/shm is full; or another error of
+ * reserve_object(), such as -EMFILE.
  */
 int obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);

@@ -56,8 +56,8 @@ static inline bool wqe_fits(const struct wqe *w, uint32_t posted)
 }
 
 /*
- * Shortens an entry that is longer than the @posted blocks to these, or to one block if @posted is
- * 0.
+ * If the entry is longer than the @posted blocks, shortens it to them (to one block if @posted is
+ * 0).
  */
 static inline void wqe_cut(struct wqe *w, uint32_t posted)
 {

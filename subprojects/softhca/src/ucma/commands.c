@@ -56,9 +56,9 @@ int ucma_create_id(struct ucma_cmd *c)
 	r = qp_type_of(req, &type);
 	if (r)
 		return ucma_leave(&saved, r);
-	id = cm_alloc(fabric_self.slot, c->fifo);
-	if (!id)
-		return ucma_leave(&saved, -ENOMEM);
+	r = cm_alloc(fabric_self.slot, c->fifo, &id);
+	if (r)
+		return ucma_leave(&saved, r);
 	id->uid = req->uid;
 	id->ps = req->ps;
 	id->qp_type = type;

@@ -40,7 +40,10 @@ int prepare_create_srq(struct cmd *c)
 	return 0;
 }
 
-/* In this order: recv_recover() may run if this process dies in between. */
+/*
+ * In this order: if this thread loses the mutex in between, recv_recover() finds no limit that is
+ * due.
+ */
 static void set_limit(struct srq *srq, uint32_t limit)
 {
 	srq->limit_from = srq->taken;

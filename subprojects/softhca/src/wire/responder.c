@@ -26,7 +26,7 @@ static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 
 /*
  * The answer to a READ or an atomic acknowledges all packets before it, too. But if the request is
- * a late duplicate, the ACK that is due may be of a later packet.
+ * a late duplicate, the ACK that is due may be of a later packet; then it stays due.
  */
 static void answers(struct wire_responder *r, uint32_t psn)
 {

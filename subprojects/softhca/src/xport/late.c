@@ -15,7 +15,11 @@
 #define LATE_MAX 64
 
 static struct late {
-	uint64_t due; /* 0: free, or being filled */
+	/*
+	 * 0: free, or being filled. If the thread that fills it loses the mutex, its payload stays
+	 * mapped.
+	 */
+	uint64_t due;
 	struct qp_attr path;
 	uint32_t rail, qpn; /* of the sender */
 	uint32_t rkey;
@@ -39,8 +43,8 @@ static void drop(struct late *l)
 	const struct late old = *l;
 
 	/*
-	 * Forgotten first, as in close_view() in dma/view.c: if this thread loses the mutex before
-	 * the munmap(), the memory stays mapped and unused.
+	 * Forgotten first: a slot that is still known after the munmap() would lead to memory of
+	 * the program. If this thread loses the mutex before it, the memory stays mapped.
 	 */
 	*l = (struct late){0};
 	atomic_signal_fence(memory_order_seq_cst);

@@ -9,9 +9,9 @@
  * function writes `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
  * In ERR, `flushing` is set until both queues have been flushed. It is set before the state, and
- * before the error completion of a receive that makes the QP fail. The flush is delayed while a copy
- * involves the QP (copy.h), or until the QP's owner wakes up. If the process that flushes dies or is
- * stopped, the next holder of the mutex finishes the flush (qp_recover()).
+ * before the event or the error completion of a receive that tells of the failure. The flush is
+ * delayed while a copy involves the QP (copy.h), or until the QP's owner wakes up. If the process
+ * that flushes dies or is stopped, the next holder of the mutex finishes the flush (qp_recover()).
  *
  * In RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
  */
@@ -36,8 +36,8 @@ int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
 void qp_stop(struct qp *qp);
 
 /*
- * Must be called before other stores of a failure at whose end qp_to_error() is called: if this
- * process dies in between, the next holder of the mutex moves the QP to ERR.
+ * Begins a failure that qp_to_error() ends. If this process dies between the two, the next holder
+ * of the mutex moves the QP to ERR.
  */
 void qp_begin_error(struct qp *qp);
 

@@ -72,6 +72,7 @@ static struct answer nak(struct qp *dest, enum syndrome s)
 	if (!fabric_whole())
 		return answer(V_WHOLE);
 	if (dest->type == QPT_RC) {
+		qp_begin_error(dest);
 		async_qp(dest, s == SYN_REMOTE_ACCESS ? EV_QP_ACCESS_ERR : EV_QP_REQ_ERR);
 		qp_to_error(dest);
 	}
@@ -107,6 +108,7 @@ __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder,
 	strict_unmapped(at_responder ? dest : qp);
 	if (!at_responder)
 		return refuse(SYN_LOCAL_PROT);
+	qp_begin_error(dest);
 	async_qp(dest, EV_QP_FATAL);
 	qp_to_error(dest);
 	return refuse(SYN_REMOTE_OP);

@@ -245,8 +245,8 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
  * A temporary error, as when an address or a route is removed for a while, counts as a loss.
  *
  * The number is read atomically, because fds_move() may change it at any moment. If the program
- * puts a file of its own at the old number between the read and the call, which takes about a
- * microsecond, and that file is a socket, the packet is sent from there.
+ * puts a socket of its own at the old number between the read and the call, the packet is sent from
+ * there (on a connected TCP socket: into its stream).
  */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
 {

@@ -80,12 +80,16 @@ static void release_kept(void)
 
 static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
 {
+	/*
+	 * The length is 0 during the other stores: if this thread loses the mutex there, half of a
+	 * packet is not sent.
+	 */
 	release_kept();
+	atomic_signal_fence(memory_order_seq_cst);
 	kept.rail = rail;
 	kept.f = *f;
 	memcpy(kept.packet, packet, len);
 	kept.due = timer_now() + LATE_NS;
-	/* Last: if this thread loses the mutex before, half of a packet is not sent. */
 	atomic_signal_fence(memory_order_seq_cst);
 	kept.len = len;
 	timer_ring(fabric_self.slot); /* the thread looks when the packet is due */
@@ -296,7 +300,7 @@ int wired_receive_from(struct qp *qp)
 		return 0;
 	r = check(qp);
 	if (!r)
-		r = reserve(wd, sizeof(*wd));
+		r = reserve_object(wd, sizeof(*wd));
 	if (r)
 		return r;
 	memset(wd, 0, sizeof(*wd));

@@ -17,8 +17,9 @@
 
 /*
  * Must be called when the QP has got the attributes of RTR: prepares it if its peer is reached by
- * packets. Returns 0 or -ENOMEM. If the peer cannot be reached, prints the reason on standard error
- * and returns -EOPNOTSUPP, -EMSGSIZE (the path MTU), -ENETUNREACH or others.
+ * packets. Returns 0 or an error of reserve_object(). If the peer cannot be reached, prints the
+ * reason on standard error and returns -EOPNOTSUPP, -EMSGSIZE (the path MTU), -ENETUNREACH or
+ * others.
  */
 int wired_receive_from(struct qp *qp);
 

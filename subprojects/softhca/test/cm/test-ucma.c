@@ -476,6 +476,23 @@ static void may_open(bool may)
 	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
 }
 
+/* Memory for further ids cannot be allocated without a descriptor. */
+TEST(created_without_descriptor)
+{
+	struct rdma_ucm_create_id_resp resp;
+	struct rdma_ucm_create_id in = {.response = (uintptr_t)&resp, .ps = RDMA_PS_TCP};
+	int fd = raw_open(0), r;
+
+	may_open(false);
+	do
+		r = raw_command(fd, RDMA_USER_CM_CMD_CREATE_ID, &in, sizeof(in), sizeof(resp));
+	while (!r);
+	may_open(true);
+	CHECK_EQ(r, -EMFILE);
+	raw_id(fd, 1, RDMA_PS_TCP);
+	close(fd);
+}
+
 /* An event is not lost because the process has no descriptor left at that moment. */
 TEST(no_descriptor_left)
 {

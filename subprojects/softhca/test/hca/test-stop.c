@@ -341,6 +341,33 @@ TEST_WITH(long_write_at_instructions, at_instructions, &kinds[LONG_WRITE]);
 TEST_WITH(long_write_in_writev, at_entry, &kinds[LONG_WRITE], SYS_process_vm_writev, false);
 TEST_WITH(atomic_in_readv_untold, at_entry, &kinds[ATOMIC], SYS_process_vm_readv, true);
 
+/*
+ * A victim is killed while it writes the event that the receiver's QP has failed. The QP fails
+ * nevertheless.
+ */
+static void killed_in_error(bool mapped)
+{
+	struct process p;
+	int sig = begin(&kinds[WRITE], &p);
+
+	if (mapped)
+		CHECK(!ibv_dereg_mr(target_mr));
+	else
+		CHECK(!mprotect(target, TARGET, PROT_NONE));
+	trace_to_entry(p.tid, sig, SYS_write);
+	trace_kill(p.pid, p.tid);
+	close(p.fd);
+	CHECK_EQ(rig_state(&r), IBV_QPS_ERR);
+	CHECK_EQ(rig_wait(r.rcq).status, IBV_WC_WR_FLUSH_ERR);
+	if (mapped)
+		return;
+	CHECK(!ibv_dereg_mr(target_mr));
+	CHECK(!mprotect(target, TARGET, PROT_READ | PROT_WRITE));
+}
+
+TEST_WITH(killed_in_refusal, killed_in_error, true);
+TEST_WITH(killed_in_fatal_error, killed_in_error, false);
+
 static void opener(int fd)
 {
 	RIG v;

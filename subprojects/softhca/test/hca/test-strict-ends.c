@@ -7,6 +7,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "../tmpdir.h"
 #include "said.h"
@@ -288,10 +289,16 @@ static void open_events(void)
 	open_ends(&(struct rig_attr){.events = true}, (struct end){0}, (struct end){0});
 }
 
-TEST(arming)
+/* Reads the event of a.scq as a program does that does not use ibv_get_cq_event(). */
+static void read_event(void)
 {
 	uint64_t event;
 
+	CHECK_EQ(read(a.channel->fd, &event, sizeof(event)), (ssize_t)sizeof(event));
+}
+
+TEST(arming)
+{
 	open_events(); /* correct use */
 	for (int i = 0; i < 3; i++) {
 		CHECK(!ibv_req_notify_cq(a.scq, 0));
@@ -307,10 +314,10 @@ TEST(arming)
 	}
 	verdict(NULL);
 
-	open_events(); /* the test reads the event itself, not by ibv_get_cq_event() */
+	open_events();
 	CHECK(!ibv_req_notify_cq(a.scq, 0));
 	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
-	CHECK_EQ(read(a.channel->fd, &event, sizeof(event)), (ssize_t)sizeof(event));
+	read_event();
 	CHECK(!ibv_req_notify_cq(a.scq, 0));
 	ibv_ack_cq_events(a.scq, 1);
 	verdict("armed with sequence number 0, whose event has been read");
@@ -320,6 +327,24 @@ TEST(arming)
 	__atomic_store_n(&rig_dv_cq(a.scq).dbrec[0], 0, __ATOMIC_RELEASE);
 	CHECK(!ibv_req_notify_cq(a.scq, 0));
 	verdict("armed with consumer index 0x1, but its doorbell record says 0x0");
+}
+
+/* Without a free descriptor, it is not known whether the event was read. */
+TEST(arming_without_descriptor)
+{
+	struct rlimit before, none;
+
+	CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	none = (struct rlimit){0, before.rlim_max};
+	open_events();
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	read_event();
+	ibv_ack_cq_events(a.scq, 1);
+	verdict(NULL);
 }
 
 int main(int argc, char **argv)
