@@ -550,13 +550,18 @@ TEST(not_closed_by_close_range)
 static void *close_in_own_table(void *arg)
 {
 	unsigned fd = (unsigned)a.ctx->cmd_fd;
+	int lock = lock_file();
 
-	CHECK(!close_range(fd, fd, CLOSE_RANGE_UNSHARE));
+	CHECK(!close_range(fd, UINT_MAX, CLOSE_RANGE_UNSHARE));
 	CHECK(fcntl((int)fd, F_GETFD) < 0);
+	CHECK(fcntl(lock, F_GETFD) >= 0);
 	return arg;
 }
 
-/* With CLOSE_RANGE_UNSHARE the other threads keep the device. */
+/*
+ * With CLOSE_RANGE_UNSHARE the other threads keep the device. The calling thread keeps the library's
+ * descriptors.
+ */
 TEST(not_closed_for_other_threads)
 {
 	struct ibv_pd *pd;
