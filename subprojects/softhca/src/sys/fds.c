@@ -93,12 +93,16 @@ void fds_own(int *fd_p)
 	fds_set(fd, FD_OWN, (uintptr_t)fd_p);
 }
 
-/* Returns *fd_p, and sets it to -1. */
+/*
+ * Returns *fd_p, and sets it to -1. If the program has closed the descriptor by a system call of its
+ * own, another one of the library may have its number, and keeps the entry.
+ */
 static int take(int *fd_p)
 {
 	int fd = __atomic_exchange_n(fd_p, -1, __ATOMIC_RELAXED);
+	struct fd_entry e = fds_get(fd);
 
-	if (fds_get(fd).kind == FD_OWN)
+	if (e.kind == FD_OWN && e.value == (uintptr_t)fd_p)
 		store(fd, FD_OTHER);
 	return fd;
 }

@@ -248,6 +248,23 @@ TEST(forgets_duplicate)
 	fds_disown(&fd);
 }
 
+/* Another descriptor of the library has the number of one that the program has closed. */
+TEST(loses_only_its_entry)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC), other;
+
+	CHECK(fd >= 0);
+	fds_own(&fd);
+	CHECK(!close(fd));
+	other = open("/dev/null", O_RDWR | O_CLOEXEC);
+	CHECK(other >= 0);
+	fds_own(&other);
+	CHECK_EQ(other, fd);
+	fds_lose(&fd);
+	CHECK_EQ(fds_get(other).kind, FD_OWN);
+	fds_disown(&other);
+}
+
 /* Returns the socket that receives packets. */
 static int wait_for_socket(void)
 {
