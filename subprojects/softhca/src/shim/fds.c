@@ -183,14 +183,14 @@ static bool close_listed(int dir, int first)
 
 /*
  * Does the same as libc's closefrom() without close_range(), which would close the library's own
- * descriptors.
+ * descriptors. Without /proc it tries all numbers below RLIMIT_NOFILE.
  */
 static void close_one_by_one(int first)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 	int dir = sys_open("/proc/self/fd", flags, 0);
 
-	for (; dir == -EMFILE && first < getdtablesize(); first++) {
+	for (; dir < 0 && first < getdtablesize(); first++) {
 		close(first);
 		dir = sys_open("/proc/self/fd", flags, 0);
 	}

@@ -333,6 +333,28 @@ TEST_WITH(lives_after_closefrom_in_container, lives_after, close_from_in_contain
 TEST_WITH(lives_after_close_range_of_lock, lives_after, close_lock);
 TEST_WITH(lives_after_replacing, lives_after, replace_lock);
 
+/* Neither close_range() nor /proc is there, as in a directory of chroot(). */
+TEST(closefrom_without_proc)
+{
+	int before, high, lock;
+
+	ibv_free_device_list(ibv_get_device_list(NULL)); /* this process removes the fabric */
+	if (!test_in_child())
+		return;
+	ibv_free_device_list(ibv_get_device_list(NULL));
+	before = open("/dev/null", O_RDWR | O_CLOEXEC);
+	high = fcntl(before, F_DUPFD_CLOEXEC, 900);
+	CHECK(high >= 900);
+	lock = lock_file();
+	rig_forbid_call(SYS_close_range);
+	rig_forbid_call(SYS_openat);
+	closefrom(before + 1);
+	CHECK(is_null(before));
+	CHECK(fcntl(high, F_GETFD) < 0);
+	CHECK(fcntl(lock, F_GETFD) >= 0);
+	_exit(0);
+}
+
 static int duplicate(int fd, int way)
 {
 	int to = way % 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 100) : 100;
