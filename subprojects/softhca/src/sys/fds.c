@@ -78,12 +78,17 @@ int fds_set(int fd, enum fd_kind kind, uint64_t value)
 
 /*
  * *fd_p is accessed atomically: fds_move() may change it at any moment. A reader may get the old
- * number, which may be the program's file by then; fabric_alive() must not, so it reads again.
+ * number, which may be the program's file by then; fabric_alive() must not use such a file, so it
+ * reads the number again afterwards.
  */
 void fds_own(int *fd_p)
 {
 	int fd = *fd_p, copy = sys_duplicate(fd);
 
+	if (copy == -EBADF) {
+		__atomic_store_n(fd_p, -1, __ATOMIC_RELAXED);
+		return;
+	}
 	if (copy >= 0) {
 		__atomic_store_n(fd_p, copy, __ATOMIC_RELAXED);
 		sys_close(fd);

@@ -36,7 +36,10 @@ int fds_set(int fd, enum fd_kind kind, uint64_t value);
  * Many programs close all descriptors from some number on. So each descriptor that the library keeps
  * and cannot do without gets a number from 64 on if one is free, and is entered as FD_OWN. The shim
  * (shim/fds.c) does not close it, and calls fds_move() before a dup2() onto it.
- * *fd_p: the open descriptor, which this function and fds_move() change.
+ * *fd_p: the open descriptor, which this function and fds_move() change. It becomes -1 if the
+ * program has closed the descriptor in another thread since the library opened it. If the program
+ * also has a file of its own with the number already, that file is taken for the library's: this is
+ * not noticed.
  */
 void fds_own(int *fd_p);
 
