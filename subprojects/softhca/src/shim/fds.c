@@ -221,27 +221,40 @@ static int duplicated(int from, int fd)
 	return fail(-r);
 }
 
-/*
- * To be called before dup2() or dup3() from @from to @to. Moves the library's own descriptor away
- * from @to. Returns the result of fds_move().
- */
-static int make_way(int from, int to)
+/* Calls dup3(), or dup2() if @flags is NULL. */
+static int real_dup(int from, int to, const int *flags)
 {
-	return from != to && kind_of(to) == FD_OWN ? fds_move(to) : 0;
+	return flags ? REAL(dup3)(from, to, *flags) : REAL(dup2)(from, to);
 }
 
-/*
- * Does the same as duplicated() after dup2() or dup3() from @from to @to, which close @to if it is
- * open. @moved: the result of make_way().
- */
-static int replaced(int from, int to, int fd, int moved)
+/* Calls real_dup() after it has moved the library's own descriptor away from @to. */
+static int replace_own(int from, int to, const int *flags)
 {
-	if (fd < 0 && moved)
+	int moved, fd;
+
+	fds_hold();
+	moved = fds_move(to);
+	fd = moved < 0 ? fail(-moved) : real_dup(from, to, flags);
+	if (fd < 0 && moved > 0)
 		sys_close(to);
+	fds_release();
+	return fd;
+}
+
+/* Does the same as duplicated() for dup3(), or for dup2() if @flags is NULL. These close @to. */
+static int replace(int from, int to, const int *flags)
+{
+	int fd;
+
+	if (from == to)
+		return real_dup(from, to, flags);
+	if (kind_of(to) == FD_OWN)
+		fd = replace_own(from, to, flags);
+	else
+		fd = real_dup(from, to, flags);
 	if (fd < 0)
 		return fd;
-	if (from != to)
-		closing(to);
+	closing(to);
 	return duplicated(from, fd);
 }
 
@@ -252,16 +265,12 @@ EXPORT int dup(int fd)
 
 EXPORT int dup2(int fd, int to)
 {
-	int moved = make_way(fd, to);
-
-	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup2)(fd, to), moved);
+	return replace(fd, to, NULL);
 }
 
 EXPORT int dup3(int fd, int to, int flags)
 {
-	int moved = make_way(fd, to);
-
-	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup3)(fd, to, flags), moved);
+	return replace(fd, to, &flags);
 }
 
 /* Every kind of argument fits into a pointer. */

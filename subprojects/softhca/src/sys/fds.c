@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "sys/sys.h"
+#include "sys/thread.h"
 
 #define MAX_FDS 65536
 #define KIND_BITS 3
@@ -21,6 +22,8 @@ static _Atomic uint64_t fds[MAX_FDS];
 static _Atomic int high;
 /* Serialises fds_duplicate() and fds_drop(). */
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER; /* see fds_hold() */
+static sigset_t hold_saved; /* protected by hold_lock */
 
 static uint64_t load(int fd)
 {
@@ -125,6 +128,23 @@ void fds_lose(int *fd_p)
 	take(fd_p);
 }
 
+void fds_hold(void)
+{
+	sigset_t saved;
+
+	thread_block_signals(&saved);
+	pthread_mutex_lock(&hold_lock);
+	hold_saved = saved;
+}
+
+void fds_release(void)
+{
+	sigset_t saved = hold_saved;
+
+	pthread_mutex_unlock(&hold_lock);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
 int fds_move(int fd)
 {
 	struct fd_entry e = fds_get(fd);
@@ -182,24 +202,10 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 	return last;
 }
 
-/*
- * Another thread may have been in fds_move() at the time of the fork. The child closes the
- * duplicate, which would keep the parent's locks; it closes the descriptor itself by fds_disown().
- */
-static void forget_own(int fd)
-{
-	const int *fd_p = (const int *)(uintptr_t)fds_get(fd).value;
-
-	if (*fd_p != fd)
-		sys_close(fd);
-}
-
 void fds_forget(void)
 {
 	pthread_mutex_init(&fds_lock, NULL);
 	for (int i = 0; i < atomic_load_explicit(&high, memory_order_relaxed); i++) {
-		if (fds_get(i).kind == FD_OWN)
-			forget_own(i);
 		if (fds_get(i).kind == FD_CM)
 			store(i, FD_CM);
 		else if (load(i) != FD_OTHER)

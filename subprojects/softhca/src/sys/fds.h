@@ -56,6 +56,16 @@ void fds_disown(int *fd_p);
 void fds_lose(int *fd_p);
 
 /*
+ * fds_hold() is to be called before fds_move() and before fork(), and fds_release() after the
+ * dup2(), and after fork() in both processes. No two threads are between these calls: otherwise a
+ * child would have a descriptor without knowing it, and keep the locks of its parent. Signals are
+ * blocked between them, because a handler may fork. Between these calls no descriptor of kind FD_OWN
+ * gets another number.
+ */
+void fds_hold(void);
+void fds_release(void);
+
+/*
  * Gives another number to the descriptor @fd of kind FD_OWN. Returns 1, and then the caller must
  * close or replace @fd; 0 if @fd is not of that kind; or -errno.
  */

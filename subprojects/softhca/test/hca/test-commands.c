@@ -315,6 +315,9 @@ static void replace_lock(void)
 
 	CHECK(copy >= 0 && !close(copy));
 	CHECK(fcntl(copy, F_GETFD) < 0);
+	CHECK_EQ(dup2(fd, fd), fd);
+	CHECK(!close(fd));
+	CHECK_EQ(lock_file(), fd);
 	CHECK(dup2(-1, fd) < 0 && errno == EBADF);
 	CHECK(fcntl(fd, F_GETFD) < 0);
 	fd = lock_file();

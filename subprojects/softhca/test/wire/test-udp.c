@@ -232,22 +232,6 @@ TEST(no_descriptor)
 	close(standard_error);
 }
 
-/* A child was forked while another thread gave a descriptor of the library another number. */
-TEST(forgets_duplicate)
-{
-	int fd = open("/dev/null", O_RDWR | O_CLOEXEC), copy;
-
-	CHECK(fd >= 0);
-	fds_own(&fd);
-	copy = dup(fd);
-	CHECK(copy >= 0 && !fds_set(copy, FD_OWN, (uintptr_t)&fd));
-	fds_forget();
-	CHECK(fcntl(copy, F_GETFD) < 0);
-	CHECK(fcntl(fd, F_GETFD) >= 0);
-	CHECK_EQ(fds_get(fd).kind, FD_OTHER);
-	fds_disown(&fd);
-}
-
 /* Another descriptor of the library has the number of one that the program has closed. */
 TEST(loses_only_its_entry)
 {
