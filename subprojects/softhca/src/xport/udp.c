@@ -242,8 +242,8 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 }
 
 /*
- * A temporary error, as when an address or a route is removed for a while, counts as a loss. So does
- * a socket that the program has closed; udp_source_port() opens another one.
+ * A temporary error, as when an address or a route is removed for a while, counts as a loss. If
+ * the program has closed the socket, this is a loss, too, and udp_source_port() opens another one.
  *
  * The number is read atomically, because fds_move() may change it at any moment. If the program
  * puts a file of its own at the old number between the read and the call, which takes about a
