@@ -194,7 +194,7 @@ static inline bool is_open(const struct lane *l)
 	return __atomic_load_n(&l->open, __ATOMIC_ACQUIRE);
 }
 
-/* These things are left to the holder of the mutex by former owners of lanes. */
+/* The former owners of lanes have left this to the holder of the mutex. */
 enum left {
 	LEFT_WORK = 1, /* a step to repair */
 	LEFT_RUNS = 2, /* runs of completions; see flush() */

@@ -27,8 +27,9 @@
 static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
 static char why[256]; /* written under attach_lock; "": no reason yet */
 /*
- * This thread has attach_lock, or waits for it. Signals are not blocked, because another process may
- * hold byte 0 of the lock file for long, and a handler may fork.
+ * This thread is in member_attach(). A handler may fork then: signals are not blocked, because the
+ * wait for byte 0 of the lock file may be long. The child of such a handler knows the lock file by
+ * fabric_self.lock_fd, except in the moment between the file's opening and the end of fds_own().
  */
 static __thread bool attaching __attribute__((tls_model("initial-exec")));
 
@@ -58,7 +59,9 @@ static int no_place(int r)
 		strerror(-r));
 }
 
-/* Opens the lock file of @dir, making it if necessary, and locks byte 0. */
+/*
+ * Opens the lock file of @dir as fabric_self.lock_fd, making it if necessary, and locks byte 0.
+ */
 static int open_locked(const char *dir)
 {
 	char path[192];
@@ -78,12 +81,14 @@ static int open_locked(const char *dir)
 			continue;
 		if (fd < 0)
 			return fd;
-		r = fabric_byte_lock(fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
+		fabric_self.lock_fd = fd;
+		fds_own(&fabric_self.lock_fd); /* before the wait, in which a handler may fork */
+		r = fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
 		if (!r)
-			r = sys_fstat(fd, &st);
+			r = sys_fstat(fabric_self.lock_fd, &st);
 		if (!r && st.st_nlink)
-			return fd;
-		sys_close(fd);
+			return 0;
+		fds_disown(&fabric_self.lock_fd);
 		if (r)
 			return r;
 	}
@@ -367,10 +372,8 @@ static int attach(void)
 		return r;
 	fabric_dir(dir, sizeof(dir));
 	r = open_locked(dir);
-	if (r < 0)
+	if (r)
 		return r;
-	fabric_self.lock_fd = r;
-	fds_own(&fabric_self.lock_fd);
 	r = anyone_else_alive() ? join_fabric(dir, &a) : create_fabric(dir, &a);
 	if (!r)
 		r = enter(dir, a);

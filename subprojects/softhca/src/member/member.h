@@ -30,8 +30,9 @@ void member_detach(void);
 
 /*
  * To be called before fork(), and after it in both processes: no other thread is joining the fabric
- * at the moment of the fork. Otherwise the child would have the lock file without knowing it. The
- * calling thread itself is joining if a handler of a signal forks.
+ * at the moment of the fork. Otherwise the child would have the lock file without knowing it. If
+ * the calling thread itself is in member_attach(), because a handler of a signal forks, nothing is
+ * held.
  */
 void member_hold(void);
 void member_release(void);

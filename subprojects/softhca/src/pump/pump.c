@@ -116,6 +116,7 @@ static bool open_sockets(void)
 		if (fd >= 0) {
 			pump.fds[i].fd = fd;
 			fds_own(&pump.fds[i].fd);
+			all &= pump.fds[i].fd >= 0;
 			continue;
 		}
 		all = false;
@@ -126,8 +127,8 @@ static bool open_sockets(void)
 }
 
 /*
- * Returns true if the program has closed a socket: its close_range(), or a system call of its own,
- * may have come between the opening of the socket and fds_own(). open_sockets() opens it again.
+ * Returns true if the program has closed a socket by a system call of its own. open_sockets() opens
+ * it again.
  */
 static bool lose_closed(void)
 {

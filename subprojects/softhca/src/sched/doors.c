@@ -43,11 +43,12 @@ static void leave(const sigset_t *saved)
 
 /*
  * Returns the door's descriptor, or -1 if the program has closed it by a system call of its own;
- * another file may have its number.
+ * another file may have its number. Must be called after fds_hold(): otherwise the number may become
+ * that of the program's file at any moment.
  */
 static int fd_of(const struct door *d)
 {
-	int fd = __atomic_load_n(&d->fd, __ATOMIC_RELAXED); /* see fds_own() */
+	int fd = __atomic_load_n(&d->fd, __ATOMIC_RELAXED);
 	struct stat st;
 
 	if (fd < 0 || sys_fstat(fd, &st) || st.st_dev != d->dev || st.st_ino != d->ino)
@@ -57,17 +58,24 @@ static int fd_of(const struct door *d)
 
 static bool resize(const struct door *d, uint64_t bytes)
 {
-	int fd = fd_of(d);
+	bool ok;
+	int fd;
 
-	return fd >= 0 && !SYS(SYS_ftruncate, fd, bytes);
+	fds_hold();
+	fd = fd_of(d);
+	ok = fd >= 0 && !SYS(SYS_ftruncate, fd, bytes);
+	fds_release();
+	return ok;
 }
 
 static void drop_descriptor(struct door *d)
 {
+	fds_hold();
 	if (fd_of(d) >= 0)
 		fds_disown(&d->fd);
 	else
 		fds_lose(&d->fd);
+	fds_release();
 }
 
 static void set_open(struct door *d, bool open)
@@ -110,7 +118,7 @@ void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size)
 	sigset_t saved;
 
 	enter(&saved);
-	d->fd = sys_duplicate(fd);
+	d->fd = sys_fcntl(fd, F_DUPFD_CLOEXEC, NULL);
 	if (d->fd >= 0)
 		fds_own(&d->fd);
 	d->used = true;

@@ -25,6 +25,7 @@
 #include "shim/real.h"
 #include "sys/fds.h"
 #include "sys/sys.h"
+#include "sys/thread.h"
 #include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
@@ -35,7 +36,7 @@ static int fail(int error)
 }
 
 /*
- * Returns the kind of @fd. In a child that owner_is_self() does not know, every descriptor is
+ * Returns the kind of @fd. In a child for which owner_is_self() is false, every descriptor is
  * FD_OTHER.
  */
 static enum fd_kind kind_of(int fd)
@@ -115,14 +116,16 @@ EXPORT int close(int fd)
 
 /*
  * Closes the descriptors from @first to @last except the library's own. If close_range() is missing
- * (before Linux 5.9) or forbidden, the objects of these descriptors are closed nevertheless, but the
- * program will close the descriptors one by one.
+ * (before Linux 5.9) or forbidden, the objects of the descriptors before the first of the library's
+ * own are closed nevertheless, but the program will close the descriptors one by one.
+ * @objects: the objects of the descriptors are closed, too.
  */
-static int close_each(unsigned first, unsigned last, int flags)
+static int close_each(unsigned first, unsigned last, int flags, bool objects)
 {
 	for (int fd = fds_next(first); fd >= 0 && (unsigned)fd <= last;
 		fd = fds_next((unsigned)fd + 1)) {
-		closing(fd);
+		if (objects)
+			closing(fd);
 		if (kind_of(fd) != FD_OWN)
 			continue;
 		if ((unsigned)fd > first && REAL(close_range)(first, (unsigned)fd - 1, flags))
@@ -132,24 +135,26 @@ static int close_each(unsigned first, unsigned last, int flags)
 	return first <= last ? REAL(close_range)(first, last, flags) : 0;
 }
 
-/* Returns true if this process has several threads. */
+/* Returns true if the program has several threads. The library's own threads do not count. */
 static bool has_threads(void)
 {
+	uint32_t own = thread_count();
 	struct stat st;
 
 	/* Two links, and one for each thread's directory. */
-	return SYS(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) || st.st_nlink > 3;
+	return SYS(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) || st.st_nlink > 3 + own;
 }
 
 /*
  * Other flags are wrong, or only mark the descriptors: CLOSE_RANGE_CLOEXEC. With CLOSE_RANGE_UNSHARE
- * only the calling thread loses the descriptors; if there are other threads, they use the objects.
+ * only the calling thread loses the descriptors, so the objects are kept if the program has other
+ * threads. Then the calling thread's next file with an object's number is taken for the object.
  */
 EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
-	if (first > last || flags & ~CLOSE_RANGE_UNSHARE || (flags && has_threads()))
+	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
 		return REAL(close_range)(first, last, flags);
-	return close_each(first, last, flags);
+	return close_each(first, last, flags, !flags || !has_threads());
 }
 
 /*
@@ -178,14 +183,14 @@ static bool close_listed(int dir, int first)
 
 /*
  * Does the same as libc's closefrom() without close_range(), which would close the library's own
- * descriptors.
+ * descriptors. Without /proc it tries all numbers below RLIMIT_NOFILE.
  */
 static void close_one_by_one(int first)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 	int dir = sys_open("/proc/self/fd", flags, 0);
 
-	for (; dir == -EMFILE && first < getdtablesize(); first++) {
+	for (; dir < 0 && first < getdtablesize(); first++) {
 		close(first);
 		dir = sys_open("/proc/self/fd", flags, 0);
 	}
@@ -198,7 +203,7 @@ EXPORT void closefrom(int first)
 {
 	if (first < 0)
 		first = 0;
-	if (close_each((unsigned)first, UINT_MAX, 0))
+	if (close_each((unsigned)first, UINT_MAX, 0, true))
 		close_one_by_one(first);
 }
 
@@ -216,27 +221,40 @@ static int duplicated(int from, int fd)
 	return fail(-r);
 }
 
-/*
- * To be called before dup2() or dup3() from @from to @to. Moves the library's own descriptor away
- * from @to. Returns the result of fds_move().
- */
-static int make_way(int from, int to)
+/* Calls dup3(), or dup2() if @flags is NULL. */
+static int real_dup(int from, int to, const int *flags)
 {
-	return from != to && kind_of(to) == FD_OWN ? fds_move(to) : 0;
+	return flags ? REAL(dup3)(from, to, *flags) : REAL(dup2)(from, to);
 }
 
-/*
- * Does the same as duplicated() after dup2() or dup3() from @from to @to, which close @to if it is
- * open. @moved: the result of make_way().
- */
-static int replaced(int from, int to, int fd, int moved)
+/* Calls real_dup() after it has moved the library's own descriptor away from @to. */
+static int replace_own(int from, int to, const int *flags)
 {
-	if (fd < 0 && moved)
+	int moved, fd;
+
+	fds_hold();
+	moved = fds_move(to);
+	fd = moved < 0 ? fail(-moved) : real_dup(from, to, flags);
+	if (fd < 0 && moved > 0)
 		sys_close(to);
+	fds_release();
+	return fd;
+}
+
+/* Does the same as duplicated() for dup3(), or for dup2() if @flags is NULL. These close @to. */
+static int replace(int from, int to, const int *flags)
+{
+	int fd;
+
+	if (from == to)
+		return real_dup(from, to, flags);
+	if (kind_of(to) == FD_OWN)
+		fd = replace_own(from, to, flags);
+	else
+		fd = real_dup(from, to, flags);
 	if (fd < 0)
 		return fd;
-	if (from != to)
-		closing(to);
+	closing(to);
 	return duplicated(from, fd);
 }
 
@@ -247,16 +265,12 @@ EXPORT int dup(int fd)
 
 EXPORT int dup2(int fd, int to)
 {
-	int moved = make_way(fd, to);
-
-	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup2)(fd, to), moved);
+	return replace(fd, to, NULL);
 }
 
 EXPORT int dup3(int fd, int to, int flags)
 {
-	int moved = make_way(fd, to);
-
-	return moved < 0 ? fail(-moved) : replaced(fd, to, REAL(dup3)(fd, to, flags), moved);
+	return replace(fd, to, &flags);
 }
 
 /* Every kind of argument fits into a pointer. */

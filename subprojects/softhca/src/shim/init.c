@@ -27,6 +27,7 @@
 static void in_child(void)
 {
 	owner_set(); /* first: the functions below may call interposed ones */
+	fds_release();
 	member_release();
 	pool_forget();
 	view_forget();
@@ -46,10 +47,12 @@ static void before_fork(void)
 {
 	member_hold();
 	pool_hold();
+	fds_hold();
 }
 
 static void after_fork(void)
 {
+	fds_release();
 	pool_release();
 	member_release();
 }

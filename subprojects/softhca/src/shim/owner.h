@@ -2,8 +2,9 @@
 /*
  * Distinguishes the library's process from children that run in its memory (vfork()) or in a copy of
  * it of which the library was not told (the bare system call fork). Descriptors and signal handlers
- * of such a child are its own, but the library's tables are the parent's. So calls of the child,
- * except open() of a device, are passed on to libc without a change of the tables.
+ * of such a child are its own, but the library's tables are the parent's. So calls on its
+ * descriptors and signals are passed on to libc without a change of the tables; paths are handled as
+ * in the parent.
  */
 #ifndef SOFTHCA_SHIM_OWNER_H
 #define SOFTHCA_SHIM_OWNER_H

@@ -155,7 +155,9 @@ EXPORT int sighold(int sig)
 	return mask_one(SIG_BLOCK, sig, &was);
 }
 
-/* Changes the first word of the mask, as bits. Returns the old word. */
+/*
+ * @word: one bit for each of the signals 1 to 31. Returns the old mask in the same form, or -1.
+ */
 static int change_word(int how, int word)
 {
 	sigset_t set, old;

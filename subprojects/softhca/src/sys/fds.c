@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "sys/sys.h"
+#include "sys/thread.h"
 
 #define MAX_FDS 65536
 #define KIND_BITS 3
@@ -21,6 +22,8 @@ static _Atomic uint64_t fds[MAX_FDS];
 static _Atomic int high;
 /* Serialises fds_duplicate() and fds_drop(). */
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER; /* see fds_hold() */
+static sigset_t hold_saved; /* protected by hold_lock */
 
 static uint64_t load(int fd)
 {
@@ -78,12 +81,17 @@ int fds_set(int fd, enum fd_kind kind, uint64_t value)
 
 /*
  * *fd_p is accessed atomically: fds_move() may change it at any moment. A reader may get the old
- * number, which may be the program's file by then; fabric_alive() must not, so it reads again.
+ * number, which may be the program's file by then; fabric_alive() must not use such a file, so it
+ * reads the number again afterwards.
  */
 void fds_own(int *fd_p)
 {
 	int fd = *fd_p, copy = sys_duplicate(fd);
 
+	if (copy == -EBADF) {
+		__atomic_store_n(fd_p, -1, __ATOMIC_RELAXED);
+		return;
+	}
 	if (copy >= 0) {
 		__atomic_store_n(fd_p, copy, __ATOMIC_RELAXED);
 		sys_close(fd);
@@ -93,12 +101,16 @@ void fds_own(int *fd_p)
 	fds_set(fd, FD_OWN, (uintptr_t)fd_p);
 }
 
-/* Returns *fd_p, and sets it to -1. */
+/*
+ * Returns *fd_p, and sets it to -1. If the program has closed the descriptor by a system call of its
+ * own, another one of the library may have its number, and keeps the entry.
+ */
 static int take(int *fd_p)
 {
 	int fd = __atomic_exchange_n(fd_p, -1, __ATOMIC_RELAXED);
+	struct fd_entry e = fds_get(fd);
 
-	if (fds_get(fd).kind == FD_OWN)
+	if (e.kind == FD_OWN && e.value == (uintptr_t)fd_p)
 		store(fd, FD_OTHER);
 	return fd;
 }
@@ -114,6 +126,23 @@ void fds_disown(int *fd_p)
 void fds_lose(int *fd_p)
 {
 	take(fd_p);
+}
+
+void fds_hold(void)
+{
+	sigset_t saved;
+
+	thread_block_signals(&saved);
+	pthread_mutex_lock(&hold_lock);
+	hold_saved = saved;
+}
+
+void fds_release(void)
+{
+	sigset_t saved = hold_saved;
+
+	pthread_mutex_unlock(&hold_lock);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 }
 
 int fds_move(int fd)
@@ -173,24 +202,10 @@ bool fds_drop(int fd, struct fd_entry *entry_p)
 	return last;
 }
 
-/*
- * Another thread may have been in fds_move() at the time of the fork. The child closes the
- * duplicate, which would keep the parent's locks; it closes the descriptor itself by fds_disown().
- */
-static void forget_own(int fd)
-{
-	const int *fd_p = (const int *)(uintptr_t)fds_get(fd).value;
-
-	if (*fd_p != fd)
-		sys_close(fd);
-}
-
 void fds_forget(void)
 {
 	pthread_mutex_init(&fds_lock, NULL);
 	for (int i = 0; i < atomic_load_explicit(&high, memory_order_relaxed); i++) {
-		if (fds_get(i).kind == FD_OWN)
-			forget_own(i);
 		if (fds_get(i).kind == FD_CM)
 			store(i, FD_CM);
 		else if (load(i) != FD_OTHER)

@@ -36,7 +36,10 @@ int fds_set(int fd, enum fd_kind kind, uint64_t value);
  * Many programs close all descriptors from some number on. So each descriptor that the library keeps
  * and cannot do without gets a number from 64 on if one is free, and is entered as FD_OWN. The shim
  * (shim/fds.c) does not close it, and calls fds_move() before a dup2() onto it.
- * *fd_p: the open descriptor, which this function and fds_move() change.
+ * *fd_p: the open descriptor, which this function and fds_move() change. It becomes -1 if the
+ * program has closed the descriptor in another thread since the library opened it. If the program
+ * also has a file of its own with the number already, that file is taken for the library's: this is
+ * not noticed.
  */
 void fds_own(int *fd_p);
 
@@ -51,6 +54,16 @@ void fds_disown(int *fd_p);
  * own, and may have another file with its number.
  */
 void fds_lose(int *fd_p);
+
+/*
+ * fds_hold() is to be called before fds_move() and before fork(), and fds_release() after the
+ * dup2(), and after fork() in both processes. No two threads are between these calls: otherwise a
+ * child would have a descriptor without knowing it, and keep the locks of its parent. Signals are
+ * blocked between them, because a handler may fork. Between these calls no descriptor of kind FD_OWN
+ * gets another number.
+ */
+void fds_hold(void);
+void fds_release(void);
 
 /*
  * Gives another number to the descriptor @fd of kind FD_OWN. Returns 1, and then the caller must

@@ -9,14 +9,24 @@ struct start {
 	sem_t runs;
 };
 
+static uint32_t threads; /* relaxed: only a thread that started all others needs the exact number */
+
 static void *begin(void *arg)
 {
 	struct start *s = arg;
 	void *(*run)(void *arg) = s->run;
 
 	arg = s->arg;
+	__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
 	sem_post(&s->runs); /* *s may not exist after this */
-	return run(arg);
+	arg = run(arg);
+	__atomic_fetch_sub(&threads, 1, __ATOMIC_RELAXED);
+	return arg;
+}
+
+uint32_t thread_count(void)
+{
+	return __atomic_load_n(&threads, __ATOMIC_RELAXED);
 }
 
 int thread_start(void *(*run)(void *arg), void *arg)
@@ -67,4 +77,5 @@ void thread_forget(struct thread_once *t)
 {
 	pthread_mutex_init(&t->lock, NULL);
 	t->running = false;
+	__atomic_store_n(&threads, 0, __ATOMIC_RELAXED);
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Starts a detached thread, and returns when the thread runs: if a program forks while a thread
@@ -13,6 +14,9 @@
  * 0 or -errno.
  */
 int thread_start(void *(*run)(void *arg), void *arg);
+
+/* Returns the number of running threads that thread_start() has started in this process. */
+uint32_t thread_count(void);
 
 /* A thread that a process starts when it first needs it. */
 struct thread_once {
@@ -34,7 +38,7 @@ struct thread_once {
  */
 int thread_start_once(struct thread_once *t, int (*start)(void));
 
-/* Must be called in a forked child, which does not have the thread. */
+/* Must be called in a forked child, which does not have the thread, nor any other of its parent's. */
 void thread_forget(struct thread_once *t);
 
 /*

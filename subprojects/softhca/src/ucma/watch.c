@@ -40,6 +40,11 @@ static void ended(uint64_t slot)
 	fabric_leave(&saved);
 }
 
+/*
+ * The program may close the epoll by a system call of its own, and have another file with its
+ * number, or an epoll of its own. Then the thread ends, except that an event of that epoll with a
+ * number below MAX_PROCS only lets it look for dead processes.
+ */
 static void *wait_for_ends(void *arg)
 {
 	struct epoll_event e;
@@ -49,10 +54,11 @@ static void *wait_for_ends(void *arg)
 	do {
 		fd = __atomic_load_n(&epoll, __ATOMIC_RELAXED); /* see fds_own() */
 		r = (int)SYS(SYS_epoll_pwait, fd, &e, 1, -1, NULL, 8);
+		if (r == 1 && e.data.u64 >= MAX_PROCS)
+			r = -EBADF;
 		if (r == 1)
 			ended(e.data.u64);
-		/* -EBADF: the program has closed it by a system call of its own, or it was moved. */
-	} while (r != -EBADF || fd != __atomic_load_n(&epoll, __ATOMIC_RELAXED));
+	} while (r >= 0 || r == -EINTR || fd != __atomic_load_n(&epoll, __ATOMIC_RELAXED));
 	return NULL;
 }
 

@@ -242,7 +242,8 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 }
 
 /*
- * A temporary error, as when an address or a route is removed for a while, counts as a loss.
+ * A temporary error, as when an address or a route is removed for a while, counts as a loss. If
+ * the program has closed the socket, this is a loss, too, and udp_source_port() opens another one.
  *
  * The number is read atomically, because fds_move() may change it at any moment. If the program
  * puts a socket of its own at the old number between the read and the call, the packet is sent from
@@ -252,16 +253,21 @@ void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t
 {
 	union udp_address to;
 	socklen_t to_len = address_of(f->dst, ROCE_PORT, &to);
-	int fd = __atomic_load_n(&sender_of(rail, f)->fd, __ATOMIC_RELAXED);
+	struct sender *s = sender_of(rail, f);
+	int fd = __atomic_load_n(&s->fd, __ATOMIC_RELAXED);
 	long r = SYS(SYS_sendto, fd, packet, len, MSG_NOSIGNAL, &to, to_len);
 
-	if (r == -EMSGSIZE)
+	if (r == -EBADF && fd == __atomic_load_n(&s->fd, __ATOMIC_RELAXED)) {
+		fds_lose(&s->fd);
+		s->open = false;
+	} else if (r == -EMSGSIZE) {
 		tell(rail,
 			"a packet is larger than the network's MTU: give a smaller mtu in the "
 			"topology",
 			r);
-	else if (r == -EPERM)
+	} else if (r == -EPERM) {
 		tell(rail, "sending to UDP port 4791 is forbidden", r);
+	}
 }
 
 void udp_forget(void)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Events at one end of a connection when the process of the other end is killed. */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
 #include "ends.h"
 
 static void die_as_client(int fd)
@@ -103,6 +108,79 @@ TEST_WITH(client_dies_accepted, client_dies, ACCEPTED, false);
 TEST_WITH(client_dies_connected, client_dies, CONNECTED, false);
 TEST_WITH(client_dies_unknown_descriptors_closed, client_dies, CONNECTED, true);
 TEST_WITH(client_dies_dying, client_dies, DYING, false);
+
+/* Returns a number that is one less when a thread of this process has ended. */
+static uint64_t threads(void)
+{
+	struct stat st;
+
+	CHECK(!stat("/proc/self/task", &st));
+	return st.st_nlink;
+}
+
+/* Returns the descriptor of the library's epoll. */
+static int hidden_epoll(void)
+{
+	char path[32], target[64];
+
+	for (int fd = 0; fd < 1024; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		target[n < 0 ? 0 : n] = '\0';
+		if (strstr(target, "eventpoll"))
+			return fd;
+	}
+	CHECK(!"open");
+	return -1;
+}
+
+/* Returns a file, or an epoll with an event that is always ready. */
+static int file_of_program(bool is_epoll)
+{
+	struct epoll_event e = {.events = EPOLLOUT, .data.u64 = UINT64_MAX};
+	int fd = is_epoll ? epoll_create1(EPOLL_CLOEXEC) : open("/dev/null", O_RDWR | O_CLOEXEC);
+	int fds[2];
+
+	CHECK(fd >= 0 && !pipe(fds));
+	CHECK(!is_epoll || !epoll_ctl(fd, EPOLL_CTL_ADD, fds[1], &e));
+	return fd;
+}
+
+/*
+ * By a system call of its own, the program replaces the library's epoll. The thread that waits for
+ * the ends of other processes ends.
+ */
+static void epoll_replaced(bool by_epoll)
+{
+	struct rdma_ucm_conn_param p = raw_param(2, NULL);
+	uint32_t listener, child;
+	uint64_t before;
+	pid_t pid;
+	int fd, file;
+
+	if (!test_in_child())
+		return;
+	alarm(60); /* ends a process that waits for ever */
+	sch = cch = 0; /* the parent's */
+	server_port = serve(&listener);
+	pid = start(die_as_client, CONNECTED, &fd);
+	CHECK(raw_readable(sch, GUARD_MS));
+	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
+	CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
+	raw_expect(sch, ESTABLISHED, CHILD);
+	before = threads();
+	file = hidden_epoll();
+	CHECK_EQ(syscall(SYS_dup2, file_of_program(by_epoll), file), file);
+	end(pid, fd);
+	while (threads() == before)
+		sched_yield();
+	exit(0);
+}
+
+TEST_WITH(epoll_replaced_by_file, epoll_replaced, false);
+TEST_WITH(epoll_replaced_by_epoll, epoll_replaced, true);
 
 /* No id listens at the port. */
 static void refused(void)

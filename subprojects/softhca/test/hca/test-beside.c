@@ -6,6 +6,8 @@
  * faster. The number of cores that are needed changes as processes come and go.
  */
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -608,6 +610,30 @@ static void keeper(void)
 TEST(library_keeps_descriptors)
 {
 	CHECK_EQ(rig_child(keeper, NULL), 0);
+}
+
+/*
+ * The program has one thread of its own, which closes all descriptors in a table of its own. The
+ * device is closed: another file may have its number.
+ */
+static void unsharer(void)
+{
+	struct rig r;
+	int device;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
+	open_self(&r);
+	device = r.ctx->cmd_fd;
+	CHECK(!close_range(3, UINT_MAX, CLOSE_RANGE_UNSHARE));
+	while (open("/dev/null", O_RDWR | O_CLOEXEC) < device)
+		;
+	CHECK(!ibv_alloc_pd(r.ctx));
+	exit(0);
+}
+
+TEST(library_thread_is_no_other)
+{
+	CHECK_EQ(rig_child(unsharer, NULL), 0);
 }
 
 /* A store that the trap handler cannot execute also rings the doorbell while the thread sleeps. */

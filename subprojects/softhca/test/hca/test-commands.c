@@ -315,6 +315,9 @@ static void replace_lock(void)
 
 	CHECK(copy >= 0 && !close(copy));
 	CHECK(fcntl(copy, F_GETFD) < 0);
+	CHECK_EQ(dup2(fd, fd), fd);
+	CHECK(!close(fd));
+	CHECK_EQ(lock_file(), fd);
 	CHECK(dup2(-1, fd) < 0 && errno == EBADF);
 	CHECK(fcntl(fd, F_GETFD) < 0);
 	fd = lock_file();
@@ -332,6 +335,28 @@ TEST_WITH(lives_after_closefrom, lives_after, close_from);
 TEST_WITH(lives_after_closefrom_in_container, lives_after, close_from_in_container);
 TEST_WITH(lives_after_close_range_of_lock, lives_after, close_lock);
 TEST_WITH(lives_after_replacing, lives_after, replace_lock);
+
+/* Neither close_range() nor /proc is there, as in a directory of chroot(). */
+TEST(closefrom_without_proc)
+{
+	int before, high, lock;
+
+	ibv_free_device_list(ibv_get_device_list(NULL)); /* this process removes the fabric */
+	if (!test_in_child())
+		return;
+	ibv_free_device_list(ibv_get_device_list(NULL));
+	before = open("/dev/null", O_RDWR | O_CLOEXEC);
+	high = fcntl(before, F_DUPFD_CLOEXEC, 900);
+	CHECK(high >= 900);
+	lock = lock_file();
+	rig_forbid_call(SYS_close_range);
+	rig_forbid_call(SYS_openat);
+	closefrom(before + 1);
+	CHECK(is_null(before));
+	CHECK(fcntl(high, F_GETFD) < 0);
+	CHECK(fcntl(lock, F_GETFD) >= 0);
+	_exit(0);
+}
 
 static int duplicate(int fd, int way)
 {
@@ -550,13 +575,18 @@ TEST(not_closed_by_close_range)
 static void *close_in_own_table(void *arg)
 {
 	unsigned fd = (unsigned)a.ctx->cmd_fd;
+	int lock = lock_file();
 
-	CHECK(!close_range(fd, fd, CLOSE_RANGE_UNSHARE));
+	CHECK(!close_range(fd, UINT_MAX, CLOSE_RANGE_UNSHARE));
 	CHECK(fcntl((int)fd, F_GETFD) < 0);
+	CHECK(fcntl(lock, F_GETFD) >= 0);
 	return arg;
 }
 
-/* With CLOSE_RANGE_UNSHARE the other threads keep the device. */
+/*
+ * With CLOSE_RANGE_UNSHARE the other threads keep the device. The calling thread keeps the library's
+ * descriptors.
+ */
 TEST(not_closed_for_other_threads)
 {
 	struct ibv_pd *pd;

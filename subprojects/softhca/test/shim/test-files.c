@@ -291,13 +291,17 @@ TEST(fork_during_join)
 	exit(0);
 }
 
+static int lock = -1; /* the lock file, if this process has opened it itself */
+
 static void fork_once(int sig)
 {
 	(void)sig;
 	if (test_in_child()) {
+		close(lock);
 		CHECK(!has_lock_file());
 		_exit(0);
 	}
+	test_store(&forked, 1);
 }
 
 /* A handler of a signal forks in the thread that joins. */
@@ -310,6 +314,50 @@ TEST(fork_in_handler_during_join)
 	CHECK(signal(SIGUSR1, fork_once) != SIG_ERR);
 	raises = true;
 	open_device();
+	exit(0);
+}
+
+/* Locks byte 0 of the lock file, as a process does that joins or leaves. */
+static void hold_lock_file(void)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_len = 1};
+	char path[128];
+	int n = snprintf(path, sizeof(path), "/dev/shm/softhca-%u-%s", (unsigned)geteuid(),
+		getenv("SOFTHCA_FABRIC"));
+
+	CHECK(!mkdir(path, 0700));
+	snprintf(path + n, sizeof(path) - (size_t)n, "/lock");
+	lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(lock >= 0);
+	CHECK(!fcntl(lock, F_OFD_SETLK, &fl));
+}
+
+static void *interrupt(void *arg)
+{
+	while (!test_load(&joining) || !main_waits())
+		sched_yield();
+	CHECK(!pthread_kill(*(pthread_t *)arg, SIGUSR1));
+	while (!test_load(&forked))
+		sched_yield();
+	CHECK(!close(lock));
+	return NULL;
+}
+
+/* The same while that thread waits for another process that joins or leaves. */
+TEST(fork_in_handler_during_wait)
+{
+	pthread_t self = pthread_self(), t;
+
+	if (!test_in_child()) /* the child has not joined yet */
+		return;
+	test_fabric("join");
+	alarm(20); /* ends a process that waits for ever */
+	hold_lock_file();
+	CHECK(signal(SIGUSR1, fork_once) != SIG_ERR);
+	CHECK(!pthread_create(&t, NULL, interrupt, &self));
+	test_store(&joining, 1);
+	open_device();
+	CHECK(!pthread_join(t, NULL));
 	exit(0);
 }
 

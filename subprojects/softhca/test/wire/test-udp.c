@@ -232,34 +232,69 @@ TEST(no_descriptor)
 	close(standard_error);
 }
 
-/* A child was forked while another thread gave a descriptor of the library another number. */
-TEST(forgets_duplicate)
+/* Another descriptor of the library has the number of one that the program has closed. */
+TEST(loses_only_its_entry)
 {
-	int fd = open("/dev/null", O_RDWR | O_CLOEXEC), copy;
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC), other;
 
 	CHECK(fd >= 0);
 	fds_own(&fd);
-	copy = dup(fd);
-	CHECK(copy >= 0 && !fds_set(copy, FD_OWN, (uintptr_t)&fd));
-	fds_forget();
-	CHECK(fcntl(copy, F_GETFD) < 0);
-	CHECK(fcntl(fd, F_GETFD) >= 0);
-	CHECK_EQ(fds_get(fd).kind, FD_OTHER);
-	fds_disown(&fd);
+	CHECK(!close(fd));
+	other = open("/dev/null", O_RDWR | O_CLOEXEC);
+	CHECK(other >= 0);
+	fds_own(&other);
+	CHECK_EQ(other, fd);
+	fds_lose(&fd);
+	CHECK_EQ(fds_get(other).kind, FD_OWN);
+	fds_disown(&other);
+}
+
+/* The program has closed a descriptor of the library before it was entered as such. */
+TEST(closed_before_owned)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC), was = fd;
+
+	CHECK(fd >= 0 && !close(fd));
+	fds_own(&fd);
+	CHECK_EQ(fd, -1);
+	CHECK_EQ(fds_get(was).kind, FD_OTHER);
+}
+
+/* Returns the socket that is bound to @port, or -1. */
+static int socket_of_port(uint16_t port)
+{
+	for (int fd = 0; fd < 256; fd++) {
+		union udp_address a;
+		socklen_t len = sizeof(a);
+
+		if (!getsockname(fd, &a.any, &len) && len == sizeof(a.v4) && port_of(fd) == port)
+			return fd;
+	}
+	return -1;
+}
+
+/* The program closes the socket that sends packets. The library opens another one. */
+TEST(sender_closed)
+{
+	struct flow f = {0};
+	sigset_t saved;
+
+	memcpy(f.src, ipv4, sizeof(f.src));
+	memcpy(f.dst, ipv4, sizeof(f.dst));
+	CHECK(!fabric_enter(&saved));
+	CHECK(!close(socket_of_port(udp_source_port(0, &f))));
+	udp_send(0, &f, (const uint8_t *)"x", 1);
+	CHECK(socket_of_port(udp_source_port(0, &f)) >= 0);
+	fabric_leave(&saved);
 }
 
 /* Returns the socket that receives packets. */
 static int wait_for_socket(void)
 {
-	union udp_address a;
-	socklen_t len = sizeof(a);
-	int fd = 0;
+	int fd;
 
-	while (getsockname(fd, &a.any, &len) || len < sizeof(a.v4) || port_of(fd) != ROCE_PORT) {
-		fd = (fd + 1) % 256;
-		len = sizeof(a);
+	while ((fd = socket_of_port(ROCE_PORT)) < 0)
 		sched_yield();
-	}
 	return fd;
 }
 
