@@ -17,6 +17,7 @@
 #define GUARD_MS 60000
 #define FULL 256u /* events that the smallest FIFO holds */
 #define FULL_IDS (2 * FULL + 44)
+#define KEPT 8 /* events of an id that the HCA keeps while the channel has no room */
 
 static int ch;
 static void *wrong; /* an address that cannot be accessed */
@@ -541,6 +542,64 @@ TEST(full_channel_without_descriptor)
 		CHECK(raw_readable(fd, GUARD_MS));
 		CHECK_EQ(raw_event(fd, &e), 0);
 		CHECK_EQ(e.event, ADDR_RESOLVED);
+	}
+	close(fd);
+}
+
+/* Fills the channel of @fd with records that are no events of an id. */
+static void fill(int fd)
+{
+	const uint64_t record[2] = {0};
+
+	CHECK_EQ(fcntl(fd, F_SETPIPE_SZ, FULL * 16), FULL * 16);
+	for (uint32_t i = 0; i < FULL; i++)
+		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
+}
+
+/* Empties the channel, and lets the HCA find it empty when it has no descriptor. */
+static void find_empty_without_descriptor(int fd)
+{
+	struct rdma_ucm_event_resp e;
+	char events[FULL * 16];
+
+	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
+	may_open(false);
+	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+}
+
+/* An id has two events that wait for room, and only the first is tried again by itself. */
+TEST(two_events_wait_for_room)
+{
+	int fd = raw_open(O_NONBLOCK);
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
+
+	fill(fd);
+	CHECK_EQ(raw_resolve(fd, id, LOOP, 7), 0);
+	CHECK_EQ(raw_route(fd, id), 0);
+	find_empty_without_descriptor(fd);
+	may_open(true);
+	CHECK(raw_readable(fd, GUARD_MS));
+	raw_expect(fd, ADDR_RESOLVED, 1);
+	CHECK(raw_readable(fd, GUARD_MS));
+	raw_expect(fd, ROUTE_RESOLVED, 1);
+	close(fd);
+}
+
+/* An id with more events than the HCA keeps loses the oldest one, but not the others. */
+TEST(events_after_a_lost_one)
+{
+	int fd = raw_open(O_NONBLOCK);
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
+
+	fill(fd);
+	for (int i = 0; i < KEPT; i++)
+		CHECK_EQ(raw_resolve(fd, id, "192.0.2.77", 7), 0);
+	find_empty_without_descriptor(fd);
+	CHECK_EQ(raw_resolve(fd, id, "192.0.2.77", 7), 0);
+	may_open(true);
+	for (int i = 0; i < KEPT; i++) {
+		CHECK(raw_readable(fd, GUARD_MS));
+		raw_expect(fd, ADDR_ERROR, 1);
 	}
 	close(fd);
 }
