@@ -297,16 +297,11 @@ void cm_refill(uint64_t fifo)
 	*full = others;
 }
 
-int cm_forget_events(struct cm_id *id)
+void cm_forget_events(struct cm_id *id)
 {
-	int dropped = fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
-
-	if (dropped < 0)
-		return dropped;
 	id->first_coming = id->last_coming;
-	if (dropped)
+	if (fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event)) > 0)
 		cm_refill(id->fifo);
-	return 0;
 }
 
 void cm_free(struct cm_id *id)
@@ -482,25 +477,19 @@ static bool move_event(const void *event, void *arg)
 	return true;
 }
 
-int cm_move(struct cm_id *id, uint64_t fifo)
+void cm_move(struct cm_id *id, uint64_t fifo)
 {
 	struct move m = {.id = id};
 	uint64_t from = id->fifo;
-	int r;
 
 	if (from == fifo)
-		return 0;
+		return;
 	id->fifo = fifo;
-	r = fifo_drop_if(from, sizeof(struct cm_event), move_event, &m);
-	if (r < 0) {
-		id->fifo = from;
-		return r;
-	}
+	fifo_drop_if(from, sizeof(struct cm_event), move_event, &m);
 	cm_refill(from);
 	/* Requests that have not arrived yet are in no FIFO. */
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
 		if (cm_at(i)->used && cm_at(i)->unread && cm_linked(cm_at(i)->listener) == id)
 			cm_at(i)->fifo = fifo;
 	cm_refill(fifo);
-	return 0;
 }

@@ -21,8 +21,8 @@ void fifo_remove(uint64_t id);
 #define EVENT_RETRY_NS 1000000u /* after this time an event that got -EAGAIN is written again */
 
 /*
- * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor or memory for it
- * now; -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
+ * Writes one event of @len bytes. Returns 0; -EAGAIN if this process has no descriptor or memory
+ * for it now; -EPIPE if it could not be written, because the reader is gone or the FIFO is full.
  */
 int fifo_post(uint64_t id, const void *event, uint32_t len);
 
@@ -38,9 +38,11 @@ bool fifo_unread(uint64_t id);
 
 /*
  * Removes from the FIFO the unread events that begin with the 8 bytes @handle. @len: size of an
- * event. Returns the number of removed events, or -EMFILE, -ENFILE or -ENOMEM if this process has no
- * descriptor for that. The FIFO must belong to this process or to a dead one, because a process that
- * is killed in this function loses all events of the FIFO.
+ * event. Returns the number of removed events. If this process has no descriptor or memory for
+ * that, returns -EMFILE, -ENFILE or -ENOMEM, unless the FIFO has no unread events, or is an event
+ * channel of the connection manager, which is read through the program's descriptor then. The FIFO
+ * must belong to this process or to a dead one, because a process that is killed in this function
+ * loses all events of the FIFO.
  */
 int fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
@@ -89,7 +91,7 @@ int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent);
 
 /*
  * Sends the event to every context that is open on @rail. The event is lost if this process has no
- * descriptor for it.
+ * descriptor or memory for it.
  */
 void async_rail(uint32_t rail, enum async_event type, uint64_t element);
 

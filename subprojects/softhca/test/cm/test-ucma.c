@@ -506,9 +506,6 @@ TEST(migrates_to_full_channel)
 
 	CHECK_EQ(raw_resolve(ch, in.id, LOOP, 7), 0);
 	CHECK_EQ(raw_route(ch, in.id), 0);
-	may_open(false);
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EMFILE);
-	may_open(true);
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
 	for (uint32_t i = 0; i < FULL_IDS + 2; i++) {
 		CHECK(raw_readable(to, 0));
@@ -604,20 +601,47 @@ TEST(events_after_a_lost_one)
 	close(fd);
 }
 
-/* An id whose events cannot be removed is not destroyed: the next id would get them. */
+/*
+ * A process without a descriptor destroys an id. The next id with this number does not get the
+ * events, and another id of the channel keeps its own.
+ */
 TEST(destroyed_without_descriptor)
 {
-	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP), next;
+	int fd = raw_open(0); /* a read of an empty channel would wait for ever */
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP), other = raw_id(fd, 2, RDMA_PS_TCP), next;
 
-	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
+	CHECK_EQ(raw_resolve(fd, other, LOOP, 7), 0);
+	CHECK_EQ(raw_resolve(fd, id, LOOP, 7), 0);
 	may_open(false);
-	CHECK_EQ(raw_destroy(ch, id), -EMFILE);
-	may_open(true);
-	CHECK_EQ(raw_destroy(ch, id), 0);
-	next = raw_id(ch, 2, RDMA_PS_TCP);
+	CHECK_EQ(raw_destroy(fd, id), 0);
+	next = raw_id(fd, 3, RDMA_PS_TCP);
 	CHECK_EQ(next, id);
-	CHECK(!raw_readable(ch, 0));
-	CHECK_EQ(raw_destroy(ch, next), 0);
+	raw_expect(fd, ADDR_RESOLVED, 2);
+	CHECK(!raw_readable(fd, 0));
+	CHECK_EQ(raw_destroy(fd, next), 0);
+	CHECK_EQ(raw_destroy(fd, other), 1);
+	may_open(true);
+	close(fd);
+}
+
+/* The unread event of an id that migrates is posted when there is a descriptor. */
+TEST(migrates_without_descriptor)
+{
+	int to = raw_open(0), fd = raw_open(0);
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = raw_id(fd, 1, RDMA_PS_TCP),
+		.fd = (uint32_t)fd};
+
+	CHECK_EQ(raw_resolve(fd, in.id, LOOP, 7), 0);
+	may_open(false);
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK(!raw_readable(fd, 0));
+	may_open(true);
+	CHECK(raw_readable(to, GUARD_MS));
+	raw_expect(to, ADDR_RESOLVED, 1);
+	close(fd);
+	close(to);
 }
 
 /* Commands in a state of the id in which they are not permitted. */
