@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * If a process is killed in one of these functions, cm_reap() ends what the function has begun. So
- * a function posts the events first, and stores the states of the ids last: the other end's before
- * that of the process's own id.
+ * A function that tells the other end of a refusal, a reply or an end posts the event first, then
+ * stores the other end's state, then its own: if the process is killed in between, cm_reap()
+ * completes it.
  */
 #include "cm/cm.h"
 
@@ -253,9 +253,9 @@ void cm_answered(struct cm_id *id)
 {
 	if (id->state != CM_REP_SENT)
 		return;
+	cm_tell(id, CM_EV_ESTABLISHED, 0, false);
 	remote_stop(id);
 	id->state = CM_ESTABLISHED;
-	cm_tell(id, CM_EV_ESTABLISHED, 0, false);
 }
 
 int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid)
@@ -312,6 +312,7 @@ void cm_end_connection(struct cm_id *id)
 {
 	cm_tell(id, CM_EV_DISCONNECTED, 0, false);
 	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
+	remote_stop(id);
 	id->state = CM_ENDED;
 }
 

@@ -229,8 +229,8 @@ void cm_wake(const struct cm_id *id, uint64_t due)
 }
 
 /*
- * Returns the time at which an event that was not posted is tried again. @r: the error of
- * fifo_post(). 0: when the program has read the events of the channel, because the channel is full.
+ * Returns the time at which an event that fifo_post() refused with @r is tried again; 0:
+ * cm_refill() posts it, because the channel is full (or gone).
  */
 static uint64_t next_try(const struct cm_id *id, int r)
 {
@@ -257,6 +257,11 @@ static bool post(const struct cm_id *id, struct cm_coming *c)
 	return !r;
 }
 
+static bool waits_for_room(const struct cm_id *id)
+{
+	return is_coming(id) && !cm_due(id);
+}
+
 /*
  * Posts the id's oldest event. Returns false if it has to wait. If the process is killed between
  * the event and its removal, the event is delivered twice.
@@ -270,12 +275,9 @@ static bool arrive(struct cm_id *id)
 		return false;
 	}
 	id->first_coming++;
+	/* The next event may have been left behind when cm_refill() set a time for the posted one. */
+	arena()->procs[id->owner].cm_full |= waits_for_room(id);
 	return true;
-}
-
-static bool waits_for_room(const struct cm_id *id)
-{
-	return is_coming(id) && !cm_due(id);
 }
 
 void cm_refill(uint64_t fifo)
@@ -299,16 +301,11 @@ void cm_refill(uint64_t fifo)
 	*full = others;
 }
 
-int cm_forget_events(struct cm_id *id)
+void cm_forget_events(struct cm_id *id)
 {
-	int dropped = fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
-
-	if (dropped < 0)
-		return dropped;
 	id->first_coming = id->last_coming;
-	if (dropped)
+	if (fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event)) > 0)
 		cm_refill(id->fifo);
-	return 0;
 }
 
 void cm_free(struct cm_id *id)
@@ -319,14 +316,24 @@ void cm_free(struct cm_id *id)
 	id->used = 0;
 }
 
+/* The next event is tried when the lost one would have been. */
+static void lose_oldest(struct cm_id *id)
+{
+	uint64_t due = cm_due(id);
+
+	id->first_coming++;
+	if (waits_for_room(id))
+		coming(id, id->first_coming)->due = due;
+}
+
 /*
- * If there is no room, the oldest event is lost. A connection has fewer events, so only a program
- * that gives commands without reading their events loses one.
+ * If there is no room, the oldest event is lost. A connection has fewer than CM_COMING events, so
+ * only a program that gives commands without reading their events loses one.
  */
 static void on_its_way(struct cm_id *id, const struct cm_coming *c)
 {
 	if (id->last_coming - id->first_coming == CM_COMING && !arrive(id))
-		id->first_coming++;
+		lose_oldest(id);
 	*coming(id, id->last_coming) = *c;
 	id->last_coming++;
 	cm_wake(id, c->due);
@@ -420,6 +427,7 @@ void cm_recover(void)
 		if (!p->used)
 			continue;
 		p->cm_due = 1; /* cm_serve() finds the right time */
+		p->cm_full = 1; /* cm_refill() finds out whether events wait */
 		timer_ring(slot);
 	}
 }
@@ -473,25 +481,19 @@ static bool move_event(const void *event, void *arg)
 	return true;
 }
 
-int cm_move(struct cm_id *id, uint64_t fifo)
+void cm_move(struct cm_id *id, uint64_t fifo)
 {
 	struct move m = {.id = id};
 	uint64_t from = id->fifo;
-	int r;
 
 	if (from == fifo)
-		return 0;
+		return;
 	id->fifo = fifo;
-	r = fifo_drop_if(from, sizeof(struct cm_event), move_event, &m);
-	if (r < 0) {
-		id->fifo = from;
-		return r;
-	}
+	fifo_drop_if(from, sizeof(struct cm_event), move_event, &m);
 	cm_refill(from);
 	/* Requests that have not arrived yet are in no FIFO. */
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++)
 		if (cm_at(i)->used && cm_at(i)->unread && cm_linked(cm_at(i)->listener) == id)
 			cm_at(i)->fifo = fifo;
 	cm_refill(fifo);
-	return 0;
 }

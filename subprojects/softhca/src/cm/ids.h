@@ -64,8 +64,8 @@ void cm_publish(struct cm_id *id);
  * cm_away), it must belong to this process or to a dead one, see fifo_drop().
  */
 void cm_free(struct cm_id *id);
-/* Frees only the events. Returns 0 or the error of fifo_drop(). */
-int cm_forget_events(struct cm_id *id);
+/* Frees only the events. Needs no descriptor, because the process has the channel open. */
+void cm_forget_events(struct cm_id *id);
 
 /*
  * Finds an id by number. Returns 0; -ENOENT if this process has no such id; -EINVAL if the id
@@ -93,11 +93,8 @@ struct cm_id *cm_listener(uint32_t ps, const struct cm_addr *addr);
 /* Returns the number of requests to a listening id that its program has not read. */
 uint32_t cm_unread(const struct cm_id *listener);
 
-/*
- * Moves the id, with its events, to the event channel of @fifo. Returns 0 or the error of
- * fifo_drop().
- */
-int cm_move(struct cm_id *id, uint64_t fifo);
+/* Moves the id, with its events, to the event channel of @fifo. */
+void cm_move(struct cm_id *id, uint64_t fifo);
 
 /* Time of a message from one end to the other; the real link model adds the adapter's latency. */
 #define CM_MESSAGE_NS 100000u

@@ -16,23 +16,24 @@
 
 static void give_up(struct cm_id *id)
 {
-	remote_stop(id);
 	if (id->away.gone) {
 		cm_free(id);
 	} else if (id->state == CM_DREQ_SENT) {
 		cm_end_connection(id);
 	} else {
-		id->state = CM_ENDED;
 		cm_tell(id, CM_EV_UNREACHABLE, -ETIMEDOUT, false);
+		remote_stop(id);
+		id->state = CM_ENDED;
 	}
 }
 
 static void repeat(struct cm_id *id, uint64_t now)
 {
-	if (!id->away.repeats--) {
+	if (!id->away.repeats) {
 		give_up(id);
 		return;
 	}
+	id->away.repeats--;
 	id->away.due = now + REMOTE_REPEAT_NS;
 	remote_send(id, (enum mad_type)id->away.message, 0);
 }
@@ -105,7 +106,13 @@ uint64_t cm_serve(uint64_t now)
 	return *due;
 }
 
-/* ---- messages ---- */
+/*
+ * ---- messages ----
+ *
+ * Any process of the fabric may handle a message, also one for an id of another process. If it is
+ * killed, the message is handled again when the other host repeats it. So these functions post the
+ * events first, then end this host's repetitions, and store the state last.
+ */
 
 /* Sends a refusal to an end that has no id here. */
 static void send_refusal(const struct cm_place *from, uint32_t owner, const struct cm_refused *r)
@@ -250,27 +257,27 @@ static void on_reply(struct cm_id *id, const struct mad *m)
 	}
 	if (id->state != CM_REQ_SENT)
 		return;
-	remote_stop(id);
 	id->away.there = m->local;
 	id->remote = m->param;
-	id->state = CM_REP_RCVD;
 	cm_tell(id, CM_EV_CONNECT_RESPONSE, 0, true);
+	remote_stop(id);
+	id->state = CM_REP_RCVD;
 }
 
 static void on_datagram_reply(struct cm_id *id, const struct mad *m)
 {
 	if (id->state != CM_SIDR_SENT)
 		return;
-	remote_stop(id);
 	id->remote = m->param;
-	id->state = m->status ? CM_ENDED : CM_SIDR_DONE;
 	cm_tell(id, m->status ? CM_EV_UNREACHABLE : CM_EV_ESTABLISHED, m->status, true);
+	remote_stop(id);
+	id->state = m->status ? CM_ENDED : CM_SIDR_DONE;
 }
 
 /*
  * If the other end withdraws its request, the program gets no event of that: it finds out when it
- * accepts. A request that it has not read yet is not freed (cm_free()). An established
- * end is rejected, too: its other end may have been destroyed before it was established.
+ * accepts. A request that it has not read yet is not freed (cm_free()). An established id is
+ * rejected, too, if the other end was destroyed before the acknowledgement of its reply arrived.
  */
 static void on_rejection(struct cm_id *id, const struct mad *m)
 {
@@ -279,19 +286,18 @@ static void on_rejection(struct cm_id *id, const struct mad *m)
 	if (id->state != CM_REQ_SENT && id->state != CM_REQ_RCVD && id->state != CM_REP_SENT &&
 		id->state != CM_REP_RCVD && !established)
 		return;
-	remote_stop(id);
-	id->state = CM_ENDED;
-	if (withdrawn)
-		return;
-	id->remote = m->param;
-	cm_tell(id, CM_EV_REJECTED, m->status, true);
+	if (!withdrawn) {
+		id->remote = m->param;
+		cm_tell(id, CM_EV_REJECTED, m->status, true);
+	}
 	if (established)
 		cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
+	remote_stop(id);
+	id->state = CM_ENDED;
 }
 
 static void on_end(struct cm_id *id)
 {
-	remote_stop(id);
 	if (id->away.gone)
 		cm_free(id);
 	else
@@ -304,8 +310,8 @@ static void on_disconnect(struct cm_id *id)
 		cm_answered(id); /* the other end has accepted the reply */
 	switch (id->state) {
 	case CM_ESTABLISHED:
-		id->state = CM_DREQ_RCVD;
 		cm_tell(id, CM_EV_DISCONNECTED, 0, false);
+		id->state = CM_DREQ_RCVD;
 		break;
 	case CM_DREQ_SENT: /* both ends disconnect */
 		remote_send(id, MAD_DREP, 0);

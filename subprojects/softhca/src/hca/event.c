@@ -10,6 +10,7 @@
 
 #include "hca/objects.h"
 #include "hca/timer.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 
 #define FIFO_PATH_MAX 192
@@ -100,19 +101,15 @@ bool fifo_unread(uint64_t id)
 	return bytes > 0;
 }
 
-int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg), void *arg)
+/* Does the work of fifo_drop_if() with descriptor @fd of the FIFO. Reads at most @max events. */
+static int drop_from(int fd, uint32_t max, uint32_t len, bool (*drop)(const void *event, void *arg),
+	void *arg)
 {
 	/* Static, because it is too large for a stack. The fabric's mutex protects it. */
 	static char kept[DROP_EVENTS][sizeof(struct ib_uverbs_async_event_desc)];
-	char path[FIFO_PATH_MAX];
-	uint32_t n = 0;
-	int fd, dropped = 0;
+	uint32_t n = 0, dropped = 0;
 
-	fabric_fifo_path(id, path, sizeof(path));
-	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-	if (fd < 0)
-		return is_shortage(fd) ? fd : 0;
-	while (n < DROP_EVENTS && sys_read(fd, kept[n], len) == (long)len) {
+	while (n < DROP_EVENTS && n + dropped < max && sys_read(fd, kept[n], len) == (long)len) {
 		if (drop(kept[n], arg))
 			dropped++;
 		else
@@ -120,6 +117,52 @@ int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void
 	}
 	for (uint32_t i = 0; i < n; i++)
 		sys_write(fd, kept[i], len);
+	return (int)dropped;
+}
+
+/* Returns the descriptor from which the program reads the FIFO, or -1. */
+static int reader_of(uint64_t id)
+{
+	static const enum fd_kind kinds[] = {FD_CM, FD_ASYNC, FD_CHANNEL};
+	int fd = -1;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && fd < 0; i++)
+		fd = fds_find(kinds[i], id);
+	return fd;
+}
+
+/*
+ * Does the work of fifo_drop_if() without opening the FIFO, which has failed with @error. Events of
+ * verbs are not read from the program's descriptor: if a thread of the program read them first,
+ * this thread would wait for the next event. Event channels of the connection manager are read only
+ * by this library, with the mutex.
+ */
+static int drop_without(int error, uint64_t id, uint32_t len,
+	bool (*drop)(const void *event, void *arg), void *arg)
+{
+	int fd = reader_of(id), unread = 0;
+
+	if (SYS(SYS_ioctl, fd, FIONREAD, &unread) < 0)
+		return error;
+	if (!unread)
+		return 0;
+	if (fds_get(fd).kind != FD_CM)
+		return error;
+	return drop_from(fd, (uint32_t)unread / len, len, drop, arg);
+}
+
+int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg), void *arg)
+{
+	char path[FIFO_PATH_MAX];
+	int fd, dropped;
+
+	fabric_fifo_path(id, path, sizeof(path));
+	fd = sys_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (is_shortage(fd))
+		return drop_without(fd, id, len, drop, arg);
+	if (fd < 0)
+		return 0;
+	dropped = drop_from(fd, UINT32_MAX, len, drop, arg);
 	sys_close(fd);
 	return dropped;
 }

@@ -41,9 +41,11 @@ bool fifo_unread(uint64_t id);
 
 /*
  * Removes from the FIFO the unread events that begin with the 8 bytes @handle. @len: size of an
- * event. Returns the number of removed events, or -EMFILE, -ENFILE or -ENOMEM if this process has
- * no descriptor or memory for that. The FIFO must belong to this process or to a dead one, because
- * a process that is killed in this function loses all events of the FIFO.
+ * event. Returns the number of removed events. If this process has no descriptor or memory for
+ * that, returns -EMFILE, -ENFILE or -ENOMEM, unless the FIFO has no unread events, or is an event
+ * channel of the connection manager, which is read through the program's descriptor then. The FIFO
+ * must belong to this process or to a dead one, because a process that is killed in this function
+ * loses all events of the FIFO.
  */
 int fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 

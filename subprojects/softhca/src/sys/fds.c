@@ -65,6 +65,16 @@ struct fd_entry fds_get(int fd)
 	return (struct fd_entry){.kind = e & KIND_MASK, .value = e >> KIND_BITS};
 }
 
+int fds_find(enum fd_kind kind, uint64_t value)
+{
+	int end = atomic_load_explicit(&high, memory_order_relaxed);
+
+	for (int fd = 0; fd < end; fd++)
+		if (load(fd) == (value << KIND_BITS | kind))
+			return fd;
+	return -1;
+}
+
 int fds_next(unsigned fd)
 {
 	unsigned end = (unsigned)atomic_load_explicit(&high, memory_order_relaxed);

@@ -12,7 +12,9 @@
 enum fd_kind {
 	FD_OTHER, /* not opened by this library */
 	FD_DEVICE, /* an open device */
+	/* The values of the next three are the numbers of their FIFOs (hca/event.h). */
 	FD_CHANNEL, /* a completion channel */
+	FD_ASYNC, /* the async fd of a context */
 	FD_CM, /* an event channel of the connection manager */
 	FD_OWN, /* the library's own; see fds_own() */
 };
@@ -25,6 +27,9 @@ struct fd_entry {
 
 /* Returns the entry of @fd. */
 struct fd_entry fds_get(int fd);
+
+/* Returns the lowest descriptor with this entry, or -1. */
+int fds_find(enum fd_kind kind, uint64_t value);
 
 /* Returns the lowest descriptor from @fd on whose kind is not FD_OTHER, or -1. */
 int fds_next(unsigned fd);

@@ -13,6 +13,7 @@
 #include "hca/port.h"
 #include "sched/doors.h"
 #include "sched/sched.h"
+#include "sys/fds.h"
 #include "sys/sys.h"
 #include "uverbs/cmd.h"
 #include "xport/copy.h"
@@ -42,6 +43,7 @@ static int make_context(struct cmd *c, int *async_fd)
 	*async_fd = fifo_create(&x->fifo);
 	if (*async_fd < 0)
 		return *async_fd;
+	fds_set(*async_fd, FD_ASYNC, x->fifo); /* else fifo_drop() needs a free one */
 	obj_publish(OBJ_CTX, i);
 	c->u->ctx = i;
 	contexts++;

@@ -329,12 +329,17 @@ int cmd_destroy_qp(struct cmd *c)
 	qp = obj_of_ctx(OBJ_QP, req.qp_handle, c->u->ctx);
 	if (!qp)
 		return -EINVAL;
+	/* If this fails, the QP is not stopped, and the program can repeat the command. */
+	r = async_withdraw(qp->obj.ctx, qp->user_handle, &qp->async_events);
+	if (r)
+		return r;
 	strict_destroyed(qp);
 	qp_end_receive(qp, false);
 	qp_stop(qp);
 	if (!copy_wait(qp, false))
 		return -EINVAL;
 	owed_release_all(qp);
+	/* A copy may have failed in copy_wait(), and caused an event. */
 	r = async_withdraw(qp->obj.ctx, qp->user_handle, &qp->async_events);
 	if (r)
 		return r;

@@ -116,7 +116,7 @@ int uverbs_open(uint32_t rail, int flags)
 
 void uverbs_close(const struct fd_entry *e)
 {
-	struct uctx *u = e->kind == FD_CHANNEL ? NULL : &uctxs[e->value];
+	struct uctx *u = e->kind == FD_DEVICE ? &uctxs[e->value] : NULL;
 	sigset_t saved;
 
 	if (u)

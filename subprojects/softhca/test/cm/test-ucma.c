@@ -17,6 +17,7 @@
 #define GUARD_MS 60000
 #define FULL 256u /* events that the smallest FIFO holds */
 #define FULL_IDS (2 * FULL + 44)
+#define KEPT 8 /* events of an id that the HCA keeps while the channel has no room */
 
 static int ch;
 static void *wrong; /* an address that cannot be accessed */
@@ -522,9 +523,6 @@ TEST(migrates_to_full_channel)
 
 	CHECK_EQ(raw_resolve(ch, in.id, LOOP, 7), 0);
 	CHECK_EQ(raw_route(ch, in.id), 0);
-	may_open(false);
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EMFILE);
-	may_open(true);
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
 	for (uint32_t i = 0; i < FULL_IDS + 2; i++) {
 		CHECK(raw_readable(to, 0));
@@ -562,20 +560,105 @@ TEST(full_channel_without_descriptor)
 	close(fd);
 }
 
-/* An id whose events cannot be removed is not destroyed: the next id would get them. */
+/* Fills the channel of @fd with records that are no events of an id. */
+static void fill(int fd)
+{
+	const uint64_t record[2] = {0};
+
+	CHECK_EQ(fcntl(fd, F_SETPIPE_SZ, FULL * 16), FULL * 16);
+	for (uint32_t i = 0; i < FULL; i++)
+		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
+}
+
+/* Empties the channel, and lets the HCA find it empty when it has no descriptor. */
+static void find_empty_without_descriptor(int fd)
+{
+	struct rdma_ucm_event_resp e;
+	char events[FULL * 16];
+
+	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
+	may_open(false);
+	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+}
+
+/* An id has two events that wait for room, and only the first is tried again by itself. */
+TEST(two_events_wait_for_room)
+{
+	int fd = raw_open(O_NONBLOCK);
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
+
+	fill(fd);
+	CHECK_EQ(raw_resolve(fd, id, LOOP, 7), 0);
+	CHECK_EQ(raw_route(fd, id), 0);
+	find_empty_without_descriptor(fd);
+	may_open(true);
+	CHECK(raw_readable(fd, GUARD_MS));
+	raw_expect(fd, ADDR_RESOLVED, 1);
+	CHECK(raw_readable(fd, GUARD_MS));
+	raw_expect(fd, ROUTE_RESOLVED, 1);
+	close(fd);
+}
+
+/* An id with more events than the HCA keeps loses the oldest one, but not the others. */
+TEST(events_after_a_lost_one)
+{
+	int fd = raw_open(O_NONBLOCK);
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
+
+	fill(fd);
+	for (int i = 0; i < KEPT; i++)
+		CHECK_EQ(raw_resolve(fd, id, "192.0.2.77", 7), 0);
+	find_empty_without_descriptor(fd);
+	CHECK_EQ(raw_resolve(fd, id, "192.0.2.77", 7), 0);
+	may_open(true);
+	for (int i = 0; i < KEPT; i++) {
+		CHECK(raw_readable(fd, GUARD_MS));
+		raw_expect(fd, ADDR_ERROR, 1);
+	}
+	close(fd);
+}
+
+/*
+ * A process without a descriptor destroys an id. The next id with this number does not get the
+ * events, and another id of the channel keeps its own.
+ */
 TEST(destroyed_without_descriptor)
 {
-	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP), next;
+	int fd = raw_open(0); /* a read of an empty channel would wait for ever */
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP), other = raw_id(fd, 2, RDMA_PS_TCP), next;
 
-	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
+	CHECK_EQ(raw_resolve(fd, other, LOOP, 7), 0);
+	CHECK_EQ(raw_resolve(fd, id, LOOP, 7), 0);
 	may_open(false);
-	CHECK_EQ(raw_destroy(ch, id), -EMFILE);
-	may_open(true);
-	CHECK_EQ(raw_destroy(ch, id), 0);
-	next = raw_id(ch, 2, RDMA_PS_TCP);
+	CHECK_EQ(raw_destroy(fd, id), 0);
+	next = raw_id(fd, 3, RDMA_PS_TCP);
 	CHECK_EQ(next, id);
-	CHECK(!raw_readable(ch, 0));
-	CHECK_EQ(raw_destroy(ch, next), 0);
+	raw_expect(fd, ADDR_RESOLVED, 2);
+	CHECK(!raw_readable(fd, 0));
+	CHECK_EQ(raw_destroy(fd, next), 0);
+	CHECK_EQ(raw_destroy(fd, other), 1);
+	may_open(true);
+	close(fd);
+}
+
+/* The unread event of an id that migrates is posted when there is a descriptor. */
+TEST(migrates_without_descriptor)
+{
+	int to = raw_open(0), fd = raw_open(0);
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = raw_id(fd, 1, RDMA_PS_TCP),
+		.fd = (uint32_t)fd};
+
+	CHECK_EQ(raw_resolve(fd, in.id, LOOP, 7), 0);
+	may_open(false);
+	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK(!raw_readable(fd, 0));
+	may_open(true);
+	CHECK(raw_readable(to, GUARD_MS));
+	raw_expect(to, ADDR_RESOLVED, 1);
+	close(fd);
+	close(to);
 }
 
 /* Commands in a state of the id in which they are not permitted. */

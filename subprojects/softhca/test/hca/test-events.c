@@ -395,11 +395,8 @@ TEST(errors_without_descriptor)
 	CHECK(e.element.srq == b.srq);
 }
 
-/*
- * An object with unread events is not destroyed without a descriptor. Otherwise its destruction
- * would wait for ever until the program has acknowledged these events.
- */
-TEST(destroyed_without_descriptor)
+/* Causes an event for each object of b. */
+static void cause_events(void)
 {
 	struct ibv_srq_attr limit = {.srq_limit = 1};
 
@@ -409,8 +406,22 @@ TEST(destroyed_without_descriptor)
 	send_from_a(0);
 	becomes_readable(b.channel->fd);
 	rig_modify(&b, IBV_QPS_ERR); /* IBV_EVENT_QP_LAST_WQE_REACHED */
+}
+
+/*
+ * An object with unread events is not destroyed without a descriptor. Otherwise its destruction
+ * would wait for ever until the program has acknowledged these events. The QP stays as it is.
+ */
+TEST(destroyed_without_descriptor)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	cause_events();
 	may_open(false);
 	CHECK_EQ(ibv_destroy_qp(b.qp), EMFILE);
+	CHECK(!ibv_query_qp(b.qp, &attr, IBV_QP_STATE, &init));
+	CHECK_EQ(attr.qp_state, IBV_QPS_ERR);
 	may_open(true);
 	CHECK(!ibv_destroy_qp(b.qp));
 	b.qp = NULL;
@@ -418,6 +429,24 @@ TEST(destroyed_without_descriptor)
 	CHECK_EQ(ibv_destroy_srq(b.srq), EMFILE);
 	CHECK_EQ(ibv_destroy_cq(b.rcq), EMFILE);
 	may_open(true);
+	rig_close(&b);
+}
+
+/* If the program has read all events, its objects are destroyed. */
+TEST(destroyed_without_descriptor_after_events)
+{
+	cause_events();
+	rig_take_event(&b, b.rcq);
+	rig_take_async(&b);
+	rig_take_async(&b);
+	may_open(false);
+	CHECK(!ibv_destroy_qp(b.qp));
+	CHECK(!ibv_destroy_srq(b.srq));
+	CHECK(!ibv_destroy_cq(b.rcq));
+	may_open(true);
+	b.qp = NULL;
+	b.srq = NULL;
+	b.rcq = ibv_create_cq(b.ctx, 1, NULL, NULL, 0);
 	rig_close(&b);
 }
 
