@@ -317,16 +317,17 @@ def staggered(tmp):
 
 def carried(tmp):
     """Without the port's counters, the bytes and packets of each request count in its direction: those of a READ in the other one."""
-    def both(name, op, back):
-        sent = {"messages": 1000, "bytes": 1000 * (32 + 4128) // 2, "seconds": 1}
-        peers = [{"sent": {"messages": 2000, "bytes": 2000 * (32 + 4128) // 2, "elapsed_ns": 1000000000}}]
+    def both(name, op, back, size=4128):
+        sent = {"messages": 1000, "bytes": 1000 * (32 + size) // 2, "seconds": 1}
+        peers = [{"sent": {"messages": 2000, "bytes": 2000 * (32 + size) // 2, "elapsed_ns": 1000000000}}]
         six = reported(tmp, name, [{"sent": sent, "peers": peers}], f"0.bidirectional={back}", "0.mtu=4096", "0.requests=2", "0.request0.op=w",
-                       f"0.request1.op={op}", "0.request*.places=1", "0.request0.size=32", "0.request1.size=4128")
+                       f"0.request1.op={op}", "0.request*.places=1", "0.request0.size=32", f"0.request1.size={size}")
         assert six["source"] == "engine", six
         return [round(float(six[k]) * (1e9 / 8 if "bytes" in k else 1)) for k in SIX[:4]]
 
-    # tx and rx bytes, tx and rx packets: a request of 4128 bytes has two packets.
+    # tx and rx bytes, tx and rx packets: a request of 4128 bytes has two packets, one of 4096 bytes has one.
     assert both("writes", "w", 0) == [2080000, 0, 1500, 0]
+    assert both("filled", "w", 0, 4096) == [2064000, 0, 1000, 0]
     assert both("reads", "r", 0) == [16000, 2064000, 500, 1000]
     assert both("both", "r", 1) == [16000 + 4128000, 2064000 + 32000, 500 + 2000, 1000 + 1000]
 

@@ -298,6 +298,37 @@ TEST(a_forked_child_keeps_no_connection)
 	test_kill(child);
 }
 
+/* The same when the connection is lost: the importer has closed its socket, which the child keeps. */
+TEST(a_forked_child_keeps_a_lost_connection)
+{
+	struct tent *importer;
+	struct tent_segment *s;
+	AT_END(end_free) char *text = NULL;
+	int lost = 0;
+	pid_t child;
+
+	host_begin();
+	CHECK_EQ(tent_export(host, &text), 0);
+	importer = duo_create(NULL, 0, 0);
+	s = duo_import(importer, text);
+	child = test_fork();
+	if (!child)
+		for (;;)
+			pause();
+	pthread_mutex_lock(&host->lock);
+	ctl_end(&host->conns->ctl);
+	pthread_mutex_unlock(&host->lock);
+	while (!lost) {
+		pthread_mutex_lock(&importer->lock);
+		lost = s->lost;
+		pthread_mutex_unlock(&importer->lock);
+	}
+	await_quiet(importer->epoll);
+	CHECK_EQ(tent_release(s), 0);
+	tent_destroy(importer);
+	test_kill(child);
+}
+
 int main(int argc, char **argv)
 {
 	return test_main(argc, argv);

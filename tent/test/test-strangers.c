@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Valid and invalid messages on a control connection. The engine must survive all of them. */
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 #include "support/stranger.h"
+#include "conns.h"
 #include "engine.h"
 #include "host.h"
 #include "tcplink.h"
@@ -163,10 +165,18 @@ TEST(who_says_nothing)
 
 static struct ctl guests[3 * MAX_STRANGERS];
 
+/* Waits until the engine has closed all connections, so that no descriptor becomes free later. */
+static void all_have_left(void)
+{
+	while (host_connections())
+		sched_yield();
+}
+
 /* @n peers connect and present the key. Returns with the engine's lock, so none is accepted yet. */
 static void come_together(uint32_t n)
 {
 	strangers_need_descriptors();
+	all_have_left();
 	pthread_mutex_lock(&host->lock);
 	for (uint32_t i = 0; i < n; i++) {
 		guests[i] = host_call();
@@ -235,15 +245,17 @@ TEST(many_wait_for_a_descriptor)
 
 /* ---- connections that carry data ---- */
 
-/* The port at which the engine's rail over TCP listens. */
+/* Returns the port at which the engine's rail over TCP listens. Nobody is connected then. */
 static uint16_t data_port(void)
 {
-	GUEST c = host_guest();
+	struct ctl c = host_guest();
 	struct ctl_msg answer =
 		host_exchange(&c, (struct ctl_msg){.type = CTL_CONNECT}, CTL_CONNECTED);
 	struct tcp_end end;
 
 	memcpy(&end, answer.end.bytes, sizeof(end));
+	ctl_close(&c);
+	all_have_left();
 	return end.port;
 }
 
@@ -277,10 +289,12 @@ TEST(data_waits_for_a_descriptor)
 }
 
 static bool (*progress)(struct tent *t, uint64_t now, bool all);
+static atomic_uint rounds;
 
 static bool progress_without_end(struct tent *t, uint64_t now, bool all)
 {
 	progress(t, now, all);
+	atomic_fetch_add(&rounds, 1); /* read by data_comes_during_work() */
 	return true;
 }
 
@@ -302,6 +316,8 @@ TEST(data_comes_during_work)
 		return;
 	port = data_port();
 	set_progress(progress_without_end);
+	while (atomic_load(&rounds) < 2) /* then the thread does not look for events any more */
+		sched_yield();
 	is_refused(stranger_connect(port));
 	set_progress(progress);
 }

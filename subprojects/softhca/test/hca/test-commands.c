@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Commands that query or change objects, or are refused, return what the kernel returns. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -473,16 +474,39 @@ TEST(dmabuf)
 	CHECK(!close(file));
 }
 
+/* Returns the number of files in the fabric's directory of FIFOs. An open device has one. */
+static int fifos(void)
+{
+	char link[32], path[256];
+	ssize_t n;
+	DIR *d;
+	int files = 0;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", lock_file());
+	n = readlink(link, path, sizeof(path));
+	CHECK(n > 5);
+	snprintf(path + n - 5, 6, "/fifo");
+	d = opendir(path);
+	CHECK(d);
+	while (readdir(d))
+		files++;
+	CHECK(!closedir(d));
+	return files;
+}
+
 /* dup2() onto the device's descriptor closes the device. */
 static void replace(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), before;
 	struct ibv_context *ctx;
 
 	rig_open(&a, NULL);
+	before = fifos();
 	ctx = ibv_open_device(a.ctx->device);
 	CHECK(ctx && null >= 0);
+	CHECK(fifos() > before);
 	CHECK_EQ(dup2(null, ctx->cmd_fd), ctx->cmd_fd);
+	CHECK_EQ(fifos(), before);
 	CHECK(is_null(ctx->cmd_fd));
 	CHECK(!ibv_alloc_pd(ctx));
 	CHECK(!ibv_close_device(ctx));

@@ -229,6 +229,7 @@ int mkdir(const char *path, mode_t mode)
 		test_store(&joining, 1);
 		while (!test_load(&forking) || !(test_load(&forked) || main_waits()))
 			sched_yield();
+		CHECK(!test_load(&forked)); /* the fork waits */
 	}
 	return (int)syscall(SYS_mkdir, path, mode);
 }
