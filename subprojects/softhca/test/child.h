@@ -4,9 +4,12 @@
 
 /* Child processes of a case. A failure ends the test. */
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +80,20 @@ static inline void test_kill(pid_t pid)
 {
 	CHECK(!kill(pid, SIGKILL));
 	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+}
+
+/* Returns true if this thread of the process waits in a system call. */
+static inline bool test_thread_waits(pid_t tid)
+{
+	char path[64], text[256] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK(read(fd, text, sizeof(text) - 1) > 0);
+	CHECK(!close(fd));
+	return strstr(text, ") S ");
 }
 
 #endif

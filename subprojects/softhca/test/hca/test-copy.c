@@ -79,7 +79,7 @@ static void gap_close(struct gap *g)
 struct call {
 	void (*fn)(struct call *c);
 	pthread_t thread;
-	atomic_bool done;
+	atomic_int tid; /* 0: the thread has not begun; -1: the call has returned */
 	struct rig *r;
 	struct ibv_mr *mr;
 	struct rig_wr wr;
@@ -89,8 +89,10 @@ static void *run_call(void *arg)
 {
 	struct call *c = arg;
 
+	atomic_store(&c->tid,
+		gettid()); /* read by still_waits() and call_join(), as the next one */
 	c->fn(c);
-	atomic_store(&c->done, true); /* read by still_waits() and call_join() */
+	atomic_store(&c->tid, -1);
 	return NULL;
 }
 
@@ -102,7 +104,7 @@ static void call_start(struct call *c)
 static void call_join(struct call *c)
 {
 	CHECK(!pthread_join(c->thread, NULL));
-	CHECK(atomic_load(&c->done));
+	CHECK_EQ(atomic_load(&c->tid), -1);
 }
 
 static void do_post(struct call *c)
@@ -179,11 +181,15 @@ static void start_long(struct call *c, struct pair *p, struct gap *g, enum ibv_w
 /* Waits so long that the thread would have returned if the copy did not hold it up. */
 static void still_waits(struct call *c, struct pair *other)
 {
+	int tid;
+
+	while (!(tid = atomic_load(&c->tid)) || (tid > 0 && !test_thread_waits(tid)))
+		sched_yield();
 	for (uint32_t n = 0; n < 200; n++) {
 		small(other, n);
 		sched_yield();
 	}
-	CHECK(!atomic_load(&c->done));
+	CHECK(atomic_load(&c->tid) > 0);
 }
 
 TEST(others_go_on)

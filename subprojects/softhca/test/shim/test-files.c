@@ -201,18 +201,9 @@ static bool raises; /* this process gets a signal while it joins the fabric */
 static bool joins; /* a thread of this process is about to join the fabric */
 static uint32_t joining, forking, forked;
 
-/* Returns true if the main thread waits in a system call. */
 static bool main_waits(void)
 {
-	char path[64], text[256] = "";
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	CHECK(fd >= 0);
-	CHECK(read(fd, text, sizeof(text) - 1) > 0);
-	CHECK(!close(fd));
-	return strstr(text, ") S ");
+	return test_thread_waits(getpid());
 }
 
 /*
