@@ -258,6 +258,7 @@ struct conn {
 	bool known; /* the peer has presented the key */
 	uint32_t place; /* if known: its id in importer_ids */
 	bool cut; /* we have closed our end; the peer may copy until it closes its own */
+	uint32_t version; /* if cut: the peer knows no later registrations */
 	bool closed; /* the peer has closed its end */
 	int err; /* the reason why the connection ends; 0: the connection stays */
 	uint64_t until; /* the deadline of the peer's HELLO, or if cut, of the peer's close */
@@ -408,7 +409,7 @@ int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
 /*
  * The connection of a known peer has ended, so no confirmations of it come any more. If the peer
- * has not closed its end, it may use all memory that is registered now.
+ * has not closed its end, it may use all memory that it knows.
  */
 void revoke_left(struct tent *t, const struct conn *c);
 /* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */

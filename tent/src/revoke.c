@@ -19,6 +19,11 @@
 #include "base/list.h"
 #include "engine.h"
 
+static bool may_use(const struct conn *c, const struct buffer *b)
+{
+	return c->known && (!c->cut || b->id <= c->version);
+}
+
 int revoke_begin(struct tent *t, struct buffer *b)
 {
 	struct ctl_msg msg = {.type = CTL_UNREGISTER, .rail = b->id};
@@ -32,7 +37,7 @@ int revoke_begin(struct tent *t, struct buffer *b)
 	t->n_going++;
 	t->n_revoked++;
 	for (struct conn *c = t->conns; c; c = c->next) {
-		if (!c->known)
+		if (!may_use(c, b))
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
 		b->n_awaits++;
@@ -51,6 +56,7 @@ void revoke_cut(struct conn *c)
 	if (c->cut)
 		return;
 	c->cut = true;
+	c->version = c->t->version;
 	c->err = 0; /* else the connection would end before the peer has closed its end */
 	c->until = clock_ns() + PEER_NS;
 	if (c->until < c->t->conns_due)
@@ -104,8 +110,11 @@ void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id)
 
 void revoke_left(struct tent *t, const struct conn *c)
 {
-	for (uint32_t i = 0; i < t->n_by_id && !c->closed; i++)
-		t->by_id[i]->left_open |= t->by_id[i]->state == BUFFER_READY;
+	for (uint32_t i = 0; i < t->n_by_id && !c->closed; i++) {
+		struct buffer *b = t->by_id[i];
+
+		b->left_open |= b->state == BUFFER_READY && may_use(c, b);
+	}
 	for (struct buffer *b = t->going; b; b = b->next) {
 		b->left_open |= awaits(b, c) && !c->closed;
 		confirm(t, b, c);

@@ -693,7 +693,7 @@ static void jump_over_patience(bool wake)
 static void give_up(bool before)
 {
 	struct ctl_msg m = {.type = CTL_UNREGISTERED}, fence = {.type = CTL_FENCE};
-	uint8_t *more = test_shared(HOST_LEN);
+	uint8_t *more = test_shared(HOST_LEN), *later = test_shared(HOST_LEN);
 	GUEST a = {.fd = -1}, b = {.fd = -1};
 
 	if (!duo_shm_rails())
@@ -713,12 +713,21 @@ static void give_up(bool before)
 			jump_over_patience(true);
 		CHECK_EQ(await_end(), -ETIMEDOUT);
 		if (m.rail == 1 && before) {
+			CHECK_EQ(tent_register(host, later, HOST_LEN, NULL, NULL), 0);
+			host_await(&b, CTL_GREW);
 			jump_over_patience(false);
 			host_exchange(&b, fence, CTL_FENCED);
 			CHECK_EQ(host_connections(), 1);
 		}
 	}
+	if (before) { /* the peer did not know this memory */
+		begin_end(host, later, HOST_LEN);
+		host_is_told(&b, m.rail);
+		host_send(&b, m);
+		CHECK_EQ(await_end(), 0);
+	}
 	munmap(more, HOST_LEN);
+	munmap(later, HOST_LEN);
 }
 
 TEST(a_silent_peer_is_given_up)
