@@ -116,8 +116,8 @@ EXPORT int close(int fd)
 
 /*
  * Closes the descriptors from @first to @last except the library's own. If close_range() is missing
- * (before Linux 5.9) or forbidden, the objects of the descriptors before the first of the library's
- * own are closed nevertheless, but the program will close the descriptors one by one.
+ * (before Linux 5.9) or forbidden, the objects of the descriptors up to the first call that fails are
+ * closed nevertheless, but the program will close the descriptors one by one.
  * @objects: the objects of the descriptors are closed, too.
  */
 static int close_each(unsigned first, unsigned last, int flags, bool objects)
@@ -154,7 +154,9 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
 	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
 		return REAL(close_range)(first, last, flags);
-	return close_each(first, last, flags, !flags || !has_threads());
+	if (!has_threads())
+		flags = 0; /* nothing of the program shares the descriptors */
+	return close_each(first, last, flags, !flags);
 }
 
 /*

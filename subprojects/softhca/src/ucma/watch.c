@@ -9,6 +9,8 @@
 #include "sys/sys.h"
 #include "sys/thread.h"
 
+#define TAG (0x736f6674ull << 32) /* in events of this file's epoll, beside the slot */
+
 static struct watched { /* protected by the fabric's mutex */
 	bool used;
 	uint32_t life; /* of the slot; see struct proc */
@@ -42,8 +44,7 @@ static void ended(uint64_t slot)
 
 /*
  * The program may close the epoll by a system call of its own, and have another file with its
- * number, or an epoll of its own. Then the thread ends, except that an event of that epoll with a
- * number below MAX_PROCS only lets it look for dead processes.
+ * number, or an epoll of its own. Then the thread ends. It may have taken one event of that epoll.
  */
 static void *wait_for_ends(void *arg)
 {
@@ -54,10 +55,10 @@ static void *wait_for_ends(void *arg)
 	do {
 		fd = __atomic_load_n(&epoll, __ATOMIC_RELAXED); /* see fds_own() */
 		r = (int)SYS(SYS_epoll_pwait, fd, &e, 1, -1, NULL, 8);
-		if (r == 1 && e.data.u64 >= MAX_PROCS)
+		if (r == 1 && e.data.u64 - TAG >= MAX_PROCS)
 			r = -EBADF;
 		if (r == 1)
-			ended(e.data.u64);
+			ended(e.data.u64 - TAG);
 	} while (r >= 0 || r == -EINTR || fd != __atomic_load_n(&epoll, __ATOMIC_RELAXED));
 	return NULL;
 }
@@ -82,7 +83,7 @@ static bool add(struct watched *w, uint32_t slot)
 	 * Each pidfd causes only one event, so that a process that has ended does not keep the
 	 * thread busy.
 	 */
-	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = slot};
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = TAG + slot};
 
 	return !SYS(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, w->fd, &e);
 }

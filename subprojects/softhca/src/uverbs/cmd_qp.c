@@ -339,7 +339,10 @@ int cmd_destroy_qp(struct cmd *c)
 	if (!copy_wait(qp, false))
 		return -EINVAL;
 	owed_release_all(qp);
-	/* A copy may have failed in copy_wait(), and caused an event. */
+	/*
+	 * A copy may have failed in copy_wait(), and caused an event. Without a free descriptor this
+	 * fails, although the QP is stopped; the program can repeat the command.
+	 */
 	r = async_withdraw(qp->obj.ctx, qp->user_handle, &qp->async_events);
 	if (r)
 		return r;

@@ -243,7 +243,8 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 
 /*
  * A temporary error, as when an address or a route is removed for a while, counts as a loss. If
- * the program has closed the socket, this is a loss, too, and udp_source_port() opens another one.
+ * the program has closed the socket, this is a loss, too, and udp_source_port() opens another one,
+ * also if a file that is no socket has the number.
  *
  * The number is read atomically, because fds_move() may change it at any moment. If the program
  * puts a socket of its own at the old number between the read and the call, the packet is sent from
@@ -257,7 +258,7 @@ void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t
 	int fd = __atomic_load_n(&s->fd, __ATOMIC_RELAXED);
 	long r = SYS(SYS_sendto, fd, packet, len, MSG_NOSIGNAL, &to, to_len);
 
-	if (r == -EBADF && fd == __atomic_load_n(&s->fd, __ATOMIC_RELAXED)) {
+	if ((r == -EBADF || r == -ENOTSOCK) && fd == __atomic_load_n(&s->fd, __ATOMIC_RELAXED)) {
 		fds_lose(&s->fd);
 		s->open = false;
 	} else if (r == -EMSGSIZE) {

@@ -139,7 +139,7 @@ static int hidden_epoll(void)
 /* Returns a file, or an epoll with an event that is always ready. */
 static int file_of_program(bool is_epoll)
 {
-	struct epoll_event e = {.events = EPOLLOUT, .data.u64 = UINT64_MAX};
+	struct epoll_event e = {.events = EPOLLOUT, .data.u64 = 3};
 	int fd = is_epoll ? epoll_create1(EPOLL_CLOEXEC) : open("/dev/null", O_RDWR | O_CLOEXEC);
 	int fds[2];
 
