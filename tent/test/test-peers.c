@@ -270,6 +270,23 @@ TEST(a_forked_child_has_the_sockets)
 	test_kill(child);
 }
 
+/* Imports from @host, then forks a child that keeps the sockets of both engines. */
+static struct tent_segment *import_and_fork(struct tent **importer_p, pid_t *child_p)
+{
+	AT_END(end_free) char *text = NULL;
+	struct tent_segment *s;
+
+	host_begin();
+	CHECK_EQ(tent_export(host, &text), 0);
+	*importer_p = duo_create(NULL, 0, 0);
+	s = duo_import(*importer_p, text);
+	*child_p = test_fork();
+	if (!*child_p)
+		for (;;)
+			pause();
+	return s;
+}
+
 /*
  * A peer notices that a segment was released although a forked child still has the sockets. The
  * descriptors that the two engines have closed cause no events.
@@ -277,18 +294,9 @@ TEST(a_forked_child_has_the_sockets)
 TEST(a_forked_child_keeps_no_connection)
 {
 	struct tent *importer;
-	struct tent_segment *s;
-	AT_END(end_free) char *text = NULL;
 	pid_t child;
+	struct tent_segment *s = import_and_fork(&importer, &child);
 
-	host_begin();
-	CHECK_EQ(tent_export(host, &text), 0);
-	importer = duo_create(NULL, 0, 0);
-	s = duo_import(importer, text);
-	child = test_fork();
-	if (!child)
-		for (;;)
-			pause();
 	CHECK_EQ(tent_release(s), 0);
 	while (host_connections())
 		sched_yield();
@@ -302,19 +310,10 @@ TEST(a_forked_child_keeps_no_connection)
 TEST(a_forked_child_keeps_a_lost_connection)
 {
 	struct tent *importer;
-	struct tent_segment *s;
-	AT_END(end_free) char *text = NULL;
-	int lost = 0;
 	pid_t child;
+	struct tent_segment *s = import_and_fork(&importer, &child);
+	int lost = 0;
 
-	host_begin();
-	CHECK_EQ(tent_export(host, &text), 0);
-	importer = duo_create(NULL, 0, 0);
-	s = duo_import(importer, text);
-	child = test_fork();
-	if (!child)
-		for (;;)
-			pause();
 	pthread_mutex_lock(&host->lock);
 	ctl_end(&host->conns->ctl);
 	pthread_mutex_unlock(&host->lock);
