@@ -743,8 +743,7 @@ def killed():
     """If a peer is killed, the other side names it and ends."""
     with tempfile.TemporaryDirectory() as tmp:
         server = Server("--timeout", 2)
-        client = start("-p", server.port, "-D", 100, "-s", 64, "--stats-file", tmp + "/s", "--compat", "127.0.0.1",
-                       start_new_session=True)
+        client = start("-p", server.port, "-D", 100, "-s", 64, "--stats-file", tmp + "/s", "--compat", "127.0.0.1", start_new_session=True)
         while not os.path.exists(tmp + "/s"):  # traffic flows
             assert client.poll() is None, client.stderr.read()
         os.killpg(client.pid, signal.SIGKILL)

@@ -96,4 +96,20 @@ static inline bool test_thread_waits(pid_t tid)
 	return strstr(text, ") S ");
 }
 
+/* Returns a descriptor of this process whose file's path contains @text, but not @except, or -1. */
+static inline int test_descriptor(const char *text, int except)
+{
+	char path[32], file[256];
+	ssize_t n;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, file, sizeof(file) - 1);
+		file[n < 0 ? 0 : n] = 0;
+		if (fd != except && strstr(file, text))
+			return fd;
+	}
+	return -1;
+}
+
 #endif

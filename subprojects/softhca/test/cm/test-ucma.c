@@ -284,18 +284,28 @@ TEST(refused_option)
 	CHECK_EQ(raw_destroy(ch, second), 0);
 }
 
+/* Moves an id to another channel. */
+static int move_id(int from, uint32_t id, int to)
+{
+	struct rdma_ucm_migrate_resp resp;
+	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
+		.id = id,
+		.fd = (uint32_t)from};
+
+	return raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4);
+}
+
 /* A request that was sent before the listening id migrated arrives at the new channel. */
 static void migrate_asked(void)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	struct rdma_ucm_migrate_resp resp;
-	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp, .fd = (uint32_t)ch};
 	int to = raw_open(0), from = raw_open(0);
-	uint16_t port = raw_listener(ch, 1, LOOP, 0, &in.id);
+	uint32_t id;
+	uint16_t port = raw_listener(ch, 1, LOOP, 0, &id);
 	uint32_t client = raw_ready(from, 2, RDMA_PS_TCP, NULL, LOOP, port);
 
 	CHECK_EQ(raw_connect(from, client, &p), 0);
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK_EQ(move_id(ch, id, to), 0);
 	raw_expect(to, CONNECT_REQUEST, 1);
 	close(from);
 	close(to);
@@ -407,12 +417,8 @@ TEST(full_channel_migrates)
 {
 	uint32_t ids[FULL_IDS];
 	int to = raw_open(0), fd = open_full(ids);
-	struct rdma_ucm_migrate_resp resp;
-	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
-		.id = ids[FULL_IDS - 1],
-		.fd = (uint32_t)fd};
 
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK_EQ(move_id(fd, ids[FULL_IDS - 1], to), 0);
 	CHECK(raw_readable(to, 0));
 	raw_expect(to, ADDR_RESOLVED, FULL_IDS);
 	take_resolved(fd, FULL_IDS - 1, 0);
@@ -425,17 +431,14 @@ TEST(full_channel_is_left)
 {
 	uint64_t record[2] = {0, ADDR_RESOLVED};
 	int to = raw_open(0), fd = raw_open(0);
-	struct rdma_ucm_migrate_resp resp;
-	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
-		.id = raw_id(fd, 1, RDMA_PS_TCP),
-		.fd = (uint32_t)fd};
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
 
-	record[0] = in.id;
+	record[0] = id;
 	CHECK_EQ(fcntl(fd, F_SETPIPE_SZ, FULL * 16), FULL * 16);
 	for (uint32_t i = 0; i < FULL; i++)
 		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
 	CHECK_EQ(raw_resolve(fd, raw_id(fd, 2, RDMA_PS_TCP), LOOP, 7), 0);
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK_EQ(move_id(fd, id, to), 0);
 	CHECK(raw_readable(fd, 0));
 	raw_expect(fd, ADDR_RESOLVED, 2);
 	raw_expect(to, ADDR_RESOLVED, 1);
@@ -513,17 +516,13 @@ TEST(no_descriptor_left)
 TEST(migrates_to_full_channel)
 {
 	uint32_t ids[FULL_IDS];
-	struct rdma_ucm_migrate_resp resp;
-	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
-		.id = raw_id(ch, FULL_IDS + 1, RDMA_PS_TCP),
-		.fd = (uint32_t)ch};
+	uint32_t id = raw_id(ch, FULL_IDS + 1, RDMA_PS_TCP), seen = 0;
 	struct rdma_ucm_event_resp e;
-	uint32_t seen = 0;
 	int to = open_full(ids);
 
-	CHECK_EQ(raw_resolve(ch, in.id, LOOP, 7), 0);
-	CHECK_EQ(raw_route(ch, in.id), 0);
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK_EQ(raw_resolve(ch, id, LOOP, 7), 0);
+	CHECK_EQ(raw_route(ch, id), 0);
+	CHECK_EQ(move_id(ch, id, to), 0);
 	for (uint32_t i = 0; i < FULL_IDS + 2; i++) {
 		CHECK(raw_readable(to, 0));
 		CHECK_EQ(raw_event(to, &e), 0);
@@ -535,6 +534,17 @@ TEST(migrates_to_full_channel)
 	close(to);
 }
 
+/* Empties the channel, and lets the HCA find it empty when it has no descriptor. */
+static void find_empty_without_descriptor(int fd)
+{
+	struct rdma_ucm_event_resp e;
+	char events[FULL * 16];
+
+	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
+	may_open(false);
+	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+}
+
 /*
  * Two ids have an event that waits for room. When there is room, the process has no descriptor, and
  * then the first id is destroyed.
@@ -542,14 +552,11 @@ TEST(migrates_to_full_channel)
 TEST(full_channel_without_descriptor)
 {
 	uint32_t ids[FULL_IDS];
-	char events[FULL * 16];
 	struct rdma_ucm_event_resp e;
 	int fd = open_full(ids);
 
-	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
 	CHECK(!fcntl(fd, F_SETFL, O_NONBLOCK));
-	may_open(false);
-	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
+	find_empty_without_descriptor(fd);
 	may_open(true);
 	CHECK_EQ(raw_destroy(fd, ids[FULL]), 0);
 	for (uint32_t i = FULL + 1; i < FULL_IDS; i++) {
@@ -568,17 +575,6 @@ static void fill(int fd)
 	CHECK_EQ(fcntl(fd, F_SETPIPE_SZ, FULL * 16), FULL * 16);
 	for (uint32_t i = 0; i < FULL; i++)
 		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
-}
-
-/* Empties the channel, and lets the HCA find it empty when it has no descriptor. */
-static void find_empty_without_descriptor(int fd)
-{
-	struct rdma_ucm_event_resp e;
-	char events[FULL * 16];
-
-	CHECK_EQ(syscall(SYS_read, fd, events, sizeof(events)), sizeof(events));
-	may_open(false);
-	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
 }
 
 /* An id has two events that wait for room, and only the first is tried again by itself. */
@@ -645,14 +641,11 @@ TEST(destroyed_without_descriptor)
 TEST(migrates_without_descriptor)
 {
 	int to = raw_open(0), fd = raw_open(0);
-	struct rdma_ucm_migrate_resp resp;
-	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
-		.id = raw_id(fd, 1, RDMA_PS_TCP),
-		.fd = (uint32_t)fd};
+	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
 
-	CHECK_EQ(raw_resolve(fd, in.id, LOOP, 7), 0);
+	CHECK_EQ(raw_resolve(fd, id, LOOP, 7), 0);
 	may_open(false);
-	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), 0);
+	CHECK_EQ(move_id(fd, id, to), 0);
 	CHECK(!raw_readable(fd, 0));
 	may_open(true);
 	CHECK(raw_readable(to, GUARD_MS));

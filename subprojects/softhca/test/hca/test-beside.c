@@ -513,18 +513,7 @@ TEST(last_byte_is_last)
 /* Returns the library's own descriptor of the device file, or -1. */
 static int hidden_descriptor(const struct rig *r)
 {
-	char path[64], target[64];
-
-	for (int fd = 0; fd < 1024; fd++) {
-		ssize_t n;
-
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		n = readlink(path, target, sizeof(target) - 1);
-		target[n < 0 ? 0 : n] = '\0';
-		if (fd != r->ctx->cmd_fd && strstr(target, "softhca-uar"))
-			return fd;
-	}
-	return -1;
+	return test_descriptor("softhca-uar", r->ctx->cmd_fd);
 }
 
 /*
