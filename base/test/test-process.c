@@ -65,12 +65,13 @@ TEST(deadline)
 	free(p.out);
 }
 
-/* The deadline also ends a process that has closed its standard output. */
+/* The deadline also ends a process that has closed the standard output it was started with. Its new one
+ * is /dev/null, because `tail` ends if it has none. */
 TEST(closed_output)
 {
 	struct process p;
 
-	start(&p, "exec >&-; exec tail -f /dev/null");
+	start(&p, "exec >/dev/null; exec tail -f /dev/null");
 	await_text_or_end(&p);
 	process_wait(&p, 1, MOST, PAST);
 	CHECK_EQ(p.err, -ETIMEDOUT);

@@ -54,16 +54,17 @@ CROSS_CCACHE = ["--cross-file", "scripts/aarch64-ccache.ini"] if shutil.which("c
 BUILDS = [
     # -Dhwcheck builds mlx5rpc-hw-check, which otherwise only the Debian packages contain.
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA + ["-Dhwcheck=enabled"]),
-    # arm64 by cross compiler and qemu-user: everything that needs no device. With -O2 compiling takes twice as long.
-    Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",
-                             "-Dlayers=latrec,delegrpc,shmipc,flux"],
-          ["-Doptimization=1"], ["-Doptimization=2"]),
     # -Dpeers=disabled leaves out the programs with which benches compare: these builds run no bench.
+    Build("tsan", ["unit", "integration"], ["-Db_sanitize=thread"] + SANITIZED + RDMA,
+          env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
     Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
           env={"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
-    Build("tsan", ["unit", "integration"], ["-Db_sanitize=thread"] + SANITIZED + RDMA,
-          env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
+    # arm64 by cross compiler and qemu-user: everything that needs no device. With -O2 compiling takes twice as long.
+    # This build is the last one because its tests take the least time: nothing is compiled while the last tests run.
+    Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",
+                             "-Dlayers=latrec,delegrpc,shmipc,flux"],
+          ["-Doptimization=1"], ["-Doptimization=2"]),
 ]
 
 
