@@ -86,10 +86,10 @@
  *	- if the server takes events: keep the server from learning which clients come, by filling
  *	  the server's socket, or by replacing the socket's address in the region; clients then send
  *	  descriptors of the region's file to the new address
- *	- if the server takes events: stop the server's thread, and meanwhile each fork() of its
- *	  process and each of its threads in which delegrpc opens or closes a descriptor for
- *	  wake-ups, by sending it a descriptor whose test or close takes as long as the sender wants
- *	  (a file of FUSE, a TCP socket with SO_LINGER)
+ *	- if the server takes events: block the server's thread, by sending the server a descriptor
+ *	  whose test or close takes as long as the sender wants (a file of FUSE, a TCP socket with
+ *	  SO_LINGER). Meanwhile, each fork() of the server's process is blocked, and so is each of
+ *	  its threads in which delegrpc opens or closes a descriptor for wake-ups
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -497,8 +497,8 @@ uint32_t delegrpc_client_index(const struct delegrpc_client *client);
  * Stages a request of len bytes (copied; req may be NULL when len is 0). The token comes back with
  * the response. If len is a compile-time constant, the copy is inlined. A response function may
  * itself call delegrpc_client_call(). Returns 0, or
- *	-EAGAIN		resp_depth calls and posts are in flight, or the ring is full: poll, or
- *			wait, and retry
+ *	-EAGAIN		as many calls and posts are in flight as resp_depth permits, or the ring is
+ *			full: poll, or wait, and retry
  *	-EMSGSIZE	len exceeds req_size
  *	-EPIPE		the server has gone: abort, or disconnect
  */
@@ -601,8 +601,9 @@ void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn
  *			for them: set one, or poll until none is pending
  *	-ETIMEDOUT	no response within timeout_ns; the server may have carried out the call, or
  *			may do so later, and a late response is dropped
- *	-EAGAIN		resp_depth calls and posts are in flight, including calls that timed out and
- *			are still unanswered, or the ring is full: poll, or wait, and retry
+ *	-EAGAIN		as many calls and posts are in flight as resp_depth permits (calls that
+ *			timed out and are still unanswered count, too), or the ring is full: poll,
+ *			or wait, and retry
  *	-EMSGSIZE, -EPIPE	as for delegrpc_client_call()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of delegrpc_client_poll(), without
  *			waiting; the call and its response are treated as after -ETIMEDOUT

@@ -42,11 +42,12 @@
  *	  last, if more calls of that peer have arrived
  *	- the 512th call or answer, to any nodes, that the node makes after this message
  * Calls to a peer are collected if at least eight are in flight, or were at the node's last
- * flux_poll() that came after a call. A node that makes many calls between two polls collects calls
- * in any case. Many means at least sixteen, and on average at least two per called node, in one of
- * the last two intervals between polls in which it made calls. All other calls are published
- * immediately. Answers to a peer are collected only if that peer collects its calls. With a
- * payload_size of more than 120 no calls are collected, and with such a reply_size no answers.
+ * flux_poll() (a poll without a new call to that peer since the previous poll does not count). A
+ * node that makes many calls between two polls collects calls in any case. Many means at least
+ * sixteen, and on average at least two per called node, in one of the last two intervals between
+ * polls in which it made calls. All other calls are published immediately. Answers to a peer are
+ * collected only if that peer collects its calls. With a payload_size of more than 120 no calls are
+ * collected, and with such a reply_size no answers.
  *
  * Waking: a node checks whether the peers that it has called or answered sleep, and wakes them:
  *	- in flux_flush(), flux_arm(), flux_leave(), and a flux_serve() that served calls
@@ -194,8 +195,8 @@ struct flux_node *flux_get_node(struct flux *f, uint32_t index);
  * Calls another node, or the node itself: copies len bytes of payload to node `to`; token comes
  * back with the response. See Visibility for when the peer receives the call. Returns 0, or, with
  * nothing changed and no response to come,
- *	-EAGAIN		max_inflight calls and posts to that node are outstanding: poll and try
- *			again
+ *	-EAGAIN		as many calls and posts to that node are outstanding as max_inflight
+ *			permits: poll and try again
  *	-EPIPE		that node, or this one, has left: do not try again
  *	-EINVAL		no such node
  *	-EMSGSIZE	len > payload_size
@@ -206,16 +207,16 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 /*
  * Sends a message without a response: len bytes of payload to node `to`, like a call. Returns 0,
  * or, with nothing changed, an error of flux_call(). If flux_post() or flux_call() returns -EAGAIN
- * while posts to that node are in flight, one later flux_wait() or flux_arm() returns 1 when the
- * node has consumed some of them or has left: then try again. A node that leaves loses the posts
- * that it has not received.
+ * while posts to that node are in flight, this node also waits for room there: when that node has
+ * consumed some of these posts or has left, one flux_wait() or flux_arm() returns 1. Then try
+ * again. A node that leaves loses the posts that it has not received.
  */
 int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t len);
 
 /*
  * Returns the number of posts in flight to node `to`, 0 if that node has left or does not exist. If
- * the number is not 0, one later flux_wait() or flux_arm() returns 1 when the node has consumed
- * some of them, as after -EAGAIN of flux_post(). To wait until all are consumed:
+ * the number is not 0, this node then also waits for that node to consume some of these posts, as
+ * after -EAGAIN of flux_post(). To wait until all are consumed:
  *
  *	while (flux_posts(node, to) && flux_wait(node, FLUX_FOREVER))
  *		...             // poll and receive

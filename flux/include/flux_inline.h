@@ -86,7 +86,7 @@ struct flux_out {
 	uint32_t ids_tail; /* index at which a response puts its id */
 	uint32_t ids_mask;
 	uint32_t ids_max; /* number of ids for calls: 0 at first, and when the peer has left */
-	uint32_t window; /* calls in flight at the last poll that came after new calls */
+	uint32_t window; /* calls in flight at the last poll, except polls without new calls */
 	uint32_t polled_head; /* value of ids_head at the poll that set `window` */
 	uint32_t returned_head; /* value of ids_head from which in_a_row is counted */
 	uint32_t in_a_row; /* calls made in succession before the poll that set `window` */
@@ -489,10 +489,10 @@ FLUX_PRIV_INLINE uint64_t flux_priv_out_look(struct flux_node *node, struct flux
 }
 
 /*
- * Records how many calls the node keeps in flight: the number at a poll that comes after new calls.
- * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls. Also records how many of the new calls were made in succession: those since
- * returned_head.
+ * Records how many calls the node keeps in flight: the number at a poll, if there were new calls
+ * since the previous poll. Between two polls there may be fewer, or none if a loop polls until it
+ * gets nothing and then makes its calls. Also records how many of the new calls were made in
+ * succession: those since returned_head.
  */
 FLUX_PRIV_INLINE uint32_t flux_priv_out_window(struct flux_node *node, struct flux_out *o)
 {

@@ -118,8 +118,9 @@ TEST(every_burst_is_published)
 }
 
 /*
- * Calls are collected if the node had many in flight at its last poll that came after a call, even
- * if it has none in flight now. They are not collected after a poll with few calls in flight.
+ * Calls are collected if the node had many in flight at its last poll (not counting polls without
+ * new calls), even if it has none in flight now. They are not collected after a poll with few calls
+ * in flight.
  */
 TEST(calls_in_flight_are_remembered)
 {
@@ -349,8 +350,8 @@ TEST(peers_are_collected_apart)
 
 /*
  * A poll between two answers to a peer publishes the messages that are collected for others. If the
- * burst of answers is long, the poll closes the other bursts, so that the next such polls need not
- * check them.
+ * burst of answers is long, the poll closes the other bursts, so that later polls between two
+ * answers need not check them.
  */
 static void answers_stay(uint32_t row, uint32_t open)
 {

@@ -38,7 +38,7 @@ TEST(busy_node_yields)
 	CHECK_EQ(stats_of(flux_get_node(f, 0)).yields, fake.yields);
 }
 
-/* A wait ends when it first reads from the clock that the timeout has passed. */
+/* A wait ends at the first reading of the clock that shows that the timeout has passed. */
 TEST(wait_lasts_its_timeout)
 {
 	FLUX *f = make(2, 0, 0);

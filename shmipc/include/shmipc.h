@@ -20,13 +20,13 @@
  * those of one server. A child of fork(2) must not use the handles of its parent; it may only
  * destroy or disconnect them.
  *
- * Visibility: if a client has at least eight calls in flight, or had that many at its last poll
- * that came after a call, its calls are collected and published in bursts of up to eight. The
- * replies to it are collected, too. Otherwise each of its calls, and each reply to it, is published
- * immediately; so are calls if req_size exceeds 120, and replies if resp_size does. A client
- * publishes collected calls at the latest in its next poll, flush, wait or arm, or in a call that
- * is refused with -EAGAIN. The server publishes collected replies at the latest in the first of
- * these:
+ * Visibility: if a client has at least eight calls in flight, or had that many at its last poll (a
+ * poll without a new call since the previous poll does not count), its calls are collected and
+ * published in bursts of up to eight. The replies to it are collected, too. Otherwise each of its
+ * calls, and each reply to it, is published immediately; so are calls if req_size exceeds 120, and
+ * replies if resp_size does. A client publishes collected calls at the latest in its next poll,
+ * flush, wait or arm, or in a call that is refused with -EAGAIN. The server publishes collected
+ * replies at the latest in the first of these:
  *	- a flush, an arm, a destroy, a reply to another client, a recv that returns 0
  *	- a poll or wait that finds no request
  *	- the second of two polls or waits without a reply in between
@@ -36,8 +36,8 @@
  *	- in a flush or an arm
  *	- in a wait, before the thread yields its core or the function returns 0
  *	- in the eighth poll that finds nothing after the last publication
- *	- in a poll that finds something, after a total of sixty-four publications and such polls
- *	  since the last check
+ *	- in a poll that finds something, if the publications and the polls that found something
+ *	  since the last check are sixty-four or more in total
  * After a call or a reply, a thread must call flush before it does other work. A wait function
  * sleeps for at most 100 ms at a time, even if no wake-up comes.
  *
@@ -78,7 +78,8 @@
  * connect or shmipc_server_fd() fails. If the cause arises after connect, the client's calls are
  * delayed, and its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor
  * of an armed client with pending calls becomes readable within 100 ms even if nothing arrives, so
- * that the client polls and finds a dead server. That of an armed server does so in two cases only:
+ * that the client polls and finds a dead server. The descriptor of an armed server that no client
+ * wakes becomes readable after 100 ms, but only in two cases:
  *	- while a client could not be woken for lack of a descriptor
  *	- while clients are connected, if the server takes events (was created with attr.events)
  * If a client dies after publishing requests and before waking the server, or if another process
@@ -95,10 +96,10 @@
  *	- if the server takes events: hide the pid, uid and gid of new clients from the server, by
  *	  filling the server's socket, or by replacing the socket's address in the region; clients
  *	  then send descriptors of the region's file to the new address
- *	- if the server takes events: stop the server's thread, and meanwhile each fork() of its
- *	  process and each of its threads in which shmipc opens or closes a descriptor for
- *	  wake-ups, by sending it a descriptor whose test or close takes as long as the sender wants
- *	  (a file of FUSE, a TCP socket with SO_LINGER)
+ *	- if the server takes events: block the server's thread, by sending the server a descriptor
+ *	  whose test or close takes as long as the sender wants (a file of FUSE, a TCP socket with
+ *	  SO_LINGER). Meanwhile, each fork() of the server's process is blocked, and so is each of
+ *	  its threads in which shmipc opens or closes a descriptor for wake-ups
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -202,8 +203,8 @@ struct shmipc_attr {
 	/* Create only: not 0 if the server takes events (shmipc_server_event()). */
 	uint32_t events;
 	/*
-	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. For each of them
-	 * the client's response ring has the memory of one more burst.
+	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. A client's
+	 * response ring is longer by the memory of this number of bursts.
 	 */
 	uint32_t pushes;
 	/*
@@ -393,10 +394,10 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
 
 /*
  * Sends a message to the client in place `index`: len bytes of msg (NULL if len is 0). The client
- * needs no open call. The index is SHMIPC_CLIENT_INDEX() of a request's client, event.index, or the
- * client's shmipc_client_index(). A push is published like a reply to that client. The client that
- * the server means may have gone, and another client may have its place; shmipc_server_event()
- * reports such a change. Returns 0, or, with nothing sent,
+ * need not have a call in flight. The index is SHMIPC_CLIENT_INDEX() of a request's client,
+ * event.index, or the client's shmipc_client_index(). A push is published like a reply to that
+ * client. The client that the server means may have gone, and another client may have its place;
+ * shmipc_server_event() reports such a change. Returns 0, or, with nothing sent,
  *	-EAGAIN		attr.pushes pushes to this client are not consumed yet: drop this one, or
  *			try again after a later poll. No other client is held up, and no function
  *			waits for this room
@@ -519,7 +520,8 @@ void shmipc_client_disconnect(struct shmipc_client *client);
  * Makes a call: sends len bytes of req (copied; req may be NULL when len is 0), at most req_size.
  * The server gets len as shmipc_req.len, and the response function gets the token. If len is a
  * compile-time constant of at most 64, the copy is inlined. Returns 0, or, with nothing sent,
- *	-EAGAIN		depth calls and posts are in flight: poll, then retry
+ *	-EAGAIN		as many calls and posts are in flight as attr.depth permits: poll,
+ *			then retry
  *	-EPIPE		a poll or wait has found that the server is gone: abort, or disconnect
  *	-EPROTO		the server's count of consumed posts is impossible, or a poll has returned
  *			-EPROTO
@@ -531,9 +533,10 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
 /*
  * Sends a message without a response: len bytes of req, like a call. A post is in flight, and
  * counts as a call does (see depth and Visibility), until this client knows that the server has
- * consumed the post. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After
- * -EAGAIN while posts are in flight, one later shmipc_client_wait() returns 1, or the armed
- * descriptor becomes readable, when the server has consumed some of them.
+ * consumed the post. Returns 0, or, with nothing sent, an error of shmipc_client_call(). If this
+ * function or shmipc_client_call() returns -EAGAIN while posts are in flight, the client also waits
+ * for room, until a wait or an arm has returned 1: when the server has consumed some of these
+ * posts, shmipc_client_wait() returns 1, or the armed descriptor becomes readable.
  */
 int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t len);
 
@@ -681,12 +684,13 @@ int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint3
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
 /*
- * Connects to the next server of the same name, after shmipc_client_abort(). That server must have
- * the same sizes and access; a size that was 0 may differ. The object, its descriptor and its
- * totals of sleeps and wakes stay; calls, responses, posts and pushes are counted from 0, the place
- * may differ, and the extra buffer is a new one. Tries for timeout_ns nanoseconds, because a server
- * needs time to restart. Returns 0, or an error of shmipc_client_connect(), after which the
- * function may be called again, or
+ * Connects to the next server of the same name, after shmipc_client_abort(). The new region must
+ * have the same access as the old one, and the same sizes, except that a size that was 0 in the old
+ * region (extra_size, for example) may differ. The object, its descriptor and its totals of sleeps
+ * and wakes stay; calls, responses, posts and pushes are counted from 0, the place may differ, and
+ * the extra buffer is a new one. Tries for timeout_ns nanoseconds, because a server needs time to
+ * restart. Returns 0, or an error of shmipc_client_connect(), after which the function may be
+ * called again, or
  *	-EBUSY		the connection still works, or calls are pending: poll, and abort them. Or
  *			the caller has loans: release them
  *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network

@@ -67,7 +67,7 @@ struct shmipc_client {
 	uint32_t open_max; /* limit of calls in flight: depth - posts_open, or 0 after the end */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
-	uint32_t window; /* calls in flight at the last poll that came after new calls */
+	uint32_t window; /* calls in flight at the last poll, except polls without new calls */
 	/*
 	 * A call with fewer than this number of other calls in flight is published alone, unless a
 	 * burst is open.
@@ -236,10 +236,11 @@ static inline void shmipc_priv_client_polled(struct shmipc_client *client, int f
 }
 
 /*
- * Records how many calls the client keeps in flight: the number at a poll that comes after new
- * calls. Between two polls there may be fewer, or none if a loop polls until it gets nothing and
- * then makes its calls. Also records how many of the new calls were made in succession. Calls that
- * the response function made do not count, because responses come between them.
+ * Records how many calls the client keeps in flight: the number at a poll, if there were new calls
+ * since the previous poll. Between two polls there may be fewer, or none if a loop polls until it
+ * gets nothing and then makes its calls. Also records how many of the new calls were made in
+ * succession. Calls that the response function made do not count, because responses come between
+ * them.
  */
 static inline void shmipc_priv_client_window(struct shmipc_client *client)
 {

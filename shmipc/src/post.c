@@ -38,7 +38,7 @@ void shmipc_priv_server_consumed(struct shmipc_server *s)
 	peer->posts++;
 	if (peer->req.slot != visit->until && is_one_way(peer->req.slot))
 		return; /* the count is published after the last of successive posts */
-	/* Release: pairs with the acquire in posts_news(), after the payload was read. */
+	/* Release, after the payload was read: pairs with the acquire in posts_news(). */
 	__atomic_store_n(&peer->place->posts, peer->posts, __ATOMIC_RELEASE);
 	shmipc_priv_server_published(s, peer); /* the client may wait for room */
 }

@@ -97,8 +97,9 @@ static void held_replies_are_published(const char *how)
 }
 
 /*
- * Calls are collected if the client had many in flight at its last poll that came after a call,
- * even if it has none in flight now. They are not collected after a poll with few calls in flight.
+ * Calls are collected if the client had many in flight at its last poll (not counting polls without
+ * new calls), even if it has none in flight now. They are not collected after a poll with few calls
+ * in flight.
  */
 TEST(calls_in_flight_are_remembered)
 {
