@@ -24,7 +24,7 @@
 #define GREETING_NS (10 * NSEC_PER_SEC) /* time limit for a connection to send the secret */
 #define SEND_NS (500 * NSEC_PER_MSEC) /* time limit for a message, because the peer may hang */
 #define LOOK_NS NSEC_PER_MSEC /* time between two reads of all peers */
-#define TAKE 64 /* most connections that are accepted at a time */
+#define TAKE 64 /* maximum number of connections that are accepted at a time */
 #define RESULT_MAX (64u << 20) /* bytes */
 
 /* The addresses at which rank 0 listens, as text for getaddrinfo(3). */

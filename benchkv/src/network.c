@@ -10,7 +10,7 @@
 #include "daemon.h"
 #include "values.h"
 
-#define FORWARD_MAX 256 /* most requests that wait for one worker; others wait in copyrpc */
+#define FORWARD_MAX 256 /* maximum of requests that wait for one worker; others wait in copyrpc */
 
 int network_init(struct network *net, const struct node *node)
 {

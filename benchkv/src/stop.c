@@ -6,7 +6,7 @@
 #include "base/clock.h"
 
 #define ECHO_NS (250 * NSEC_PER_MSEC) /* a signal this soon after the first does not count */
-#define TEARDOWN_MAX_S 5 /* most time until the program exits after a signal or a failure */
+#define TEARDOWN_MAX_S 5 /* maximum time until the program exits after a signal or a failure */
 
 atomic_int stop_signal;
 

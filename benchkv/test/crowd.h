@@ -12,7 +12,7 @@
 #include "check.h"
 #include "store.h"
 
-#define CROWD_CLIENTS 8 /* most clients of a job */
+#define CROWD_CLIENTS 8 /* maximum number of clients of a job */
 #define CROWD_DEPTH 64
 
 enum crowd_fault {

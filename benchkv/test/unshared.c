@@ -19,7 +19,7 @@
 #include "ways.h"
 
 #define KEYS 65536 /* initial room of a client's own store, in keys; it grows */
-#define CLIENTS 1024 /* most clients of a rank */
+#define CLIENTS 1024 /* maximum number of clients of a rank */
 #define QUEUE_DEPTH 4096
 
 __typeof__(ways_send) __real_ways_send, __wrap_ways_send;

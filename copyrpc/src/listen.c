@@ -12,7 +12,7 @@
 
 #define GUESTS 64 /* default of max_guests */
 #define PATIENCE_MS 5000 /* default of patience_ms */
-#define TAKE 4 /* the most connections that are accepted at one event of a listener */
+#define TAKE 4 /* maximum number of connections that are accepted at one event of a listener */
 /* copyrpc_accept(): a connection delays the next one for at most YOUNG_NS, or GRACE_NS if it has
  * sent a greeting. It delays the context's traffic for at most GRACE_NS. */
 #define YOUNG_NS (100 * NSEC_PER_MSEC)

@@ -7,7 +7,7 @@
 
 #include "back.h"
 
-#define MAIL 8 /* the most messages in flight to a side */
+#define MAIL 8 /* maximum number of messages in flight to a side */
 #define CALLS 1000
 
 struct mail {

@@ -22,7 +22,7 @@
 #define GUARD_S 800
 #endif
 #define NODES_MOST 8
-#define CALM 25 /* the most calls between two faults */
+#define CALM 25 /* maximum number of calls between two faults */
 #define LONG 20000 /* bytes of a large message or a transfer, at most */
 
 /* An endpoint that is not connected again within this time fails. The side that has not dialed has

@@ -7,7 +7,7 @@
 #if TIMES > 1 /* the long form */
 #define CALLS 500000 /* of each side in the storm */
 #define GROWING 5000
-#define CALM 200 /* the most calls between two faults */
+#define CALM 200 /* maximum number of calls between two faults */
 #define GUARD_S 3000
 #else
 #define CALLS 400

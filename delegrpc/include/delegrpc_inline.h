@@ -216,7 +216,7 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* the blocking call with this id timed out */
-#define DELEGRPC_IDLE_POLLS 16 /* the most empty polls in a row without the slow path */
+#define DELEGRPC_IDLE_POLLS 16 /* maximum number of empty polls in a row without the slow path */
 
 /*
  * A post has no id in the ring. But it occupies one in the client until the server has given its

@@ -9,7 +9,7 @@
 #include "server.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
-#define MAX_BUSY (1u << 16) /* most polls between two readings of the clock */
+#define MAX_BUSY (1u << 16) /* maximum number of polls between two readings of the clock */
 #define STAGED 256 /* larger response slots are not collected, because that copies them twice */
 
 static const struct live_type live_server = {LIVE_MAGIC, PREFIX, "server", WAITER_STATES,

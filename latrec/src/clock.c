@@ -14,7 +14,7 @@
 #define CALIBRATION_NS 20000000
 #define READINGS 16 /* readings of which the fastest is used */
 #define STEPS 16 /* steps of the counter of which the smallest is used */
-#define STEP_READINGS (1 << 20) /* most readings in search of these steps */
+#define STEP_READINGS (1 << 20) /* maximum number of readings in search of these steps */
 #define SOURCES "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 #if defined(__aarch64__)

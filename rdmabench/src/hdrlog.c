@@ -12,7 +12,7 @@
 #define COOKIE_COMPRESSED 0x1c849314u
 #define DIGITS 2 /* significant */
 #define HALF_BITS 7 /* 2^7 buckets per power of two, for two digits: 2^8 > 2 * 10^2 */
-#define LEB_BYTES 9 /* most bytes of a count; the ninth has eight bits */
+#define LEB_BYTES 9 /* maximum number of bytes of a count; the ninth has eight bits */
 #define BLOCK_MAX 65535u /* bytes of a stored block of zlib */
 #define ADLER 65521u
 

@@ -12,8 +12,8 @@
 #include "base/compiler.h"
 
 #define HEAD 4096u /* bytes read at the start of a mapped file, for its program headers */
-#define NOTES 4096u /* most bytes that are read of a segment of notes */
-#define ELEMENTS 4096u /* most elements of an array that is summed up */
+#define NOTES 4096u /* maximum number of bytes that are read of a segment of notes */
+#define ELEMENTS 4096u /* maximum number of elements of an array that is summed up */
 /* Most reads of a process's memory, about twice what the tables of all layers need if full. */
 #define READS (1u << 20)
 

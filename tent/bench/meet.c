@@ -11,8 +11,8 @@
 #include "base/tcp.h"
 
 #define TEXT_MAX (1u << 26)
-#define CLIENTS 1024 /* most simultaneous connections */
-#define TAKE 16 /* most connections that are accepted after one poll */
+#define CLIENTS 1024 /* maximum number of simultaneous connections */
+#define TAKE 16 /* maximum number of connections that are accepted after one poll */
 
 struct meeting {
 	const char *text;

@@ -40,7 +40,7 @@ struct move_options {
 	struct arg_list priorities; /* assigned to the threads in turn */
 	uint64_t batches_each; /* batches of each thread; 0: until `seconds` have passed */
 	double seconds;
-	uint32_t timeout_s; /* most time to wait for a silent server */
+	uint32_t timeout_s; /* maximum time to wait for a silent server */
 	enum move_op op;
 	uint32_t peers; /* MOVE_PEER_...: those that tent is compared with */
 	bool check, fork, once, stats;

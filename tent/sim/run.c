@@ -14,7 +14,7 @@
 
 #define CONTROL_NS 20000.0 /* duration of a message to the peer and its reply */
 #define PORT_EVENT_NS 10000.0
-#define REQUESTS 64 /* most open requests of each class */
+#define REQUESTS 64 /* maximum number of open requests of each class */
 #define URGENT_NS 200000.0
 #define GAP_NS 20000.0 /* time between isolated requests */
 #define LAST_NS 20e9 /* a run that takes longer has failed */

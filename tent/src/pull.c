@@ -28,7 +28,7 @@ struct view {
 	double cost[SCHED_MAX_RAILS]; /* ns that the location's memory adds; negative: the rail must
 					 not be used */
 	double fastest, all; /* the highest rate, and the sum of the rates */
-	double most; /* most bytes that a slice may add to a window; see leave_room() */
+	double most; /* maximum of bytes that a slice may add to a window; see leave_room() */
 };
 
 static double head_rate(const struct sched *s, uint32_t rail, uint64_t now)

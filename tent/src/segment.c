@@ -14,8 +14,8 @@
 #include "rail.h"
 #include "why.h"
 
-#define ANSWER_MS 10000 /* most time for a reply; longer than the retries of a queue pair */
-#define IMPORT_MS 60000 /* most time for all replies, however many messages the peer sends */
+#define ANSWER_MS 10000 /* maximum time for a reply; longer than the retries of a queue pair */
+#define IMPORT_MS 60000 /* maximum time for all replies, however many messages the peer sends */
 
 static const struct live_type live_segment = {LIVE_MAGIC, "tent", "segment",
 	.field = {

@@ -25,8 +25,8 @@
 #include "tcplink.h"
 #include "why.h"
 
-#define MARKS 128 /* most marks that the engine has not taken yet; a power of two */
-#define GUESTS 256 /* most connections without a token */
+#define MARKS 128 /* maximum number of marks that the engine has not taken yet; a power of two */
+#define GUESTS 256 /* maximum number of connections without a token */
 #define GUEST_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to send its token */
 #define BUCKETS 1024 /* of the table of registrations */
 #define GBPS 20 /* a guess, until the scheduler has measured the rate */

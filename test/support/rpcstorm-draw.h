@@ -17,13 +17,13 @@
 #include "support/rpclayer.h"
 #include "support/storm.h"
 
-#define RPCSTORM_GROUPS 4 /* most processes of clients at a time */
-#define RPCSTORM_THREADS 3 /* most clients in a process */
-#define RPCSTORM_STARTS 48 /* most processes of clients in the run of a seed */
-#define RPCSTORM_LIVES 16384 /* most connections in the run of a seed */
-#define RPCSTORM_CALLS 512 /* most calls of a connection */
-#define RPCSTORM_HELD 128 /* most requests that the server keeps unanswered */
-#define RPCSTORM_POLL_MAX 8 /* most responses that one poll handles, in both layers */
+#define RPCSTORM_GROUPS 4 /* maximum number of processes of clients at a time */
+#define RPCSTORM_THREADS 3 /* maximum number of clients in a process */
+#define RPCSTORM_STARTS 48 /* maximum number of processes of clients in the run of a seed */
+#define RPCSTORM_LIVES 16384 /* maximum number of connections in the run of a seed */
+#define RPCSTORM_CALLS 512 /* maximum number of calls of a connection */
+#define RPCSTORM_HELD 128 /* maximum number of requests that the server keeps unanswered */
+#define RPCSTORM_POLL_MAX 8 /* maximum number of responses that one poll handles, in both layers */
 #define RPCSTORM_LEAST 8 /* least bytes of a request: its number */
 #define RPCSTORM_SKIP_WORDS 64
 
@@ -31,7 +31,7 @@
 struct rpcstorm_shape {
 	uint32_t clients, depth, ring, req, resp, extra;
 	uint32_t events; /* the server receives events about its clients */
-	uint32_t pushes; /* most pushes per client that are not consumed */
+	uint32_t pushes; /* maximum number of pushes per client that are not consumed */
 };
 
 /* Shared by all processes of a seed. */

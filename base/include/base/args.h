@@ -30,7 +30,7 @@
 #include "base/compiler.h"
 #include "base/field.h"
 
-#define ARGS_MAX 80 /* most rows of a program */
+#define ARGS_MAX 80 /* maximum number of rows of a program */
 #define ARG_LIST_MAX 16
 
 /* After the semicolon: the type of the field that receives the value. */
@@ -84,7 +84,7 @@ struct arg_row {
 	const char *none; /* this word stands for 0 or NULL */
 	const char *give; /* valid values, for the error text; NULL: derived from the row */
 	int (*read)(const struct arg *a, void *field); /* 0, or -EINVAL after arg_bad() */
-	uint32_t most; /* most entries of a list; 0: ARG_LIST_MAX */
+	uint32_t most; /* maximum number of entries of a list; 0: ARG_LIST_MAX */
 	uint32_t sets; /* mask of commands (args.set) that accept this option; 0: all do */
 	const char *not_with; /* names of options that exclude this one, separated by blanks */
 	const char *with; /* names of options, one of which must be given as well */

@@ -23,7 +23,7 @@
 struct job {
 	uint32_t ranks, depth;
 	uint32_t sq_depth; /* of copyrpc's send queues; 0: the default */
-	uint32_t serves; /* most calls that a loop of auto serves; 0: as in a real job */
+	uint32_t serves; /* maximum of calls that a loop of auto serves; 0: as in a real job */
 	bool longer; /* only `benchkv-test-timed tables` runs this job */
 	uint32_t n;
 	const char *controls[JOBS_RUNS];

@@ -17,7 +17,7 @@
 
 #include "fabric/fabric.h"
 
-#define LATCHES_MAX 4 /* most latches that a message needs: QP, SRQ and two CQs */
+#define LATCHES_MAX 4 /* maximum number of latches that a message needs: QP, SRQ and two CQs */
 #define LATCH_USE (1ull << LANE_BITS)
 
 /* The latches of this thread, in the order in which it has taken them. */
