@@ -8,10 +8,10 @@
  *	dpdk        rte_ring, single enqueue, burst dequeue
  *	dpdk-burst  rte_ring, bursts on both sides, at most 16 responses per poll
  *
- * ck and dpdk copy messages into the rings with their token, 48 bytes for a request and 32 for a
- * response, so they also move whole messages and the server never reads a client's memory. A
- * ring that belongs to one client is a single-producer ring. A request ring that clients share is a
- * multi-producer ring. An empty poll is followed by one pause instruction, as in our layers.
+ * As in our layers, ck and dpdk copy whole messages with their token (48 bytes for a request, 32
+ * for a response) into the rings, so the server never reads a client's memory. A ring that belongs
+ * to one client is a single-producer ring. A request ring that clients share is a multi-producer
+ * ring. An empty poll is followed by one pause instruction, as in our layers.
  */
 #ifndef PEER_H
 #define PEER_H

@@ -9,7 +9,7 @@
 enum {
 	JOB_OK = 0,
 	JOB_ERROR = 1, /* an error, or an operation was not verified */
-	JOB_USAGE = OPTIONS_USAGE, /* a bad command line, or those of the ranks differ */
+	JOB_USAGE = OPTIONS_USAGE, /* a bad command line, or the ranks' command lines differ */
 };
 
 /*

@@ -47,8 +47,8 @@ static int save(const struct side *s, const json_t *report)
 }
 
 /*
- * Ends the job: by SIGTERM, because srun(1) only prints the state of its tasks at the first SIGINT;
- * after a second signal by SIGKILL.
+ * Ends the job with SIGTERM, or with SIGKILL if this is a second signal. Not with SIGINT, because
+ * srun(1) only prints the state of its tasks at the first SIGINT.
  */
 static void on_signal(int sig)
 {
@@ -148,7 +148,7 @@ static int name_files(struct side sides[2], const char *prefix)
 	return 0;
 }
 
-/* Returns the exit status if the jobs were not run to the end. */
+/* Returns the exit status if run_pairs() has failed. Prints which signal came, if one has. */
 static int failed(void)
 {
 	int sig = stop_told();

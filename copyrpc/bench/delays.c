@@ -133,7 +133,8 @@ static void say_late(const char *who, struct side from, struct side to)
 
 	printf("; %s: ", who);
 	say_spent("polls", in);
-	printf(", run queue outside %.1f", queued > in.queued ? MS(queued - in.queued) : 0);
+	printf(", run queue outside of polls %.1f",
+		queued > in.queued ? MS(queued - in.queued) : 0);
 }
 
 /* ------------------------------------------------------------------ contexts */
@@ -268,7 +269,8 @@ static void measure(uint32_t seconds, uint64_t late_ns)
 		late += ns >= late_ns;
 		most = ns > most ? ns : most;
 	}
-	printf("%llu calls, %llu late, the longest %.1f ms; %u times %u connections\n",
+	printf("%llu calls, %llu late, the longest %.1f ms; "
+	       "other processes: %u rounds of %u connections each\n",
 		(unsigned long long)calls, (unsigned long long)late, MS(most),
 		atomic_load_explicit(&shared->rounds, memory_order_relaxed), processes);
 	say_spent("the poll with the most CPU time: client", own.longest);

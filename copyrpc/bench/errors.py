@@ -92,7 +92,7 @@ hca = [run, "--rails", "2", "--fabric", f"copyrpc-errors-{os.getpid()}"]
 
 for depths in "1,", ",1", "1,,8", "":
     fails(2, f"--queue-depth '{depths}' is not valid: give whole numbers", "--fork", "-q", depths)
-# Two rings per endpoint and end: 64 TiB.
+# Two rings per endpoint on each of the two sides: 64 TiB.
 fails(2, "--endpoints and --ring-size: give less", "--fork", "-e", "16384", "-r", str(1 << 30), head=hca)
 fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "--fork", "-d", "nope", head=hca)
 fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "-d", "nope", head=hca)

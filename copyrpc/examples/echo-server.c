@@ -18,8 +18,8 @@ static int shorter(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Called at the end of the server's own call, see main(). The client does not answer it, so it ends
- * when the client has left. */
+/* Called when the call that main() makes to the client has ended. The client never answers that
+ * call, so the call ends when the client has left. */
 static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
 	uint32_t len)
 {

@@ -42,7 +42,7 @@
  * s; and, while the context listens or connects over TCP (copyrpc_tcp.h), a few polls per
  * millisecond. copyrpc_req_detach() allocates memory, and so do the first raw operation and the
  * first call with a time limit of an endpoint. A flush that makes a ring larger maps and registers
- * memory, which takes up to some hundred microseconds. Polls read the clock through the vDSO, at
+ * memory, which takes up to several hundred microseconds. Polls read the clock through the vDSO, at
  * intervals from ten microseconds to some milliseconds.
  *
  * An endpoint that has failed, or is destroyed (alone or with its context), says goodbye to its
@@ -87,7 +87,7 @@
  * libmlx5 need ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
  *
  * To stop the queue pair of a connected endpoint, the library sends a command to the device. This
- * takes up to some hundred microseconds, during which the other endpoints of the context make no
+ * takes up to several hundred microseconds, during which the other endpoints of the context make no
  * progress. Afterwards the device refuses the peer's messages. The library stops a queue pair in
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy(), and functions of copyrpc_tcp.h that end an
@@ -437,12 +437,13 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * the calls. The response may have at most @resp_max bytes. The caller may reuse @data after the
  * return; @data may be NULL if @len is 0. @token is passed to the callback.
  *
- * -EAGAIN: no room in the ring, or the rings have not grown yet to the size that the call needs, or
- * max_pending calls are pending. -ENOBUFS: the peer has granted no more credit for responses (it
- * holds many requests). In both cases nothing has changed; poll, then call again. Never wait for
- * room or credit inside a callback: if the peer does the same, both wait for ever. -EMSGSIZE: @len
- * or @resp_max is larger than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected. Otherwise the
- * endpoint has failed, and its status is returned.
+ * -EAGAIN: the ring has no room for the request, or the rings have not grown yet to the size that
+ * the call needs, or max_pending calls are pending. -ENOBUFS: the response may need more credit,
+ * that is room for responses, than the peer has granted (it holds many requests). In both cases
+ * nothing has changed; poll, then call again. Never wait for room or credit inside a callback: if
+ * the peer does the same, both wait for ever. -EMSGSIZE: @len or @resp_max is larger than
+ * COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected. Otherwise the endpoint has failed, and its
+ * status is returned.
  */
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);

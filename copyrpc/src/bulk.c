@@ -9,8 +9,9 @@
 
 /* ------------------------------------------------------------ registrations */
 
-/* Returns the registration of a bulk that covers the memory, or NULL. A registration may also cover
- * memory of bulks that were freed, which may have been unmapped, and replaced by other memory. */
+/* Returns the registration of a bulk that covers the memory, or NULL. A registration may still
+ * cover the memory of a freed bulk, and that memory may have been unmapped, and replaced by other
+ * memory. */
 static struct reg *shared(const struct copyrpc_ctx *ctx, const uint8_t *addr, size_t len,
 	unsigned flags)
 {

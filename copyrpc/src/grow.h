@@ -21,8 +21,8 @@
 #define RING_START 8192u
 
 /* A call that finds no room makes the send ring, and one that finds no credit the receive ring,
- * RING_FACTOR times as large. Traffic makes the send ring larger by the same factor, if RING_LAPS
- * laps take less than RING_NS_PER_BYTE nanoseconds for each byte of these laps. */
+ * RING_FACTOR times as large. Traffic makes the send ring larger by the same factor if it fills the
+ * ring RING_LAPS times, at a rate of more than one byte per RING_NS_PER_BYTE nanoseconds. */
 #define RING_FACTOR 4
 #define RING_LAPS 4
 #define RING_NS_PER_BYTE 256

@@ -17,9 +17,9 @@ __extension__ typedef unsigned __int128 u128;
 #define CARRY_BITS 31 /* low bits of a count, which are in bucket[]; the others are in carry[] */
 
 /*
- * A "place" is an index of bucket[] and carry[]. Only the thread that records writes the fields,
- * except `wanted` and hot.gate. Another thread may copy the fields at any time; src/copy.c explains
- * how that thread finds out whether its copy is the state at one moment.
+ * A "place" is an index of bucket[] and carry[]. The thread that records writes the fields; other
+ * threads write only `wanted` and hot.gate. Another thread may copy the fields at any time;
+ * src/copy.c explains how that thread finds out whether its copy is the state at one moment.
  */
 struct hist {
 	struct latrec_hist hot;
@@ -103,7 +103,7 @@ void hist_gate(struct hist *f);
 
 /* ---- copies by another thread ---- */
 
-/* A request of a second thread for a copy, which the thread that records makes. */
+/* A second thread's request for a copy; the thread that records makes the copy. */
 struct wish {
 	void *to;
 	int err; /* valid once done is 1 */
@@ -155,7 +155,7 @@ void wish_answer(struct wish *w, int err);
  */
 int wish_ask(struct wish **slot, uint64_t *gate, void *to);
 
-/* Returns the rank of a quantile among count values, from 1 to count; count must not be 0. */
+/* Returns the rank of quantile @q in a set of @count values: 1 to @count. @count must not be 0. */
 uint64_t hist_rank(double q, uint64_t count);
 /* Returns the value of a rank among the values in @h that are not in @before (may be NULL). */
 uint64_t hist_value(const struct hist *h, const struct hist *before, uint64_t rank);
@@ -177,8 +177,9 @@ struct clock_pair {
 };
 
 /*
- * Sets the rate of the clock from two pairs, the later one last. Returns 0, or -ERANGE: counter or
- * clock did not advance, or the rate cannot be computed from these readings.
+ * Sets the rate, the base and the error of @c from two readings; @from is the earlier one. Returns
+ * 0, or -ERANGE: the counter or CLOCK_MONOTONIC_RAW did not advance, or the rate cannot be computed
+ * from these readings.
  */
 int clock_fit(struct latrec_clock *c, const struct clock_pair *from, const struct clock_pair *to);
 

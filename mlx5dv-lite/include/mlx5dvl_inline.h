@@ -37,9 +37,11 @@ extern "C" {
 #define MLX5DVL_UNLIKELY_(x) __builtin_expect(!!(x), 0)
 
 enum {
-	/* The longest payload in a request. Control 16 + raddr 16 + header 4 + 220: four blocks. */
+	/* Payloads up to this length are copied as a whole into the request, which has at most four
+	 * blocks: control 16 + raddr 16 + header 4 + 220 bytes. */
 	MLX5DVL_INLINE_MAX = 220,
-	/* Bytes of a longer payload in the request; a 16-byte data segment describes the rest. */
+	/* If a payload is longer, this number of its bytes is copied into the request; a data
+	 * segment of 16 bytes describes the rest. */
 	MLX5DVL_INLINE_HEAD = 204,
 	MLX5DVL_BLOCK_ = 64,
 	MLX5DVL_QPN_LEAF_ = 1 << 12,
@@ -52,9 +54,9 @@ typedef uint32_t __attribute__((may_alias)) mlx5dvl_half_;
 /* ---- device barriers, one function per use --------------------------------------- */
 
 /*
- * The instructions of the barriers between stores to memory, around a doorbell (a doorbell register
- * is write-combining memory), and after loads from memory. On x86, stores to memory stay in order,
- * and so do loads; a store does not pass an earlier load.
+ * The instructions of three barriers: between stores to memory; before and after a doorbell, whose
+ * register is write-combining memory; and after loads from memory. On x86, stores to memory stay in
+ * order, and so do loads; a store does not pass an earlier load.
  */
 #if defined(__x86_64__)
 #define MLX5DVL_STORES_ ""
@@ -181,7 +183,7 @@ struct mlx5dvl_qp {
 	uint32_t rung; /* pi at the last doorbell */
 	uint32_t last; /* position of the newest request */
 	uint32_t stop; /* min(end of the ring, ci + limit), when last computed */
-	int32_t left; /* blocks until the library itself signals a request */
+	int32_t left; /* blocks that can be posted before the library itself signals a request */
 	int32_t interval; /* `left` after a signaled request */
 	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
 	uint64_t fillers; /* NOPs posted to fill the end of the ring */
@@ -236,8 +238,11 @@ struct mlx5dvl_cqe {
 enum {
 	MLX5DVL_CQE_OWNER_ = 0x01,
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
-	MLX5DVL_CQE_ODD_ = 0xd0, /* from here on the high four bits are: 0xd error of a request,
-				    0xe error of a receive, 0xf not written yet */
+	/*
+	 * If op_own is not less than this, its high four bits are 0xd (error of a request), 0xe
+	 * (error of a receive) or 0xf (the device has not written the CQE yet).
+	 */
+	MLX5DVL_CQE_ODD_ = 0xd0,
 };
 
 struct mlx5dvl_cq {
@@ -281,8 +286,9 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 
 /*
  * Returns the next CQE, which is not of the usual kind, or NULL if the device has not written it
- * yet. mlx5dvl_cq_odd_() handles errors and compressed completions. It reports an error and sets
- * the CQE's QPN to 0, so that the caller ignores the CQE; it expands a compressed run in place.
+ * yet. mlx5dvl_cq_odd_() handles errors and compressed completions: if the CQE is an error, the
+ * function reports it and sets the CQE's QPN to 0, so that the caller ignores the CQE; if the CQE
+ * begins a compressed run, the function expands the run in place.
  */
 MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq)
 {

@@ -25,7 +25,7 @@ struct statsfile {
 	size_t n; /* number of samples */
 	struct stats last; /* the last compatible window */
 	struct latrec_hist *hist; /* histogram of the window, or of all samples */
-	uint64_t windows; /* windows that have ended; of a cumulative file: writes */
+	uint64_t windows; /* number of windows that have ended; in a cumulative file, of writes */
 	bool has_line; /* the file of JSON lines has a line of this run */
 	uint64_t written_ns, written_count; /* last write of a cumulative file */
 };

@@ -179,9 +179,9 @@ TEST(a_known_anomaly_is_not_tried_again)
 }
 
 /*
- * Points with 64 QPs have pauses; with UD they have too little throughput instead. Every
- * `fail`-th of the points that are drawn to show that the conditions are sufficient cannot be
- * measured.
+ * Points with 64 QPs have pauses; with UD they have too little throughput instead. Some points are
+ * drawn to show that the conditions are sufficient; every `fail`-th of these cannot be measured (0:
+ * all can).
  */
 struct drawn {
 	uint32_t fail, drawn;
@@ -400,7 +400,10 @@ TEST(each_measurement_has_a_name)
 				names.of[i] != names.of[k] || names.part[i] != names.part[k]);
 }
 
-/* Every `fails`-th measurement fails; the function then measures a second time. 0: none fails. */
+/*
+ * Every `fails`-th measurement fails (0: none). If more measurements are allowed,
+ * count_and_measure() then reports in `others` that it has measured a second time.
+ */
 struct counted {
 	uint32_t fails, asked, more, most;
 };

@@ -162,7 +162,8 @@ TEST(a_notice_waits_for_those_before)
 	next_is(13);
 	send_and_wait(&c, notice(2, 12, 0), 0); /* a mark of a request that has failed */
 	send_and_wait(&c, notice(4 + NOTICE_SLOTS, 20, 0), 0);
-	send_and_wait(&c, notice(5, 15, 0), 1); /* so notice 4 has failed: slot 4 is used again */
+	/* Notice 4 must have failed, because the message above uses its slot again. */
+	send_and_wait(&c, notice(5, 15, 0), 1);
 	next_is(15);
 	CHECK_EQ(tent_note_take(host, &note, sizeof(note)), -EAGAIN);
 	/* A high number takes no more time than a low one. */
@@ -196,7 +197,7 @@ TEST(who_dies_has_no_gaps)
 	next_is(15);
 }
 
-/* The number of bytes of a notice is limited, and the bytes come once. */
+/* The number of bytes of a notice is limited. Bytes that are sent again are ignored. */
 TEST(notes_are_checked)
 {
 	struct tent_note note;

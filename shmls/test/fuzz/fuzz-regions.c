@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: a client of delegrpc or shmipc, and shmls, open a region that a stranger has made, and
- * the stranger writes into it while the client uses it. The input begins with these numbers, each
- * followed by its width in bits:
+ * libFuzzer: shmls and a client (of delegrpc or shmipc) open a region that a stranger or a real
+ * server has made. The stranger writes into the region while the client uses it. The input begins
+ * with these numbers; the digits after each name are its width in bits:
  *
  *	flags8			LAYER (delegrpc; 0: shmipc), SERVED, GROUP (mode 0660), DEAD (no
  *				process holds the server's lock), EVENTS (attribute `events`)
@@ -40,7 +40,7 @@
 #include "support/fuzz.h"
 
 #define PAGE ((size_t)4096)
-#define CALLS 256 /* most calls of one input */
+#define CALLS 256 /* maximum number of calls that one input makes */
 #define PAYLOAD 256
 
 enum { LAYER = 1, SERVED = 2, GROUP = 4, DEAD = 8, EVENTS = 16 };

@@ -92,8 +92,11 @@ struct cm_refused {
 struct cm_coming {
 	uint64_t due; /* time at which cm_deliver() is called next, CLOCK_MONOTONIC ns; 0: the
 			 channel is full (cm_refill() in cm/ids.h) */
-	uint64_t patience; /* end of a connection: latest time at which the event is posted
-			     (CM_PATIENCE_NS in cm/ids.h); 0: the message has not arrived */
+	/*
+	 * Only if the event is the end of a connection: the latest time at which it is posted
+	 * (CM_PATIENCE_NS in cm/ids.h). 0: the message has not arrived.
+	 */
+	uint64_t patience;
 	uint32_t sends, receives; /* producer indexes of the QP's CQs when the message arrived */
 	uint16_t type; /* this and the next two: as in struct cm_event (cm/ids.h) */
 	uint16_t has_param;
