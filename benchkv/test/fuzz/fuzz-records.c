@@ -38,7 +38,8 @@ static void use_machine(const struct machine *m)
 	must(costs.poll >= 1 && costs.repoll >= 1 && isfinite(machine_round_trip_ns(m)));
 	machine_derive(m, &spec, &origin);
 	must(origin.times.write_ns >= 0 && origin.times.message_ns >= 0);
-	must(!spec.full || (spec.window >= 2 && spec.window <= 12 && spec.full >= 8));
+	must(!spec.full || (spec.window >= 2 && spec.full >= 8));
+	must(spec.window <= 12 || (spec.window == spec.filling && spec.window <= 128));
 }
 
 /*
