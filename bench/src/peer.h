@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The peers of the shared-memory layers' benchmarks: rings of other libraries, and our own ring
- * without the layer above it.
+ * The peers with which the benchmarks compare the shared-memory layers: rings of other libraries,
+ * and our own ring without the layer above it.
  *
- *	bare        cellring without ids, tokens and checks: the minimum for shmipc and flux
+ *	bare        cellring without ids, tokens and checks: its time is the lower bound for shmipc
+ *	            and flux
  *	ck          ck_ring, one entry at a time
  *	dpdk        rte_ring, single enqueue, burst dequeue
  *	dpdk-burst  rte_ring, bursts on both sides, at most 16 responses per poll

@@ -9,7 +9,11 @@
 
 /* ---- phase D: calls ---- */
 
-/* Calls or relays an errand. -EAGAIN: no room now; 0: the errand is under way, or has failed. */
+/*
+ * Sends an errand (a client's request for another rank): calls that rank over the network, or
+ * relays the errand to the daemon that can. -EAGAIN: no room now; 0: the errand is under way, or
+ * has failed.
+ */
 static int try_errand(struct daemon *d, uint32_t index)
 {
 	const struct kv_req *req = &d->errands.all[index].req;
@@ -78,8 +82,8 @@ static uint32_t take_found(struct daemon *d)
 	uint32_t n = 0;
 
 	/*
-	 * There are errands for all requests that the clients may have in flight. Any further
-	 * request stays in the ring.
+	 * d->errands has room for as many errands as the clients may have requests in flight. Any
+	 * further request stays in the ring.
 	 */
 	while (!slab_is_full(&d->errands.free) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
@@ -95,8 +99,9 @@ static uint32_t take_found(struct daemon *d)
 }
 
 /*
- * Polls the ring repeatedly, because a poll finds at most DELEGRPC_SERVER_POLL_MAX requests. If the
- * further ones waited for the next loop, that number would limit the messages per WRITE.
+ * Polls the ring repeatedly, because a poll finds at most DELEGRPC_SERVER_POLL_MAX requests. If
+ * requests beyond that maximum waited for the next loop, the maximum would also limit the number of
+ * messages per WRITE.
  */
 uint32_t errands_take(struct daemon *d)
 {
@@ -137,7 +142,7 @@ uint32_t errands_exchange(struct daemon *d)
 
 /* ---- phase E: retry ---- */
 
-/* Calls or relays the waiting errands of a rank. True: no errand waits any more. */
+/* Sends the waiting errands for a rank while there is room. True: no errand waits any more. */
 static bool drain_queue(struct daemon *d, struct errand_queue *q)
 {
 	struct errands *e = &d->errands;

@@ -10,7 +10,7 @@
 
 #include "errand.h"
 
-/* Accepts a request, and calls or relays it if there is room. @d must have a free errand. */
+/* Accepts a request as an errand, and sends it if there is room. @d must have a free errand. */
 void errand_take(struct daemon *d, const struct asker *who, const struct kv_req *req);
 
 /* Phase D (phases.h): accepts the requests in the delegation ring, and returns their number. */
@@ -22,7 +22,7 @@ uint32_t errands_take(struct daemon *d);
  */
 uint32_t errands_exchange(struct daemon *d);
 
-/* Phase E: makes the calls for which there was no room or credit before. */
+/* Phase E: sends the errands for which there was no room or credit before. */
 void errands_retry(struct daemon *d);
 
 #endif

@@ -273,12 +273,13 @@ static void explain_absence(struct launch *l, uint64_t timeout_ns, char *why, in
 
 	list_absent(l, list, sizeof(list));
 	if (l->met_ns)
-		snprintf(why, (size_t)size, "no answer from %s for %.0f s: --timeout waits longer",
+		snprintf(why, (size_t)size,
+			"no answer from %s for %.0f s; to wait longer, give a larger --timeout",
 			list, (double)(clock_ns() - l->met_ns) / 1e9);
 	else
 		snprintf(why, (size_t)size,
-			"%s did not come within %g s: is every process of the job benchkv? "
-			"--timeout waits longer",
+			"%s did not come within %g s: does every process of the job run benchkv? "
+			"To wait longer, give a larger --timeout",
 			list, (double)timeout_ns / 1e9);
 }
 

@@ -148,7 +148,10 @@ static int name_files(struct side sides[2], const char *prefix)
 	return 0;
 }
 
-/* Returns the exit status if run_pairs() has failed. Prints which signal came, if one has. */
+/*
+ * Called after run_pairs() has failed: returns the exit status of the program. If a signal came,
+ * prints which one.
+ */
 static int failed(void)
 {
 	int sig = stop_told();

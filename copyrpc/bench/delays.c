@@ -38,7 +38,10 @@ struct spent {
 	uint64_t wall, cpu, queued; /* queued: in the scheduler's run queue */
 };
 
-/* Times of the client, or, in shared memory, of the server. Only that process writes them. */
+/*
+ * The times of one process: the client, or, in shared memory, the server. Only that process writes
+ * them.
+ */
 struct side {
 	struct spent in_polls, longest; /* longest: the poll with the most CPU time */
 	uint64_t queued; /* also outside of polls */

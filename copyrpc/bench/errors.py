@@ -23,8 +23,8 @@ GUARD = 240  # seconds until a program counts as hung
 def judge(argv, status, err, want, pattern):
     lines = [l for l in err.splitlines() if "emulated adapters" not in l]
     if status != want or len(lines) != 1 or not re.search(pattern, lines[0]):
-        sys.exit(f"{' '.join(argv)}: status {status}, not {want}, or not one line with "
-                 f"'{pattern}':\n{err}")
+        sys.exit(f"{' '.join(argv)}: status {status}; wanted: status {want} and exactly one line, "
+                 f"which matches '{pattern}'; printed:\n{err}")
 
 
 def fails(want, pattern, *args, head=(), out=subprocess.DEVNULL):

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# echo.sh SERVER CLIENT [STRANGERS]: runs both on this machine; with STRANGERS the client runs under strangers.py.
+# echo.sh SERVER CLIENT [STRANGERS]: runs the server and the client on this machine. STRANGERS is
+# the path of strangers.py; if it is given, the client runs under that script.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM

@@ -9,9 +9,9 @@
 
 /* ------------------------------------------------------------ registrations */
 
-/* Returns the registration of a bulk that covers the memory, or NULL. A registration may still
- * cover the memory of a freed bulk, and that memory may have been unmapped, and replaced by other
- * memory. */
+/* Returns the registration of a bulk that covers the memory, or NULL. The memory must be within the
+ * bulk, not only within its registration, because a registration may also cover memory of a freed
+ * bulk. That memory may have been unmapped, and replaced by other memory. */
 static struct reg *shared(const struct copyrpc_ctx *ctx, const uint8_t *addr, size_t len,
 	unsigned flags)
 {

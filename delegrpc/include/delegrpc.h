@@ -77,8 +77,8 @@
  *
  * Trust: the region belongs to one user (mode 0600: other users are refused), or to a group that
  * the server names (mode 0660). A process that has mapped the region can write anywhere in it. Such
- * a process cannot make the server read or write outside of the region, or hang, except with
- * events. But it can:
+ * a process cannot make the server read or write outside of the region. It cannot make the server
+ * hang, unless the server takes events. But it can:
  *	- spoil, forge or delay the calls of others
  *	- keep all others from connecting, by taking all client ids or their locks
  *	- if the server takes events (delegrpc_server_event()): make requests under the index of a
@@ -87,9 +87,9 @@
  *	  the server's socket, or by replacing the socket's address in the region; clients then send
  *	  descriptors of the region's file to the new address
  *	- if the server takes events: block the server's thread, by sending the server a descriptor
- *	  whose test or close takes as long as the sender wants (a file of FUSE, a TCP socket with
- *	  SO_LINGER). Meanwhile, each fork() of the server's process is blocked, and so is each of
- *	  its threads in which delegrpc opens or closes a descriptor for wake-ups
+ *	  that takes as long to check or to close as the sender wants (a file of FUSE, a TCP socket
+ *	  with SO_LINGER). Meanwhile, each fork() of the server's process is blocked, and so is each
+ *	  of its threads in which delegrpc opens or closes a descriptor for wake-ups
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -258,7 +258,7 @@ enum delegrpc_event_kind {
  * not send to the server's socket, because it is in another network namespace or in a sandbox
  * without abstract sockets, or because the server did not read the socket for 0.2 s, or had no free
  * descriptor when it did. For a process of another pid namespace, pid may be 0. Another process
- * that has mapped the region can write requests with this index, too (see Trust).
+ * that has mapped the region can write requests with this client's index, too (see Trust).
  */
 struct delegrpc_event {
 	uint32_t kind; /* enum delegrpc_event_kind */
@@ -508,15 +508,17 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 /*
  * Stages a message that has no response (see Posts). Otherwise the function is like
  * delegrpc_client_call(); a response function may call it, too. Returns the same as
- * delegrpc_client_call(). If either function returns -EAGAIN while posts are in flight,
- * delegrpc_client_wait() and delegrpc_client_arm() also wait for room.
+ * delegrpc_client_call(). If either function returns -EAGAIN while posts are in flight, the client
+ * wants room: a later delegrpc_client_wait() also waits for room, and room also wakes an armed
+ * client. The client no longer wants room after a call or post was accepted, or after a wait or an
+ * arm has returned 1 because there was room.
  */
 int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len);
 
 /*
  * Returns the number of accepted posts that the server is not known to have received. If the number
- * is not 0, delegrpc_client_wait() and delegrpc_client_arm() then also wait for the server to
- * receive some of them, unless another call or post is accepted first. To wait for all:
+ * is not 0, the client then wants room, as after -EAGAIN of a post: until another call or post is
+ * accepted, a wait also ends when the server has received some of these posts. To wait for all:
  *
  *	while (delegrpc_client_posts(c) && delegrpc_client_wait(c, DELEGRPC_FOREVER) >= 0)
  *		delegrpc_client_poll(c, done, NULL);
@@ -559,11 +561,10 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
 
 /*
  * Publishes the staged calls and posts, wakes the server unless a response has arrived, and waits
- * for a response. The function waits for room as well if posts are in flight and one of these has
- * happened since the last accepted call or post: a call or post was refused with -EAGAIN, or
- * delegrpc_client_posts() was called. Returns 1 if there is a response to poll, or room; 0 if
- * timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the sleep; or an
- * error of delegrpc_client_poll(), as soon as there is one.
+ * for a response. If the client wants room (see delegrpc_client_post()), the function also waits
+ * for room. Returns 1 if there is a response to poll, or room; 0 if timeout_ns nanoseconds have
+ * passed, nothing is pending, or a signal interrupted the sleep; or an error of
+ * delegrpc_client_poll(), as soon as there is one.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
@@ -580,7 +581,7 @@ int delegrpc_client_fd(struct delegrpc_client *client);
  * dead server in time. Returns the same as delegrpc_server_arm(). If the server could not be woken,
  * returns an error of delegrpc_client_poll(), and the client is not armed.
  *
- * A client that has no pending calls and does not wait for room (see delegrpc_client_wait()) is not
+ * A client that has no pending calls and does not want room (see delegrpc_client_post()) is not
  * woken. So a loop that ends after the last response must check delegrpc_client_pending() before it
  * arms the client.
  */

@@ -207,16 +207,16 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 /*
  * Sends a message without a response: len bytes of payload to node `to`, like a call. Returns 0,
  * or, with nothing changed, an error of flux_call(). If flux_post() or flux_call() returns -EAGAIN
- * while posts to that node are in flight, this node also waits for room there: when that node has
- * consumed some of these posts or has left, one flux_wait() or flux_arm() returns 1. Then try
- * again. A node that leaves loses the posts that it has not received.
+ * while posts to that node are in flight, this node wants room there: once that node has consumed
+ * some of these posts or has left, one flux_wait() or flux_arm() returns 1, or the armed descriptor
+ * becomes readable. Then try again. A node that leaves loses the posts that it has not received.
  */
 int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t len);
 
 /*
  * Returns the number of posts in flight to node `to`, 0 if that node has left or does not exist. If
- * the number is not 0, this node then also waits for that node to consume some of these posts, as
- * after -EAGAIN of flux_post(). To wait until all are consumed:
+ * the number is not 0, this node then wants room there, as after -EAGAIN of flux_post(). To wait
+ * until all are consumed:
  *
  *	while (flux_posts(node, to) && flux_wait(node, FLUX_FOREVER))
  *		...             // poll and receive

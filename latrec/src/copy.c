@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies for a second thread. The thread that records never waits, and makes an atomic
+ * Copies for a second thread. The recording thread never waits, and makes an atomic
  * read-modify-write only to accept a request for a copy.
  *
  * A record adds to a bucket first, then to min, max, sum and count. The copy reads them in the

@@ -17,7 +17,7 @@ __extension__ typedef unsigned __int128 u128;
 #define CARRY_BITS 31 /* low bits of a count, which are in bucket[]; the others are in carry[] */
 
 /*
- * A "place" is an index of bucket[] and carry[]. The thread that records writes the fields; other
+ * A "place" is an index of bucket[] and carry[]. The recording thread writes the fields; other
  * threads write only `wanted` and hot.gate. Another thread may copy the fields at any time;
  * src/copy.c explains how that thread finds out whether its copy is the state at one moment.
  */
@@ -103,7 +103,7 @@ void hist_gate(struct hist *f);
 
 /* ---- copies by another thread ---- */
 
-/* A second thread's request for a copy; the thread that records makes the copy. */
+/* A second thread's request for a copy; the recording thread makes the copy. */
 struct wish {
 	void *to;
 	int err; /* valid once done is 1 */
@@ -144,12 +144,12 @@ void words_copy(void *to, const void *from, size_t bytes);
 /* Clears minimum, maximum, sum and count; another thread may be reading them. */
 void hist_clear_head(struct hist *f);
 
-/* Called by the thread that records: takes the wish of another thread, or returns NULL. */
+/* Called by the recording thread: takes the wish of another thread, or returns NULL. */
 struct wish *wish_take(struct wish **slot);
 void wish_answer(struct wish *w, int err);
 
 /*
- * Requests a copy from the thread that records, and waits for a limited time until that thread
+ * Requests a copy from the recording thread, and waits for a limited time until that thread
  * begins the copy. Returns the result of the copy, or -EAGAIN if that thread has recorded nothing
  * meanwhile, or if another thread already requests a copy.
  */

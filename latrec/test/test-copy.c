@@ -231,7 +231,7 @@ TEST(a_copy_during_the_first_record_does_not_race)
 	}
 }
 
-/* The thread that records makes the wanted copy in its next record, before it counts the new value.
+/* The recording thread makes the wanted copy in its next record, before it counts the new value.
  * Here the same thread leaves the wish and records. */
 TEST(a_wish_is_fulfilled_by_the_next_record)
 {

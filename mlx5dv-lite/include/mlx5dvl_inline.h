@@ -37,8 +37,8 @@ extern "C" {
 #define MLX5DVL_UNLIKELY_(x) __builtin_expect(!!(x), 0)
 
 enum {
-	/* Payloads up to this length are copied as a whole into the request, which has at most four
-	 * blocks: control 16 + raddr 16 + header 4 + 220 bytes. */
+	/* Payloads up to this length are copied as a whole into the request. It then fills at most
+	 * four blocks of 64 bytes: 16 (control) + 16 (raddr) + 4 (header) + 220. */
 	MLX5DVL_INLINE_MAX = 220,
 	/* If a payload is longer, this number of its bytes is copied into the request; a data
 	 * segment of 16 bytes describes the rest. */
@@ -159,9 +159,11 @@ struct mlx5dvl_slot {
 /*
  * A send queue. Its positions count blocks, modulo 2^32. The invariant is
  *
- *	ci <= rung <= pi	completed before ci; announced before rung; posted before pi
+ *	ci <= rung <= pi	blocks before ci have completed, those before rung are announced to
+ *				the device, and those before pi are posted
  *	pi - ci <= depth	the ring does not overflow
- *	last < pi <= last + 4	the newest request is at last; before the first request last == pi
+ *	last < pi <= last + 4	`last` is the position of the newest request. Exception: before the
+ *				first request, last == pi
  *	pi <= stop		requests that end at or before stop need no NOPs and no check of ci
  *	0 <= left <= interval	a request is signaled when left would become negative
  *
@@ -229,7 +231,8 @@ struct mlx5dvl_cqe {
 	uint8_t app[4];
 	uint32_t byte_cnt;
 	uint64_t timestamp;
-	uint32_t sop_qpn; /* requester: opcode of the request << 24; the QP's own number */
+	uint32_t sop_qpn; /* low 24 bits: the QP's own number; high 8 bits, in the CQE of a
+			     requester: opcode of the request */
 	uint16_t wqe_counter;
 	uint8_t signature;
 	uint8_t op_own;
@@ -251,8 +254,11 @@ struct mlx5dvl_cq {
 	uint32_t stride; /* size of a CQE */
 	uint32_t depth; /* a power of two */
 	uint32_t ci; /* completions consumed, modulo 2^32 */
-	uint32_t usual; /* op_own of a new CQE of the usual kind in this lap: in a send CQ success,
-			  in a receive CQ MLX5DVL_RECV_WRITE_IMM */
+	/*
+	 * op_own of a new CQE of the usual kind in this lap. The usual kind is success in a send
+	 * CQ, and MLX5DVL_RECV_WRITE_IMM in a receive CQ.
+	 */
+	uint32_t usual;
 	uint8_t *next; /* the CQE of completion ci, that is CQE ci % depth */
 	uint8_t *end; /* end of the last CQE */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */

@@ -3,7 +3,7 @@
  * Asynchronous events of the device. ctx_reap() may read events before the user does, because only
  * an event reports that a QP is drained. It keeps the events for the user in a list. The list has
  * at most one entry for each kind of event, or for each kind and QP, so it cannot overflow.
- * `unread` is readable while the list is not empty.
+ * The eventfd `unread` is readable while the list is not empty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -121,7 +121,7 @@ static bool has_pending(const struct mlx5dvl_ctx *ctx)
 	return ctx->pending.next != &ctx->pending;
 }
 
-/* Makes `unread` readable exactly if the list is not empty. */
+/* Makes the eventfd `unread` readable if the list is not empty, otherwise not readable. */
 static void show_pending(struct mlx5dvl_ctx *ctx)
 {
 	eventfd_t n;

@@ -23,7 +23,7 @@ struct statsfile {
 	char writer[STATSFILE_WRITER + 1]; /* random, hexadecimal */
 	uint64_t samples[STATS_COMPAT_WINDOW];
 	size_t n; /* number of samples */
-	struct stats last; /* the last compatible window */
+	struct stats last; /* of the last complete window, if attr.compat is set */
 	struct latrec_hist *hist; /* histogram of the window, or of all samples */
 	uint64_t windows; /* number of windows that have ended; in a cumulative file, of writes */
 	bool has_line; /* the file of JSON lines has a line of this run */

@@ -8,7 +8,8 @@
  * several files can be computed. Its lines depend on the attributes:
  *	cumulative	one line, of all samples so far, replaced whenever the text is;
  *	windows		a line per window, which holds the samples of that window;
- *	compatible	one line, written at the end, of the last window, without a histogram.
+ *	compatible	one line, written at the end, of the last complete window, without a
+ *			histogram.
  *
  * A struct statsfile belongs to one thread. It does I/O only in statsfile_open(), in
  * statsfile_add() when a window or a second is over, and in statsfile_close().

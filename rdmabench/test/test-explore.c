@@ -237,8 +237,8 @@ TEST(only_shown_conditions_exclude)
 }
 
 /*
- * The space has 18 points. Three of them have an anomaly, whose conditions are not shown to be
- * sufficient.
+ * The space has 18 points, of which three have an anomaly. No conditions are shown to be
+ * sufficient, so each of the three points is an anomaly of its own.
  */
 TEST(the_point_of_an_anomaly_is_found_once)
 {
@@ -401,8 +401,9 @@ TEST(each_measurement_has_a_name)
 }
 
 /*
- * Every `fails`-th measurement fails (0: none). If more measurements are allowed,
- * count_and_measure() then reports in `others` that it has measured a second time.
+ * Every `fails`-th measurement fails (0: none). After a failed measurement, count_and_measure()
+ * reports in `others` that it has measured a second time, provided that more measurements are
+ * allowed.
  */
 struct counted {
 	uint32_t fails, asked, more, most;
@@ -435,7 +436,10 @@ static void search_up_to(uint32_t most, uint32_t fails)
 	CHECK(c.asked + c.more == most && r.measurements == most && r.tries <= most);
 }
 
-/* Measurements of all purposes count, also those that the function reports in `others`. */
+/*
+ * Measurements of all purposes count towards the limit, and so do those that the measuring function
+ * reports in `others`.
+ */
 TEST(measurements_end_the_search)
 {
 	for (uint32_t most = 1; most < 400; most += 7) {

@@ -97,9 +97,9 @@
  *	  filling the server's socket, or by replacing the socket's address in the region; clients
  *	  then send descriptors of the region's file to the new address
  *	- if the server takes events: block the server's thread, by sending the server a descriptor
- *	  whose test or close takes as long as the sender wants (a file of FUSE, a TCP socket with
- *	  SO_LINGER). Meanwhile, each fork() of the server's process is blocked, and so is each of
- *	  its threads in which shmipc opens or closes a descriptor for wake-ups
+ *	  that takes as long to check or to close as the sender wants (a file of FUSE, a TCP socket
+ *	  with SO_LINGER). Meanwhile, each fork() of the server's process is blocked, and so is each
+ *	  of its threads in which shmipc opens or closes a descriptor for wake-ups
  *	- shorten the file, which ends all processes that use the region, including the server, by
  *	  SIGBUS
  * With mode 0600 only processes of the same user can do this, and they could also kill the server
@@ -203,8 +203,8 @@ struct shmipc_attr {
 	/* Create only: not 0 if the server takes events (shmipc_server_event()). */
 	uint32_t events;
 	/*
-	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. A client's
-	 * response ring is longer by the memory of this number of bursts.
+	 * [0] pushes per client that may be unconsumed, at most SHMIPC_MAX_DEPTH. Each client's
+	 * response ring is extended by the space for this number of bursts.
 	 */
 	uint32_t pushes;
 	/*
@@ -238,7 +238,7 @@ enum shmipc_event_kind {
  * not send to the server's socket, because it is in another network namespace or in a sandbox
  * without abstract sockets, or because the server did not read the socket for 0.2 s, or had no free
  * descriptor when it did. For a process of another pid namespace, pid may be 0. Another process
- * that has mapped the region can write requests into this place, too (see Trust).
+ * that has mapped the region can write requests into this client's place, too (see Trust).
  */
 struct shmipc_event {
 	uint32_t kind; /* enum shmipc_event_kind */
@@ -399,8 +399,8 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
  * client. The client that the server means may have gone, and another client may have its place;
  * shmipc_server_event() reports such a change. Returns 0, or, with nothing sent,
  *	-EAGAIN		attr.pushes pushes to this client are not consumed yet: drop this one, or
- *			try again after a later poll. No other client is held up, and no function
- *			waits for this room
+ *			try again after a later poll. Other clients are not held up. The server has
+ *			no function that waits for this room
  *	-EPIPE		no client has this place
  *	-EMSGSIZE	len exceeds resp_size
  *	-EINVAL		there is no such place, or attr.pushes is 0: a bug of the caller
@@ -534,9 +534,11 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
  * Sends a message without a response: len bytes of req, like a call. A post is in flight, and
  * counts as a call does (see depth and Visibility), until this client knows that the server has
  * consumed the post. Returns 0, or, with nothing sent, an error of shmipc_client_call(). If this
- * function or shmipc_client_call() returns -EAGAIN while posts are in flight, the client also waits
- * for room, until a wait or an arm has returned 1: when the server has consumed some of these
- * posts, shmipc_client_wait() returns 1, or the armed descriptor becomes readable.
+ * function or shmipc_client_call() returns -EAGAIN while posts are in flight, the client wants
+ * room: once the server has consumed some of these posts, shmipc_client_wait() or
+ * shmipc_client_arm() returns 1, or the armed descriptor becomes readable. The client no longer
+ * wants room after a wait or an arm has returned 1, for whatever reason, or after a post was sent
+ * or shmipc_client_call_wait() was called.
  */
 int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t len);
 
@@ -647,8 +649,8 @@ int shmipc_client_fd(struct shmipc_client *client);
  * returns an error of shmipc_client_poll(), and the client is not armed.
  *
  * A client without pending calls is woken only by pushes, if shmipc_client_pushes() has set a
- * function, and by room for posts, if it waits for room. So a loop that ends after the last
- * response must check shmipc_client_pending() before it arms the client.
+ * function, and by room for posts, if it wants room (see shmipc_client_post()). So a loop that ends
+ * after the last response must check shmipc_client_pending() before it arms the client.
  */
 int shmipc_client_arm(struct shmipc_client *client);
 
@@ -744,7 +746,11 @@ struct shmipc_look_region {
 	enum shmipc_look_state server;
 	uint32_t clients; /* alive */
 	uint32_t dead_clients; /* dead, and not cleaned up yet */
-	uint32_t changes; /* increased by each connect and disconnect, and by connects that wait */
+	/*
+	 * Increased by each connect and disconnect, and also by a connect that finds no clean
+	 * place, perhaps several times.
+	 */
+	uint32_t changes;
 };
 
 struct shmipc_look_client {

@@ -62,7 +62,7 @@ struct shmipc_header {
 	 * Written by clients that connect or disconnect. The server clears `reclaim`, and the bits
 	 * of places that it cleans.
 	 */
-	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
+	CACHE_ALIGNED uint32_t changes; /* counts calls of server_notify() */
 	uint32_t reclaim; /* not 0: a client found no clean place and requests a cleanup */
 	CACHE_ALIGNED uint64_t active[SHMIPC_WORDS]; /* bit i: client i is connected */
 };

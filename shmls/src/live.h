@@ -22,14 +22,16 @@ struct live_value {
 struct live_object {
 	char layer[12], kind[12], name[LIVE_NAME];
 	uint64_t address;
-	uint32_t tid; /* own_tid of the thread that waits; 0: there is none */
+	/* own_tid (struct live_thread) of the thread that waits for this object; 0: none does. */
+	uint32_t tid;
 	uint64_t since; /* CLOCK_MONOTONIC, ns */
 	uint32_t n_values;
 	struct live_value value[LIVE_FIELDS];
 };
 
 struct live_thread {
-	uint32_t tid, own_tid; /* id in our pid namespace; id in its innermost one */
+	/* The thread's id in our pid namespace, and in the innermost one that it belongs to. */
+	uint32_t tid, own_tid;
 	char name[16], state; /* as in /proc/PID/task/TID/status */
 };
 

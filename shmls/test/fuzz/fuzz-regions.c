@@ -310,7 +310,7 @@ static void put(struct side *s, struct input *in, size_t at, size_t len)
 	in->at += len;
 }
 
-/* Adds the right version to that of the input, which is relative to it. */
+/* The version in the input is relative to the right version: adds the right version to it. */
 static void put_version(const struct side *s, unsigned flags)
 {
 	uint32_t version;

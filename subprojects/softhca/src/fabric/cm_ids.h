@@ -94,10 +94,11 @@ struct cm_coming {
 			 channel is full (cm_refill() in cm/ids.h) */
 	/*
 	 * Only if the event is the end of a connection: the latest time at which it is posted
-	 * (CM_PATIENCE_NS in cm/ids.h). 0: the message has not arrived.
+	 * (CM_PATIENCE_NS in cm/ids.h). 0: the peer's message that ends the connection has not
+	 * arrived.
 	 */
 	uint64_t patience;
-	uint32_t sends, receives; /* producer indexes of the QP's CQs when the message arrived */
+	uint32_t sends, receives; /* producer indexes of the QP's CQs when that message arrived */
 	uint16_t type; /* this and the next two: as in struct cm_event (cm/ids.h) */
 	uint16_t has_param;
 	int32_t status;

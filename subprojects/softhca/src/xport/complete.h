@@ -13,7 +13,10 @@
  */
 void complete_send(struct qp *qp, const struct wqe *w);
 
-/* Does the same as complete_send() in one step with the stores @also (NULL: none). */
+/*
+ * Does the same as complete_send(), and executes the stores @also (NULL: none) in the same step of
+ * the journal.
+ */
 void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also);
 
 /*
@@ -27,23 +30,25 @@ void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, 
 	uint32_t bytes);
 
 /*
- * Does the same as complete_recv() for a datagram, whose payload comes after 40 bytes. @flags:
- * CQE_GRH if these bytes contain a header, and the service level or the type of the header.
+ * Does the same as complete_recv() for a datagram, whose payload comes after 40 bytes. @flags: the
+ * service level (CQE_SL()), with RoCE the type of the network header in its place; also CQE_GRH if
+ * these bytes contain a header.
  */
 void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *from,
 	const struct wqe *w, uint32_t flags);
 
 /*
- * Does the same as complete_recv() for a message that has arrived as packets, in one step with the
- * stores @also (NULL: none). For a datagram, @flags_qpn contains the flags of complete_datagram()
- * and the QP number of the sender.
+ * Does the same as complete_recv() for a message that has arrived as packets, and executes the
+ * stores @also (NULL: none) in the same step of the journal. For a datagram, @flags_qpn contains
+ * the flags of complete_datagram() and the QP number of the sender.
  */
 void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
 	uint32_t flags_qpn, const struct wire_step *also);
 
 /*
- * Takes the receive, without completing it, when the first part of a SEND has arrived: in chaos
- * mode, or from an SRQ for a QP on the wire.
+ * Takes the receive without completing it. This happens in two cases: in chaos mode, before the
+ * payload of a SEND is placed; and if a QP on the wire receives from an SRQ, after the first packet
+ * of a SEND has been placed, provided that this packet is full.
  */
 void begin_recv(struct qp *qp, const struct recv *rx);
 
