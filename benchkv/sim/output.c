@@ -96,7 +96,7 @@ int output_run(const struct sim_options *o, FILE *json)
 	origin = derive(c);
 	control_name(&c->control, control);
 	control_explain(&c->control, &origin, why, sizeof(why));
-	printf("%u ranks, %u clients x %u, %u daemons, control %s, machine %s, from %s: simulated\n",
+	printf("%u ranks, %u clients x %u, %u daemons, control %s, machine %s, initial state %s: simulated\n",
 		c->ranks, c->clients, c->depth, c->daemons, control, c->machine.name,
 		c->collapsed ? "low" : "high");
 	if (c->depth_before)

@@ -158,8 +158,8 @@ void topo_explain(const struct topo *t, char *text, size_t size)
 
 	if (!t->planned) {
 		snprintf(text, size,
-			"%u are too few for %u threads of each rank, ranks with these cores: %u; "
-			"polling threads on one unit would wait for each other's time slices",
+			"%u are too few for %u threads per rank (number of ranks with these cores: "
+			"%u); polling threads on one unit would wait for each other's time slices",
 			topo_units(t), t->threads, t->sharers);
 		return;
 	}

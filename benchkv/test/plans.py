@@ -57,7 +57,7 @@ def case_plan():
           {"d0": "0", "d1": "2", "c0": "4", "c1": "6", "c2": "1"}, plan(0, *size, env=env))
     text = plan(0, *size, env={"HWLOC_SYNTHETIC": "pack:1 core:2 pu:2"})[0]
     check(not units(text) and "not pinned, 4 units for all" in text, text)
-    check("units: 4 are too few for 5 threads of each rank, ranks with these cores: 1;" in text, text)
+    check("units: 4 are too few for 5 threads per rank (number of ranks with these cores: 1);" in text, text)
     text = plan(0, "--pin", "no", env=env)[0]
     check(not units(text) and "units: --pin no\n" in text, text)
     path = of_test("machine.xml")

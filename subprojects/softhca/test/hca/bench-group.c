@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures connected processes of one fabric: one process that sends to itself, a pair, a star, in
- * which three processes send to a server, and a mesh of four.
+ * Measures connected processes of one fabric: one process that sends to itself; a pair; a star, in
+ * which three processes are connected to a server; a mesh of four.
  *
  *	bench-group [loop | pair | star | mesh [depth]]
  *
  * Each process has one SRQ, one send CQ and one receive CQ for all its QPs. The two ends of a
- * connection answer each other with lists of 1 to 32 messages of 64 B. Runs of the software HCA's
- * modes trap, poll and auto alternate. Each run has new processes, so a run of mode auto includes
- * the time until it has chosen trap or poll.
+ * connection answer each other with lists of 1 to 32 messages of 64 B. The runs alternate between
+ * the software HCA's modes: trap, poll and auto. Each run has new processes, so a run of mode auto
+ * includes the time until it has chosen trap or poll.
  *
  * A round has a run of each mode. Modes are compared within windows of three rounds, by their
  * median rates in the window, because the cost of a handover between two cores may change within
  * seconds. The program prints for each cell, which is a shape with a depth:
  *
- * - for each mode the median of the messages per second of all processes together; - the part of
- * the doorbells of mode auto that trapped, in all its runs: the others were polled; - the ratio of
- * the time that mode auto takes to the time of the faster one of the other modes: the
- *   median of all windows, and both quartiles;
- * - the noise: the same ratio, computed as if mode auto had, in each window, the rate that the
- *   faster of trap and poll has WINDOW rounds later; if the ratio is below 1, its inverse.
+ * - for each mode the median of the messages per second of all processes together;
+ * - the percentage of doorbells that trapped, over all runs of mode auto; the others were polled;
+ * - the ratio of the time that mode auto takes to the time of the faster one of the other modes:
+ *   the median of all windows, and both quartiles;
+ * - the noise: the median of the same ratio for another mode in the place of mode auto. This mode
+ *   is trap or poll, whichever is faster over all runs, and its rate is taken WINDOW rounds after
+ *   each window. If the result is below 1, its inverse is printed.
  *
- * A ratio of at most LIMIT times the noise does not show a wrong choice of mode auto. To
- * compare two versions of the software HCA, run the program once with each of them preloaded.
+ * A ratio of at most LIMIT times the noise does not show that mode auto chose wrongly between trap
+ * and poll. To compare two versions of the software HCA, run the program once with each of them
+ * preloaded.
  */
 #include <poll.h>
 #include <sched.h>
@@ -64,7 +66,7 @@ static struct shared {
 
 /* Totals over all cells: the numbers of cells, and the worst ratio. */
 static struct totals {
-	int cells, within, noisy; /* all; with a ratio up to LIMIT; above LIMIT because of noise */
+	int cells, within, noisy; /* all; ratio at most LIMIT; above LIMIT, but within the noise */
 	double worst;
 } totals;
 
@@ -265,8 +267,8 @@ int main(int argc, char **argv)
 			if ((argc < 2 || !strcmp(argv[1], shapes[i].name)) &&
 				(argc < 3 || atoi(argv[2]) == (int)depths[d]))
 				measure(&shapes[i], depths[d]);
-	printf("%d cells: auto takes at most %.1f times the time of the faster mode in %d, more within the noise in %d; "
+	printf("%d cells: in %d, auto takes at most %.1f times the time of the faster mode; in %d it takes longer, but within the noise; "
 	       "the highest ratio is %.2f\n",
-		totals.cells, LIMIT, totals.within, totals.noisy, totals.worst);
+		totals.cells, totals.within, LIMIT, totals.noisy, totals.worst);
 	return 0;
 }
