@@ -40,9 +40,9 @@
  * system calls: functions that create, connect, destroy, register or deregister; a flush that makes
  * a ring larger; copyrpc_ctx_no_receive(); copyrpc_ctx_arm() and the next poll; one poll every 0.1
  * s; and, while the context listens or connects over TCP (copyrpc_tcp.h), a few polls per
- * millisecond. copyrpc_req_detach() allocates memory, and so do the first raw operation and the
- * first call with a time limit of an endpoint. A flush that makes a ring larger maps and registers
- * memory, which takes up to several hundred microseconds. Polls read the clock through the vDSO, at
+ * millisecond. copyrpc_req_detach() allocates memory, and so do an endpoint's first raw operation
+ * and its first call with a time limit. A flush that makes a ring larger maps and registers memory,
+ * which takes up to several hundred microseconds. Polls read the clock through the vDSO, at
  * intervals from ten microseconds to some milliseconds.
  *
  * An endpoint that has failed, or is destroyed (alone or with its context), says goodbye to its
@@ -200,8 +200,8 @@ struct copyrpc_ctx_attr {
 			      srq_depth */
 	uint32_t max_endpoints; /* at the same time, 0: 64; determines the size of the send CQ */
 	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256, but if
-			      max_endpoints is over 512: 2^17 divided by the power of two that is
-			      not less than max_endpoints, at least 64 */
+			      max_endpoints is over 512: 2^17 divided by the smallest power of two
+			      that is not less than max_endpoints, and at least 64 */
 	uint32_t ring_size; /* default for the endpoints, bytes: the size up to which their rings
 			       grow; 0: 1 MiB */
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
@@ -237,9 +237,9 @@ struct copyrpc_ctx_attr {
  * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
  * that the device does not have, event_count > 1 without a period, sq_depth (rounded up to a power
  * of two) * max_endpoints over 2^22 (with reconnect_ms: times max_endpoints + 1), or a depth, or a
- * period of moderation, beyond the device's limits (a period may have 4,095 us on the software
- * HCA). -EMFILE: too few free descriptors; a context needs seven, and its endpoints together use
- * one more if one is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise
+ * period of moderation, beyond the device's limits (on the software HCA a period is at most 4,095
+ * us). -EMFILE: too few free descriptors; a context needs seven, and its endpoints together use one
+ * more if one is free. -ENOMEM or -EPERM: the limit of locked memory is too low (raise
  * RLIMIT_MEMLOCK), or there is no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
@@ -285,7 +285,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 
 /*
  * Destroys the endpoint. Messages that were not flushed are lost. Its pending calls end at the next
- * poll, with -ECANCELED, or with the status of an endpoint that had failed before (the ep argument
+ * poll, with -ECANCELED or, if this endpoint had already failed, with its status (the ep argument
  * of the callback is valid during the callback only).
  * Requests that copyrpc_recv() has not returned are dropped. Requests that the caller holds stay
  * readable until copyrpc_reply(), which releases them and returns the status; the first poll after
@@ -309,9 +309,13 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  *	16  4  first PSN                  76  4  key to read the word
  *	20  2  LID; 0 on RoCE             80  4  bytes up to which the ring grows
  *	22  1  MTU: 1 (256) to 5 (4096)   84  4  initial credit, bytes: a quarter of the first ring
- *	23  1  READs served in parallel   88  8  random number; 0: does not return by hand
+ *	23  1  READs served in parallel   88  8  random number or 0, see below
  *	24  1  1: `nested`, else 0
  *	25 15  zero
+ *
+ * The random number identifies the endpoint in the messages of copyrpc_ep_again_info(). It is 0 if
+ * the endpoint does not have the attribute `by_hand`, or its context does not have reconnect_ms:
+ * then copyrpc_ep_again() cannot connect the endpoint again.
  *
  * The version changes whenever the blob or the format on the wire changes.
  */
@@ -364,12 +368,12 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * room for a queue pair now; call again later, as after another error of the driver.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
- * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
- * attempt of this side, or is not connected yet by this attempt. -ENOENT: a message from or for
- * another endpoint, for example one of a process that was restarted. -EINVAL: not such a message.
- * -EPROTO: the ring positions or addresses in the message are impossible; the endpoint has failed.
- * Another error of copyrpc_ep_connect(): the attempt has failed, for example because the port has
- * no address; begin the next attempt as after DOWN.
+ * noticed it, or the peer has begun a later attempt. -ESTALE: the message was written before the
+ * peer knew the present attempt of this side, or before the peer had connected in this attempt.
+ * -ENOENT: a message from or for another endpoint, for example one of a process that was restarted.
+ * -EINVAL: not such a message. -EPROTO: the ring positions or addresses in the message are
+ * impossible; the endpoint has failed. Another error of copyrpc_ep_connect(): the attempt has
+ * failed, for example because the port has no address; begin the next attempt as after DOWN.
  *
  * Both functions: -EOPNOTSUPP: one of the two sides lacks reconnect_ms or by_hand. Otherwise the
  * endpoint is not connected yet or has failed, and its status is returned.
@@ -511,12 +515,12 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
  * Flushes the endpoints for which @go returns true. @go is called only for endpoints that have
- * messages to send (copyrpc_ep_get_load() returns how many). An endpoint that owes its peer credit
- * for a sixteenth of the ring, or whose rings are growing, is flushed with its messages without
- * asking @go, because @go may wait for an action for which the peer needs the credit or the larger
- * ring. For an endpoint that is not flushed, the next call asks @go again. @go may only call
- * copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user(). Returns the number of batches
- * sent.
+ * messages to send (copyrpc_ep_get_load() returns how many). An endpoint is flushed without asking
+ * @go if it owes its peer credit for at least a sixteenth of the ring and can grant it, or if its
+ * next batch is a step in making a ring larger. Otherwise @go might return false until the peer
+ * does something for which the peer first needs that credit or the larger ring. For an endpoint
+ * that is not flushed, the next call asks @go again. @go may only call copyrpc_ep_get_load(),
+ * copyrpc_ep_status() and copyrpc_ep_user(). Returns the number of batches sent.
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
@@ -530,8 +534,8 @@ struct copyrpc_ep_load {
 	uint32_t open_calls; /* requests collected, not yet sent */
 	uint32_t open_replies; /* replies collected, not yet sent */
 	uint32_t pending; /* calls that have not ended */
-	uint32_t credit; /* bytes that the responses of further calls may occupy: resp_max + 12
-			    each, rounded up to a multiple of 32, and 32 more */
+	uint32_t credit; /* bytes that the responses of further calls may occupy; each of these
+			    calls uses resp_max + 12, rounded up to a multiple of 32, plus 32 */
 	uint64_t posted; /* end of the sent batches */
 	uint64_t consumed; /* end of the bytes that the peer is known to have received and
 			      released */

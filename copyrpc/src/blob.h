@@ -17,7 +17,7 @@ struct blob {
 	uint32_t ring_rkey, word_rkey;
 	uint32_t ring_size, credit;
 	bool nested;
-	uint64_t number; /* random, of an endpoint that may return by hand; 0: of another */
+	uint64_t number; /* random number of the endpoint; 0: the program cannot connect it again */
 };
 
 void blob_encode(const struct blob *b, void *bytes);

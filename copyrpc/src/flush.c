@@ -189,8 +189,9 @@ void ep_word_read(struct copyrpc_ep *ep)
 
 /*
  * True if @go of copyrpc_flush_if() decides whether the waiting batches are sent. They are sent in
- * any case if credit is due or if they carry a note or a move of a growing ring, because @go may
- * wait for an action for which the peer needs the credit or the larger ring.
+ * any case if credit is due or if they carry a note or a move of a growing ring. Otherwise @go
+ * might return false until the peer does something for which the peer first needs the credit or the
+ * larger ring.
  */
 static bool may_wait(const struct copyrpc_ep *ep)
 {

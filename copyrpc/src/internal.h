@@ -175,7 +175,7 @@ struct copyrpc_ep {
 				       lost in the meeting, until the peer returns; or
 				       copyrpc_accept() has not returned the endpoint yet */
 	uint64_t came; /* number of the connection that was accepted for it; 0: none */
-	bool is_up; /* a meeting has connected both sides (by hand: reconnect_ms is not 0) */
+	bool is_up; /* a meeting has connected both sides (if by_hand: reconnect_ms is not 0) */
 	struct news up, down, back; /* kind 0: the endpoint has no events */
 
 	/* Connecting again (renew.c). */
@@ -183,7 +183,7 @@ struct copyrpc_ep {
 	bool by_hand; /* the program exchanges the messages for it (byhand.c) */
 	uint64_t event_token; /* token of its events, if by_hand */
 	uint64_t attempt; /* number of the latest attempt; the side that dials chooses it */
-	uint64_t wanted; /* by hand: number of an attempt that the peer has begun */
+	uint64_t wanted; /* if by_hand: number of an attempt that the peer has begun */
 	uint64_t told; /* position that the message of the latest attempt contains */
 	struct copyrpc_ep **redial; /* on the side that has dialed: the pointer to this endpoint in
 				       struct redial */

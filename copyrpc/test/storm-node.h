@@ -320,8 +320,8 @@ static void ring(uint32_t node)
 	CHECK_EQ(eventfd_write(storm->bell[node], 1), 0);
 }
 
-/* Locks the cards. The HCA may kill the victim at any instruction: if it held the lock then, its
- * cards are cleared. */
+/* Locks the cards. The HCA may kill one process, the victim (the last node), at any instruction. If
+ * the victim held the lock when it died, its cards are cleared. */
 static void lock_cards(void)
 {
 	if (pthread_mutex_lock(&storm->lock) != EOWNERDEAD)
@@ -573,7 +573,9 @@ static void wait_for_the_end(struct node *n)
 			destroy(n, c);
 		turn(n);
 		finish_some(n, true);
-		if (alive_conns(n)) /* else the event may have been read, and there is no other */
+		/* If no connection is alive, this thread must not sleep: turn() may have read the
+		 * event of the device's failure, and no other event follows. */
+		if (alive_conns(n))
 			sleep_now(n);
 	}
 	/* The last endpoint may also have failed because its peer said goodbye. */

@@ -26,7 +26,8 @@ struct end {
 };
 
 static struct end ends[2];
-static uint32_t loss; /* percent of the messages that are lost; of the others, that come twice */
+static uint32_t loss; /* percentage of the messages that are lost; the same percentage of the
+			 remaining ones arrives twice */
 
 static const struct copyrpc_ep_attr by_hand = {.size = sizeof(by_hand),
 	.by_hand = true,
@@ -243,8 +244,8 @@ TEST(positions_are_checked)
 	}
 }
 
-/* A side that has already begun an attempt continues with the larger number of its peer, and does
- * not connect the queue pair of its own attempt. */
+/* A side that has begun an attempt does not connect its queue pair if the peer's attempt has a
+ * larger number. The side then begins an attempt with that number. */
 TEST(later_attempts)
 {
 	struct mail m, mine;
@@ -283,7 +284,7 @@ TEST(completions_come_first)
 	CHECK_EQ(n[0].failed, 0);
 }
 
-/* A message that was written before the connection arrives again after it, and is stale. */
+/* A message is stale if it was written before the sides were connected again, and arrives later. */
 TEST(old_messages)
 {
 	struct mail old, now_sent;
@@ -300,7 +301,7 @@ TEST(old_messages)
 	CHECK(n[0].downs && n[1].downs);
 }
 
-/* One side cannot return: both endpoints fail at once. */
+/* One side cannot be connected again, so both endpoints fail when they lose their connection. */
 static void end_at_once(struct node n[2])
 {
 	uint8_t message[COPYRPC_AGAIN_SIZE];

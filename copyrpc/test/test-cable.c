@@ -15,7 +15,10 @@ static void open_two(struct node n[2])
 	open_contexts(n, &returning, false);
 }
 
-/* However long the cable is out, each side loses the endpoint at most once. Then it returns. */
+/*
+ * However long the cable is unplugged, each side loses its connection at most once. When the cable
+ * is plugged in again, both sides are connected again.
+ */
 static void pulled(int side, uint32_t count)
 {
 	NODES n[2];
@@ -47,8 +50,9 @@ TEST_WITH(of_the_idle_listening_side, pulled, 1, 0);
 
 /*
  * A side that has lost its connection and whose cable is unplugged needs a poll only every 0.1 s
- * until the device's event. It may have asked the peer over TCP before: the end of that question
- * and the end of the pause after it make two of these intervals shorter.
+ * until the device's event. Two intervals may be shorter: before the loss, this side may have begun
+ * to ask over TCP whether the peer still has the endpoint (redial.c). Then one poll is due when the
+ * attempt to ask ends, and another one when the pause after it ends.
  */
 TEST(no_busy_loop)
 {

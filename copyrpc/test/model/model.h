@@ -46,8 +46,8 @@ struct dir {
 	unsigned char n;
 	unsigned char base; /* the true consumer position */
 	unsigned char p, rc, sent, parsed; /* positions: three of the sender, one of the receiver */
-	unsigned char r, k; /* credit that the sender has granted to the other side; credit that it
-			       holds */
+	unsigned char r, k; /* credit that the sender has granted to the other side; credit that the
+			       sender has left for its own calls */
 	unsigned char open, stalled;
 	unsigned char owed[LARGE + 2]; /* number of detached requests that were not answered, by
 					  allowance */
@@ -232,8 +232,8 @@ static void do_credit_only(struct model *m, int s)
 	if (d->p - d->base > C)
 		m->broken = 1;
 	do_flush(m, s);
-	/* The batch grants at least T blocks. Only replies lower R, so the batch does not cause
-	 * another one. */
+	/* The batch grants at least T blocks. R decreases only when a reply is placed, so this
+	 * batch does not cause another one. */
 	if (d->r < before + credit_threshold(C))
 		m->broken = 1;
 }
