@@ -36,7 +36,10 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 0), 0);
 	CHECK_EQ(stats_of(a).flushes, 3);
-	/* A publication restarts the count of vain polls: a fence would wait for its stores. */
+	/*
+	 * A publication restarts the count of polls that find nothing, because a fence right after
+	 * the publication would wait for the publication's stores.
+	 */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(call(a, 1, 0, 0), 0);

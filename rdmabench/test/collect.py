@@ -236,7 +236,7 @@ def remote(tmp):
     for place in (["--host", "one", "--no-local", "deep"], [here / "one" / "deep"]):
         o, err = collect(*place)
         assert figures_of(o) == expected([0, 1, 2, 3]), (o, err)
-    # A torn file costs no line of another file, whether it is the last one of its path or not.
+    # A torn file causes no line of another file to be lost, whether or not it is the last file read for its path argument.
     torn = here / "one" / "torn"
     for i in range(5):
         good = write(torn, "r", 0, [i])
@@ -244,7 +244,8 @@ def remote(tmp):
     (here / "one" / "cut").write_text(good.read_text()[:-9])
     o, err = collect("--host", "one", "--no-local", "cut", "torn", "cut", "torn/r")
     assert figures_of(o) == expected(range(5)) and len(o["skipped"]) == 12, (o, err)
-    # The same files are read on each machine: those of links and hidden paths that are given, not hidden ones below them.
+    # Each machine reads the same files. Links are followed. A hidden path is read if it is an argument; hidden entries below
+    # an argument are not read.
     names = here / "one" / ".names"
     kept = [write(names, "r", 0, [i]) for i in range(4)]
     (names / ".x").mkdir()

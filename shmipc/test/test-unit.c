@@ -384,7 +384,10 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
 	CHECK_EQ(s->unfenced, 0);
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	/* A publication restarts the count of vain polls: a fence would wait for its stores. */
+	/*
+	 * A publication restarts the count of polls that find nothing, because a fence right after
+	 * the publication would wait for the publication's stores.
+	 */
 	CHECK_EQ(call_tag(c, 2), 0);
 	look_in_vain(c, SHMIPC_VAIN - 1);
 	CHECK_EQ(call_tag(c, 3), 0);
@@ -408,7 +411,7 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(serve_once(s), 1);
 	for (int i = 0; s->unfenced; i++) {
 		CHECK(i < SHMIPC_UNFENCED);
-		if (i < 7) /* all but the last of these are published alone */
+		if (i < 7) /* each call is published alone, but the last one opens a burst */
 			CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 	}

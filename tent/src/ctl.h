@@ -2,12 +2,14 @@
 /*
  * Control connections: TCP, messages of one size. The initiator, which has imported a segment,
  * sends requests (left). The target replies, and sends messages of its own (right). An arrow points
- * from a message to its reply. The words after a message name the fields that it uses.
+ * from a message to its reply. The words after a message name the fields that it uses. The version
+ * of the memory is the tent_version() of the target, see grow.c.
  *
  *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended,
- *	                                           rail: the version
- *	MORE epoch: the known version   -> MEMORY bytes of a text, see grow.c
- *	                                   GREW rail: the version
+ *	                                           rail: the version of the memory
+ *	MORE epoch: the version of the  -> MEMORY bytes of a text, see grow.c
+ *	            memory that is known
+ *	                                   GREW rail: the version of the memory
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: the pair can receive nothing more
  *	NOTICE mark, bytes: sent for a notice that has bytes, or if links carry no marks (notice.h)
@@ -76,8 +78,8 @@ struct ctl_msg {
 	uint16_t status; /* positive errno; 0: success */
 	uint32_t pair;
 	/*
-	 * HELLO: number of pairs; WELCOME, GREW: version; MEMORY: number of bytes; UNREGISTER(ED):
-	 * registration.
+	 * HELLO: number of pairs; WELCOME, GREW: version of the memory; MEMORY: number of bytes;
+	 * UNREGISTER(ED): registration.
 	 */
 	uint32_t rail;
 	uint32_t epoch;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Registrations that a peer learns of after its import: the target's side. The initiator's side is
- * learn.c. Each registration that becomes ready gets the next version as its id. An importer knows
- * the registrations up to a version, and requests those that follow. The target sends only
- * registrations that were requested, so it never fills the buffer of a socket:
+ * learn.c. Each registration that becomes ready increases the version of the target's memory
+ * (tent_version()) by 1; the new version is its id. An importer knows the registrations up to a
+ * version, and requests those that follow. The target sends only registrations that were requested,
+ * so it never fills the buffer of a socket:
  *
  *	target     version grows --GREW, at most one until the next MORE-->
  *	initiator  GREW, or WELCOME with a higher version --MORE known version-->

@@ -117,9 +117,9 @@ int memory_copy(uint64_t to, uint64_t from, uint64_t len)
 }
 
 /*
- * True: the file has @len bytes or more, cannot shrink, and has no huge pages: a peer can free
- * pages that are mapped, and there may be no other huge page for the next access. So no access to
- * the bytes raises SIGBUS.
+ * True if no access to the bytes can raise SIGBUS: the file has @len bytes or more, cannot shrink,
+ * and has no huge pages. (A peer can free huge pages that are mapped, and there may be none left
+ * for the next access.)
  */
 static bool is_lasting(int fd, uint64_t len)
 {

@@ -81,7 +81,10 @@ static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *see
 	draw_memory(w, p, seed);
 }
 
-/* Engines with rails of both kinds also meet those that have one of these kinds. */
+/*
+ * Engines with adapters and TCP rails (BOTH) also meet engines that have only adapters or only TCP
+ * rails.
+ */
 static bool meets(const struct plan *a, const struct plan *b)
 {
 	return a->kind == b->kind || (a->kind == BOTH && b->kind != SHM) ||
@@ -212,8 +215,8 @@ static void draw_rule(struct weather *s, char *rule, size_t size)
 }
 
 /*
- * Adds up to four faults ("rules") to the software HCA. A rule ends after `count` messages, unless
- * count is 0, or when the rules are cleared.
+ * Adds up to four faults ("rules") to the software HCA. A rule ends after `count` messages (0: no
+ * limit), and at the latest when the rules are cleared.
  */
 static void fault(struct weather *s)
 {

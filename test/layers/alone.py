@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Each layer can be built alone: meson adds the layers that it needs. The layers that need
-only libc are built where pkg-config finds no package.
+only libc can be built even if pkg-config finds no package.
 
     alone.py [--all] SOURCE LAYER...
 

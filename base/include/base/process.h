@@ -20,8 +20,9 @@ struct process {
 };
 
 /*
- * Starts a command in its own process group; argv[0] is searched in PATH. With @quiet its standard
- * input and standard error are /dev/null. The kernel sends it SIGTERM when this thread ends.
+ * Starts a command in its own process group; argv[0] is searched for in PATH. With @quiet its
+ * standard input and standard error are /dev/null. The kernel sends it SIGTERM when this thread
+ * ends.
  */
 void process_start(struct process *p, const char *const *argv, bool quiet);
 

@@ -66,7 +66,7 @@ struct softhca_rail {
 	uint8_t grh_required; /* IB: paths without a global route header are refused */
 	uint8_t no_atomics; /* the device refuses remote atomic access */
 	uint8_t down; /* the port is down when the fabric is made */
-	uint8_t pauses; /* link model: largest share of pauses (xport/pause.h), in percent */
+	uint8_t pauses; /* link model: maximum percentage of time in pauses (xport/pause.h) */
 	uint8_t udp; /* RoCE: GIDs of other fabrics are reached by UDP */
 	uint8_t reserved;
 	uint32_t service_ns; /* link model: time that a message occupies a context, at each end */

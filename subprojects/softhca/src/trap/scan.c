@@ -14,9 +14,10 @@
 /*
  * Registers the pages of a mapping if they are doorbell pages of @arg, and protects them in trap
  * mode. The vendor's library maps doorbell pages shared and writable; trap_scan() is called before
- * the program can store to a new one. In the modes poll and auto a store traps while the door is
- * shut (sched/doors.h). In step mode a store has no effect; the pages are registered because a
- * forked child must not store to them.
+ * the program can store to a new one. In the modes poll and auto the protection is not changed: a
+ * store traps only while the file ends before its doorbell pages (the door is shut, see
+ * sched/doors.h). In step mode a store of this process has no effect. The pages are registered all
+ * the same, so that a forked child's stores to them trap (pages_inherit()).
  */
 static int scan_mapping(const struct mapping *m, void *arg)
 {

@@ -48,8 +48,8 @@ void pause_announced(struct qp *qp, uint32_t pi)
 }
 
 /*
- * Returns the share of the pauses, in parts of 1/WHOLE. busy_qps() does not count the QP of @w yet
- * if @w is its first message.
+ * Returns the share of the link's time that is lost to pauses, in parts of 1/WHOLE. busy_qps() does
+ * not count the QP of @w yet if @w is its first message.
  */
 static uint64_t share_of(const struct qp *qp, const struct wqe *w, uint32_t pauses)
 {

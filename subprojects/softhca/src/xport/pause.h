@@ -11,9 +11,10 @@
  *	requests outstanding	1 to 1024, a step for each doubling
  *	QPs with such requests	1 to 4, on the adapter
  *
- * "pauses" is the largest share of the time. Half of this share grows with the mean of the five
- * properties. The other half is added if all five are in the upper three tenths of their steps. The
- * caller must hold the fabric's mutex.
+ * The value of "pauses" is the maximum percentage of the link's time that is lost to pauses. Half
+ * of this value is multiplied by the mean of the five properties (each from 0 to 1). The other half
+ * is added if all five are in the upper three tenths of their steps. The caller must hold the
+ * fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_PAUSE_H
 #define SOFTHCA_XPORT_PAUSE_H

@@ -380,8 +380,9 @@ static void jump_out(int sig)
 }
 
 /*
- * Calls @close. Its first munmap() is the place at which this thread loses the mutex and jumps out.
- * For a child that ends soon.
+ * Calls @close. At the first munmap() this thread jumps out of @close, as if it had been stopped
+ * there and had lost the mutex. Must be called in a child that ends soon, because the filter of
+ * system calls cannot be removed.
  */
 static void stopped_in_unmap(void (*close)(void))
 {
@@ -481,8 +482,8 @@ TEST(window)
 }
 
 /*
- * A pool's file is not mapped if its owner could make it shorter, or if the inode or the number of
- * pages in the arena is wrong.
+ * A pool's file is not mapped if its owner could make it shorter, or if the arena records a wrong
+ * inode for it, or more pages than a pool can have.
  */
 static void liar(int fd)
 {

@@ -73,7 +73,7 @@ static void reach(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b)
 }
 
 /*
- * Checks that nothing of a message of @packets packets arrives. Only an RC sender notices that, by
+ * Checks that none of the @packets packets of a message arrives. Only an RC sender notices that, by
  * its timers.
  */
 static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_wr_opcode op,
@@ -94,7 +94,7 @@ static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_w
 	close_pair(says);
 }
 
-/* Ends whose P_Keys match reach each other, and others do not. */
+/* Two QPs reach each other if their P_Keys match, and otherwise do not. */
 TEST(all_types)
 {
 	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
