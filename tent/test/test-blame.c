@@ -79,7 +79,7 @@ static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(v
 	bool counts, late;
 
 	open_far();
-	outage_ctl(what);
+	outage_ctl("%s", what);
 	found = await_fault(&late);
 	counts = found != TENT_FAULT_UNKNOWN && !outage_rail(1).exclusions;
 	if (late && fault == TENT_FAULT_PATH)

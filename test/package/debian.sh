@@ -12,6 +12,7 @@
 # Needs root (chroot), a Debian mirror, and 6 GB of memory. The chroots are on a tmpfs, because dpkg
 # waits for the disk after each file; the tmpfs disappears when this script ends.
 set -euo pipefail
+unset PYTHONPYCACHEPREFIX # of scripts/test: Python would leave its byte code in that directory of the chroots
 [ "${2:-}" = inside ] || exec unshare --mount "$0" "$1" inside
 source=$(realpath "$1")
 consumers=$source/test/layers/consumer
