@@ -384,10 +384,8 @@ TEST(when_sleepers_are_looked_for)
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
 	CHECK_EQ(s->unfenced, 0);
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	/*
-	 * A publication restarts the count of polls that find nothing, because a fence right after
-	 * the publication would wait for the publication's stores.
-	 */
+	/* A publication restarts the count of polls that find nothing, because a fence right after
+	 * the publication would wait for the publication's stores. */
 	CHECK_EQ(call_tag(c, 2), 0);
 	look_in_vain(c, SHMIPC_VAIN - 1);
 	CHECK_EQ(call_tag(c, 3), 0);
