@@ -84,7 +84,7 @@ in_network() {
 	for host in 2 3; do
 		echo "link=roce netdev=eth0 gid=10.95.200.$host udp=on" >"$HOME/topology$host"
 	done
-	for program in "ibv_rc_pingpong -g 0 -c -e -n 50" "ib_write_bw -x 0 -m 1024 -n 50"; do
+	for program in "ibv_rc_pingpong -g 0 -c -e -n 50" "ib_write_bw -F -x 0 -m 1024 -n 50"; do
 		container 2 "$program" &
 		while ! $pod exec host2 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':4855 .* 0A '; do
 			kill -0 $!

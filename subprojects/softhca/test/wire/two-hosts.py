@@ -33,7 +33,7 @@ RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), s
 SHORT, LONG = (sys.argv[4:] == [length] for length in ("short", "long"))
 OPTIONS = 2 if SHORT else None  # number of variants that are tried; None: all
 DATAGRAM_PEER = os.path.join(os.path.dirname(PEER), "datagram-peer")
-hosts.fast_clock = True
+hosts.unsteady_clock = True
 
 
 def peers(a, b, percent, *options, env={}):
