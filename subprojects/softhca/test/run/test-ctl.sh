@@ -125,10 +125,15 @@ chaos)
 	mode 'trap (auto: chaos mode)' SOFTHCA_CORES=2
 	exit 0
 	;;
+link)
+	mode 'trap (auto: the link model)' SOFTHCA_CORES=2
+	exit 0
+	;;
 esac
 says 1 'no fabric' show
 # The name of another fabric is not taken for this one.
 "$run" --fabric "ctl_$$" "$0" "$run" "$ctl" other || exit 1
 "$run" -n 2 "$0" "$run" "$ctl" inside || exit 1
 "$run" --chaos 1 "$0" "$run" "$ctl" chaos || exit 1
+SOFTHCA_LINK=virtual "$run" "$0" "$run" "$ctl" link || exit 1
 [ ! -e "$dir" ] || fail "$dir is left"
