@@ -59,7 +59,10 @@ int args_fail(const struct args *args, const char *format, ...)
 
 /* ---- ranges, as --help and error texts have them ---- */
 
-/* Appends a number. A large power of two is written as 2^N, one less as 2^N-1. */
+/*
+ * Appends a number. A power of two from 2^30 on is written as 2^N, and one less than a power of two
+ * as 2^N-1, from 2^33-1 on.
+ */
 static void append_number(char *to, size_t size, uint64_t n)
 {
 	if (n >= 1u << 30 && is_pow2(n))
@@ -566,7 +569,7 @@ static int read_option(struct args *args, const struct arg_row *row, void *optio
 	set_arg(args, row, optarg, &a);
 	err = read_value(&a, row, options);
 	if (err) {
-		make_line(args->why); /* read() may have written it */
+		make_line(args->why); /* the row's function may have written it */
 		return err;
 	}
 	args->given[row - args->rows] = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options that rows describe: values, their ranges, defaults and help; command lines with errors.
+ * Options, each of which is described by a row of a table: values, their ranges, defaults and help.
+ * Command lines with errors.
  */
 #include <errno.h>
 

@@ -100,7 +100,10 @@ TEST(several_wakeups_are_taken_together)
 	CHECK(fdtest_sleeps(s.w.fd));
 }
 
-/* Returns the name of the socket, which /proc/net/unix shows to every user. */
+/*
+ * Writes the name of the socket to *sa, and returns the length of the address. /proc/net/unix shows
+ * the name to every user.
+ */
 static socklen_t public_name(const struct sleeper *s, struct sockaddr_un *sa)
 {
 	memset(sa, 0, sizeof(*sa));
@@ -136,7 +139,7 @@ TEST(strangers_neither_wake_nor_fill_the_queue)
 	CHECK(fdtest_readable(s.w.fd));
 }
 
-/* A process that maps the region can fill the queue; each sleep still ends. */
+/* Each process that can read the shared memory can fill the socket's queue; each sleep still ends. */
 TEST(full_queue_is_readable)
 {
 	WAKER waker = WAKEFD_NONE;
@@ -271,7 +274,7 @@ static void open_without_descriptors(void *arg)
 		CHECK_EQ(err, more < 3 ? -EMFILE : 0);
 		CHECK_EQ(s.addr.name != 0, more == 3);
 		CHECK_EQ(fdtest_open(), before + (more < 3 ? 0 : 3));
-		CHECK_EQ(s.w.listed, more == 3); /* if it is not listed, it may be freed */
+		CHECK_EQ(s.w.listed, more == 3); /* the list of open wakefds has no failed one */
 		wakefd_close(&s.w);
 	}
 	CHECK_EQ(fdtest_open(), before);
@@ -293,7 +296,11 @@ TEST(timer_makes_it_readable)
 		wakefd_timer(&s.w, 0);
 		CHECK(!fdtest_readable(s.w.fd));
 	}
+	wakefd_prepare(&s.w, &s.word);
+	wakefd_timer(&s.w, 1000);
+	CHECK(fdtest_readable_within(s.w.fd, FOR_EVER));
 	/* Setting a later time cancels the earlier one. */
+	wakefd_prepare(&s.w, &s.word);
 	wakefd_timer(&s.w, 3600 * NSEC_PER_SEC);
 	CHECK(!fdtest_readable(s.w.fd));
 }

@@ -54,7 +54,8 @@ ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, u
 		r->part->error = -ENOMEM;
 }
 
-/* Keeps a reply that a client has seen. After client_waits replies makes as many new requests. */
+/* Keeps a reply that a client has seen. After client_waits replies the client makes as many new
+ * requests. */
 static void wait_for_more(struct rank *r, struct work *w, uint32_t slot, uint64_t ns)
 {
 	const struct sim *s = r->sim;
@@ -94,7 +95,10 @@ static void pass(struct rank *r, const struct work *w, struct daemon *to, uint32
 		r->part->error = -ENOMEM;
 }
 
-/* The daemon replies to the client of the slot or, with meta, to the client's own daemon. */
+/*
+ * The daemon replies to the client of the slot. With meta, if the client has another daemon, it
+ * passes the reply to that daemon.
+ */
 ALWAYS_INLINE void give_reply(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
@@ -200,7 +204,10 @@ static void serve_backlog(struct daemon *d)
 	work_end(d, &w);
 }
 
-/* Passes a response to its client, or holds it if the control holds replies. */
+/*
+ * Passes a response to its client. With a control of a kind that holds replies, adds it to those
+ * that are held: release_held() passes them on.
+ */
 ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot)
 {
 	struct rank *r = d->rank;
@@ -274,8 +281,8 @@ static void take_write(struct daemon *d, const struct event *a)
 
 /*
  * Polls until the CQ is empty, including WRITEs that arrive during the poll, as the real poll does.
- * A WRITE that is posted in this window arrives after the end of the window, so a poll that is not
- * over by then continues in the next window. True: the poll has ended.
+ * A WRITE that is posted in the present window of the simulation arrives after its end, so a poll
+ * that is not over by then continues in the next window. True: the poll has ended.
  */
 static bool poll_once(struct daemon *d)
 {
@@ -336,7 +343,7 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 }
 
 /*
- * Handles the clients' visible requests, at most `intake` of them. Returns true if there are any.
+ * Handles the clients' visible requests, at most `intake` of them. Returns true if it found any.
  * The requests that are left return to the calendar, where they are the first ones again.
  */
 static bool take_requests(struct daemon *d)
@@ -380,7 +387,10 @@ static void count_write(struct daemon *d, uint32_t n)
 	}
 }
 
-/* Posts the messages for a peer in one WRITE; during the initial disturbance, in a WRITE each. */
+/*
+ * Posts the messages for a peer in one WRITE. During the disturbance with which a run may begin,
+ * posts each message in a WRITE of its own.
+ */
 static void flush_endpoint(struct daemon *d, uint32_t peer)
 {
 	struct rank *r = d->rank;
@@ -461,7 +471,7 @@ static bool traces(const struct daemon *d)
 	return s->c->trace && d == &s->daemons[sim_owner(s, 0, 1)];
 }
 
-/* The filtered values for the trace. If the control has none, the simulator filters them itself. */
+/* The moving averages for the trace. If the control has none, the simulator computes them. */
 static struct adaptive *filtered(struct daemon *d)
 {
 	return control_observes(&d->control) ? &d->control.adaptive : &d->rank->sim->filtered;
@@ -520,8 +530,8 @@ static void end_loop(struct daemon *d)
 }
 
 /*
- * Skips empty loops until the next message can arrive. Messages that another rank posts in this
- * window arrive after the window.
+ * Skips empty loops until the next message can arrive or the next request becomes visible, at most
+ * to the end of the window. Messages that another rank posts in this window arrive after it.
  */
 static void skip_idle_loops(struct daemon *d, bool found)
 {

@@ -123,7 +123,10 @@ uint32_t sizes_rest(const struct sizes *s, uint64_t value)
 
 /* ---- the bytes ---- */
 
-/* Word i of the bytes after the first 8. A change of only the value or only i changes the word. */
+/*
+ * The bytes of a stored value after its first 8 are words of 8 bytes; this is word i of them. A change of
+ * only the value or only i changes the word.
+ */
 static inline uint64_t word(uint64_t value, uint32_t i)
 {
 	return (value ^ (i + 1) * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;

@@ -7,7 +7,8 @@
 /*
  * Rejection-inversion (W. Hoermann, G. Derflinger, 1996): a random value of the integral of
  * x^-theta is inverted in closed form, and the result is rounded to the nearest integer. This
- * integer is accepted if the value lies under the step that represents it.
+ * integer k is accepted if the random value is at least the integral up to k + 1/2 less the weight
+ * k^-theta; otherwise the next random value is tried.
  */
 static double zipf_weight(const struct zipf *z, double x)
 {
@@ -121,7 +122,7 @@ static struct op scattered(const struct source *src, uint64_t number, bool put)
 		.put = put};
 }
 
-/* With uniform and sequential operations the key is the number. */
+/* Sources count the operations. With uniform and sequential operations the number is the key. */
 struct op source_get(const struct source *src, uint64_t number)
 {
 	const struct workload *w = &src->load;

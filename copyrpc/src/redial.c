@@ -8,9 +8,9 @@
 #include "meet.h"
 
 #define PAUSE_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
-#define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of a meeting */
-/* A peer whose HCA does not answer a probe is asked over TCP after this time, and again after a
- * pause. */
+#define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of an exchange over TCP (meet.h) */
+/* A peer whose HCA does not answer a probe is asked over TCP whether it has the endpoint: after this
+ * time, and again after a pause. */
 #define ASK_NS (2 * PROBE_NS)
 #define ASK_PAUSE_NS NSEC_PER_SEC
 
@@ -74,8 +74,8 @@ static void next_address(struct lobby *y, struct redial *r, uint64_t now)
 	attempt(y, r, now);
 }
 
-/* Called when the TCP connection is open: sends the new queue pair and the position to the peer, or
- * only asks whether the peer has the endpoint. */
+/* Called when the TCP connection is open: sends to the peer the new queue pair and how far this end
+ * has received, or only asks whether the peer has the endpoint. */
 static int begin(struct redial *r, uint64_t now)
 {
 	int err = 0;

@@ -123,9 +123,9 @@ int transfer_start(struct transfer *t)
 	return 0;
 }
 
-/* Posts the batches of the endpoint and the next parts, and returns their number. After a lost
- * connection everything from the first lost part on is posted again. If the endpoint has failed,
- * posts nothing. */
+/* Posts the endpoint's batches, and then the next parts. Returns the number of batches and parts.
+ * After a lost connection everything from the first lost part on is posted again. If the endpoint
+ * has failed, posts nothing. */
 static int proceed(struct transfer *t)
 {
 	int n;

@@ -31,12 +31,14 @@
  * at the other side, and the time until the caller polls the completion.
  *
  * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms,
- * or three if it records response times. Memory is allocated in three cases:
+ * or three if it records response times. The library allocates memory in three cases, apart from
+ * the stream of a file that latrec_clock_init() opens and closes:
  *
  *	- The functions whose names end in _create allocate what they create.
  *	- latrec_hist_import() allocates a histogram, and frees it before it returns.
  *	- A histogram in which a bucket reaches 2^31 values becomes twice as large; so do a
- *	  histogram into which it is copied or imported, and one that has 2^31 values after a merge.
+ *	  histogram into which it is copied or imported, and one that has 2^31 values in a bucket
+ *	  after a merge.
  *
  * Threads: a recorder with its endpoints, or a histogram, may be used by only one thread at a time,
  * its owner. Give each thread a recorder and merge the recorders at the end. While the owner
@@ -85,8 +87,8 @@ struct latrec_hist_attr {
 	 * 0 means UINT64_MAX. All values below the range are counted together, and so are all
 	 * values above it. To record a value out of the range, the inline function calls the
 	 * library. Count, sum, minimum and maximum include the values out of the range. A quantile
-	 * below the range is returned as the value just below the range, a quantile above the range
-	 * as the maximum.
+	 * below the range is returned as the value just below the range, or as the maximum if that
+	 * is smaller; a quantile above the range is returned as the maximum. Rank 1 is exact.
 	 */
 	uint64_t low, high;
 	/*
@@ -156,8 +158,9 @@ double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
  * Returns the value of rank ceil(q * count), where rank 1 is the smallest value. The result may be
- * larger than that value, by at most the fraction 1/precision; for the first and the last rank it
- * is exact. If q * count differs from an integer only by rounding, that integer is the rank. A q
+ * larger than that value, by at most the fraction 1/precision if the value is in the histogram's
+ * range (else see struct latrec_hist_attr); for the first and the last rank it is exact. If
+ * q * count differs from an integer only by rounding, that integer is the rank. A q
  * that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the histogram
  * is empty.
  */
@@ -199,7 +202,8 @@ int latrec_hist_export(const struct latrec_hist *h, FILE *out);
  * with the range and the precision of the exported one; *h_p is overwritten on success only.
  * Returns 0.
  * -ENODATA: the stream was at its end. -EBADMSG: the text is incomplete or changed, has another
- * range or precision, or is not a histogram; the position of the stream is then unspecified.
+ * precision or a bucket that *h_p does not have, or is not a histogram; the position of the stream
+ * is then unspecified.
  * -EPROTONOSUPPORT: the text is of another version. -ENOMEM, or -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
@@ -235,7 +239,7 @@ struct latrec_attr {
 
 /* Operations that were not recorded, by reason. */
 struct latrec_stats {
-	uint64_t refused; /* posts while the endpoint's FIFO was full */
+	uint64_t refused; /* posts while the endpoint's FIFO of stamps was full */
 	uint64_t unmatched; /* completions without a post */
 	uint64_t backwards; /* completions with an earlier stamp than their post */
 	uint64_t dropped; /* removed by latrec_ep_drop() */
@@ -252,7 +256,7 @@ struct latrec_window {
 	uint64_t count;
 	double mean_ns;
 	uint64_t p99_ns; /* nearest rank */
-	uint64_t max_ns; /* exceeds the largest sample by at most the fraction 1/precision */
+	uint64_t max_ns; /* up to the fraction 1/precision larger, if it is in the range */
 };
 
 /*

@@ -18,7 +18,7 @@ enum engine_command {
 struct engine_options {
 	enum engine_command command;
 	const char *program; /* its name for messages */
-	const char *host; /* NULL: server */
+	const char *host; /* of the server; NULL: this is the server or, with --fork, starts it */
 	uint32_t port; /* TCP port */
 	uint32_t hosts; /* clients that the server waits for */
 	struct side_device device;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The measurement of a point, and its judgement as an anomaly. */
+/* The measurement of one point of the search space, and its judgement as an anomaly. */
 #ifndef RDMABENCH_MEASURE_H
 #define RDMABENCH_MEASURE_H
 
@@ -24,13 +24,14 @@ extern const char *const measure_names[MEASURE_KEYS];
 
 struct measure {
 	double v[MEASURE_KEYS];
-	bool from_port; /* from the port's counters; otherwise the engines have counted */
+	bool from_port; /* from the port's counters; else the traffic engines or the model count */
 	bool keeps_up; /* all clients have a rate and sent at least nine tenths of it */
 	struct stats_merged latency;
 	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
 
-/* The limits. A measurement beyond one of them is an anomaly. */
+/* The limits. A measurement is an anomaly if a pause or the p99 exceeds its limit, or if the
+ * throughput is too low. */
 struct rules {
 	double tx_pause, rx_pause; /* largest allowed value, us per second */
 	double gbps, packets; /* at least one of the two must be reached in at least one
@@ -51,10 +52,11 @@ void rules_init(struct rules *r);
 enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
- * The energy of a measurement, which the search maximises. It is the sum of these parts, each from
- * 0 to 1: the share of pauses; if there is a limit of the throughput, 1 / (1 + throughput / limit);
- * if there is a limit of the latency, the p99 divided by that limit. Traffic that keeps up with its
- * rate counts as if it reached the limit of the throughput.
+ * The energy of a measurement, which the search maximises. It is the sum of these parts: the share
+ * of the time in which the port was paused (the mean of both directions, at most 1); if there is a
+ * limit in Gb/s, 1 / (1 + throughput / limit), with the mean of both directions; if there is a limit
+ * of the latency, the p99 divided by that limit, at most 1. Traffic that keeps up with its rate
+ * counts as if it reached the limit of the throughput.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

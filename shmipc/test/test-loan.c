@@ -133,7 +133,7 @@ TEST(both_directions_in_place)
 	CHECK_EQ(shmipc_client_pending(c), 0);
 }
 
-/* The chunk comes back with the response, whether that is in the loan or not. */
+/* The request's chunk comes back with the response, whether the response is in a loan or not. */
 TEST(chunks_come_back)
 {
 	SERVER *s = server_with(&loan_attr);
@@ -438,9 +438,12 @@ TEST(forged_length_of_a_copied_response)
 	CHECK_EQ(g.n, 0);
 }
 
-/* ---- ends ---- */
+/* ---- clients and servers that end ---- */
 
-/* Until the server has answered, no other client gets the chunks of a client that has gone. */
+/*
+ * No other client gets the chunks of a client that has gone until the server has answered or, with
+ * events, has taken the event of its end.
+ */
 static void gone_client(bool events, bool by_commit)
 {
 	struct shmipc_attr attr = loan_attr;

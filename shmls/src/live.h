@@ -49,8 +49,8 @@ struct live_process {
 
 /*
  * Returns 0, also if the process has no objects; -ESRCH: there is no such process; -EPERM: it may
- * not be read; -E2BIG: its tables need more reads than full tables do, so they are forged; -ENOMEM.
- * The caller must call live_free() in each case.
+ * not be read; -E2BIG: its tables need more reads than full tables do, so they are forged; -ENOMEM;
+ * another -errno of opening its files in /proc. The caller must call live_free() in each case.
  */
 int live_read(pid_t pid, struct live_process *p);
 void live_free(struct live_process *p);

@@ -45,7 +45,10 @@ struct blame {
 	struct blame_end ends[BLAME_ENDS];
 };
 
-/* The pair is being fenced. It will be examined unless blame_known() sets the cause. */
+/*
+ * Must be called when the pair is being fenced. If its transport has `blames` and the peer is not
+ * lost, the pair is examined after the fence, unless blame_known() sets the cause before.
+ */
 void blame_suspect(struct tent_segment *s, uint32_t pair);
 void blame_known(struct tent_segment *s, uint32_t pair, enum tent_fault fault);
 

@@ -6,7 +6,7 @@
 
 #include "engine.h"
 
-#define TEXT_MAX (1u << 25) /* maximum number of bytes of a text */
+#define TEXT_MAX (1u << 25) /* maximum number of bytes of a peer's description */
 
 static void ask(struct tent_segment *s)
 {
@@ -52,7 +52,10 @@ static void prepare(struct tent_segment *s, struct desc_buffer *b)
 	lent_map(s, b);
 }
 
-/* Moves the buffers of @more, and its stage if there was none, to the segment's description. */
+/*
+ * Moves the buffers of @more to the segment's description, and the staging buffer of @more if the
+ * segment has none.
+ */
 static int take_all(struct tent_segment *s, struct desc *more, uint32_t version)
 {
 	int err = 0;
@@ -76,7 +79,7 @@ static int take_all(struct tent_segment *s, struct desc *more, uint32_t version)
 	return err == -ENOMEM ? err : err ? -EPROTO : 0;
 }
 
-/* Reads the text, which is complete, and covers the registrations up to this version. */
+/* Reads the complete text. It describes the registrations after g->version, up to @version. */
 static int read_text(struct tent_segment *s, uint32_t version)
 {
 	struct growth *g = &s->growth;

@@ -121,7 +121,7 @@ static int read_location(struct topo *t, const char *name, const json_t *tiers,
 	int err = 0;
 
 	if (!json_is_array(tiers) || json_array_size(tiers) > TENT_TIERS)
-		return bad(why, "a location", "an array of 1 to 3 arrays of names");
+		return bad(why, "a location", "an array of up to 3 arrays of names");
 	if (known)
 		err = topo_add_location(t, name, why);
 	for (size_t i = 0; i < json_array_size(tiers) && !err; i++)

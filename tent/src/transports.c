@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All transports, in the order of their rails in an engine. */
+/* The table of all transports. An engine numbers the rails of the first one first, and so on. */
 #include "transport.h"
 
 #define TRANSPORTS                                                                                 \

@@ -116,7 +116,7 @@ TEST(smart_allocates_at_once_from_half_the_cap)
 	CHECK_EQ(f.s->calls, 15);
 	CHECK_EQ(fake_submit(16 * SLICE), 0);
 	CHECK_EQ(f.s->calls, 16);
-	/* Reads may have twice as many slices. */
+	/* A read of up to twice as many slices is one call, too. */
 	struct sched_request read = {.length = 31 * SLICE};
 
 	CHECK_EQ(sched_submit(f.s, f.now, &read), 0);
@@ -189,7 +189,7 @@ TEST(pull_leaves_the_tail_to_the_fast)
 	fake_finish(2, 0);
 }
 
-/* An idle rail does not leave a slice to another idle rail, whatever the rates and the length. */
+/* While all rails are idle no slice waits, whatever the rates and the length. */
 TEST(pull_leaves_nothing_to_idle_rails)
 {
 	uint64_t seed = test_seed();
@@ -333,7 +333,10 @@ static uint32_t rails_used(void)
 	return n;
 }
 
-/* One more rail is woken only for work that takes at least as long as waking it. */
+/*
+ * A request wakes one rail, and more of them only if each gets work that takes at least as long as
+ * waking it.
+ */
 TEST(pull_wakes_what_requests_are_worth)
 {
 	static const struct {

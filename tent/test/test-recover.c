@@ -21,8 +21,9 @@ static uint32_t posted_again(void)
 }
 
 /*
- * The report of a failure calls rail_ops.fence. After the peer's reply (sched_fenced()) the slices
- * are posted on other rails. No timer of the scheduler is needed in between.
+ * The report of a failure calls rail_ops.fence, which asks the peer to close the pair. After the
+ * peer's reply (sched_fenced()) the slices are posted on other rails. No timer of the scheduler is
+ * needed in between.
  */
 TEST(an_answer_lies_between_and_no_timer)
 {

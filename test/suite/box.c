@@ -2,10 +2,12 @@
 /*
  * box [-n] PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V
  * IPC) with an empty /dev/shm, so that tests of several builds run at once. The last line of
- * standard error has the CPU time that the test and its children took. A test that leaves a file in
- * /dev/shm fails. -n runs the test without namespaces and without this check.
+ * standard error has the CPU time of the test, of its ended children and of the commands that box
+ * runs. A test that leaves a file in /dev/shm fails. -n runs the test without namespaces and without
+ * this check.
  *
- * scripts/test passes box to `meson test --wrapper`, with -n if `box true` fails here.
+ * suite.py passes box to `meson test --wrapper`: with -n for tests of packages, which need the
+ * network, and for all tests if `box true` fails.
  */
 #include <dirent.h>
 #include <errno.h>

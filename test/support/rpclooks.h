@@ -25,8 +25,9 @@ static uint64_t looks_of_connect(uint32_t i)
 }
 
 /*
- * Creates a server, which it returns, and connects CLIENTS clients. A connect must set and test at
- * most two locks, however many clients there are, and at most @most locks if no place is free.
+ * Creates a server, which it returns, and connects CLIENTS clients. A connect must make at most two
+ * system calls that set or test a lock, however many clients there are, and at most @most if no
+ * place is free.
  */
 static struct rpc_server *looks_server(uint64_t most)
 {

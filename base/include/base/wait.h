@@ -8,11 +8,11 @@
  * across cores costs tens of microseconds; a yield costs less than one microsecond if no other
  * thread is runnable.
  *
- * Yields are counted, not timed: other waiting threads on the same core may run for about 200 us
- * between two yields, so a time limit of 100 us would end after one yield. If a program that never
- * waits shares the core, each yield takes a whole time slice, and two hundred yields take a second.
- * A sleeping thread gets the core back as soon as it is woken. So wait_step() returns true once the
- * loop has yielded for WAIT_CROWDED_NS.
+ * Yields are counted: other waiting threads on the same core may run for about 200 us between two
+ * yields, so a time limit of 100 us would end after one yield. There is a second, longer limit,
+ * WAIT_CROWDED_NS since the first yield: if a program that never waits shares the core, each yield
+ * takes a whole time slice, and two hundred yields take a second, whereas a thread that sleeps gets
+ * the core back as soon as it is woken.
  *
  *	struct wait w = WAIT_INIT;
  *	while (!poll(queue))
@@ -32,10 +32,10 @@
 
 #define WAIT_SPINS 40 /* pauses of 25-45 ns: 1-2 us */
 #define WAIT_YIELDS 200 /* 0.4-0.5 us each on an idle core: about 100 us */
-#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* a time slice is >= 3 ms; a peer runs for 0.2 ms */
+#define WAIT_CROWDED_NS (2 * NSEC_PER_MSEC) /* less than a time slice, which is >= 3 ms */
 
 struct wait {
-	uint32_t empty; /* empty polls since the last reset */
+	uint32_t empty; /* empty polls since the last reset, up to WAIT_SPINS + WAIT_YIELDS */
 	uint64_t yielding_ns; /* time of the first yield */
 };
 

@@ -17,7 +17,9 @@ new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, 
 
 
 class Test(unittest.TestCase):
-    """self.lender is another process, which lends SIZE bytes (self.there), and answers "bytes" with them."""
+    """
+    self.lender is another process, which lends SIZE bytes (self.there). Asked for "bytes", it replies with their content.
+    """
 
     def connect(self, memory):
         self.engine = tent.Engine(**RAILS)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A function that tells the other end of a refusal, a reply or an end posts the event first, then
- * stores the other end's state, then its own: if the process is killed in between, cm_reap()
- * completes it.
+ * To send a refusal, a reply or a disconnection, a function posts the event to the peer id first,
+ * then stores the state of the peer id, then that of its own id. If the process is killed in
+ * between, cm_reap() repeats a refusal or a disconnection, and refuses a request that was being
+ * answered.
  */
 #include "cm/cm.h"
 
@@ -386,7 +387,7 @@ static void withdraw(struct cm_id *id)
 	if (cm_is_away(id) && !cm_is_ud(id))
 		remote_withdraw(id);
 	if (peer)
-		peer->state = CM_ENDED; /* its event is left to its own process, see cm_free() */
+		peer->state = CM_ENDED; /* not freed: only its own process may, see cm_free() */
 }
 
 /* Keeps an id that the program has destroyed until its DREQ is answered. */

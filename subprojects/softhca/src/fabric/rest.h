@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits for the owner of a claim or latch. These locks are held for microseconds, unless the owner
- * is stopped. A waiter sleeps for short times instead of waiting for a wake-up: an owner that is
- * killed or stopped would not send the wake-up.
+ * Waits until the owner of a lock in shared memory (claim.h, latch.h) has released it. These locks
+ * are held for microseconds, unless the owner is stopped. A waiter sleeps for short times instead of
+ * waiting for a wake-up: an owner that is killed or stopped would not send the wake-up.
  */
 #ifndef SOFTHCA_FABRIC_REST_H
 #define SOFTHCA_FABRIC_REST_H
@@ -17,8 +17,8 @@
 #define REST_YIELDS 500
 #define REST_NAP_NS 50000
 /*
- * After so many calls of rest() the owner of a lock may be dead: the waiter takes the fabric's
- * mutex to find that out.
+ * After so many calls of rest() for one lock, its owner may be dead: the waiter takes the fabric's
+ * mutex, whose holder may check that.
  */
 #define REST_ENOUGH (REST_YIELDS + 100)
 

@@ -180,7 +180,10 @@ const struct config *config_get(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	/* Pairs with the release in read_config(). Called several times per message. */
+	/*
+	 * Pairs with the release in read_config(). The check is quicker than pthread_once(), and
+	 * this function is called several times per message.
+	 */
 	if (!atomic_load_explicit(&have_config, memory_order_acquire))
 		pthread_once(&once, read_config);
 	return &config;

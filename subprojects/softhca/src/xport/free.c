@@ -75,7 +75,7 @@ void objects_free_ctx(uint32_t ctx)
 
 /*
  * Marks the QPs that are connected to QPs of a process that has ended, so that the next message of
- * a marked QP gets V_DEAD even after its peer has been freed.
+ * a marked QP fails (verdict V_DEAD) even after its peer has been freed.
  */
 static void tell_peers(uint32_t slot)
 {

@@ -31,8 +31,8 @@ uint64_t link_clock(void)
 }
 
 /*
- * Occupies a context with a message from @at on, or from the end of earlier messages on. Returns
- * the time at which this message ends.
+ * A context serves one message after the other. Makes it serve a message for @ns, from @at on, or
+ * from the end of the earlier messages on if that is later. Returns the time at which it ends.
  */
 static uint64_t serve(uint64_t *until, uint64_t at, uint32_t ns)
 {
@@ -49,7 +49,10 @@ static uint64_t receive(const struct qp *qp, uint64_t at)
 	return ns ? serve(&arena()->ctxs[peer->obj.ctx].receives_until, at, ns) : at;
 }
 
-/* Occupies the sender's context and the link for @w. Returns the completion time of the message. */
+/*
+ * Occupies the sender's context and the link for @w. Returns the time at which the message has
+ * arrived, without the time that the receiver needs for it.
+ */
 static uint64_t transmit(const struct qp *qp, const struct wqe *w)
 {
 	uint32_t rail = qp_rail(qp);

@@ -21,7 +21,7 @@
 
 #define LOOKS 200 /* checks that must not take the mutex */
 #define LOST 3 /* exit status of a child that has lost the mutex */
-#define KEPT 4 /* exit status of a child that has released it */
+#define KEPT 4 /* exit status of a child that has not noticed a loss */
 
 /* Shared by parent and child. */
 static struct shared {

@@ -199,7 +199,7 @@ static void late_write_waited_for(void)
 	CHECK_EQ(c.late_placed + c.late_lost, 0);
 }
 
-/* Makes WRITEs, which succeed until a rule kills the process. */
+/* Makes ten WRITEs, to which no rule but one that kills the process applies. */
 static void not_meant(void)
 {
 	open_pair((struct rig_timers){0});
@@ -253,7 +253,8 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=rnr"), -ENODEV);
 	CHECK_EQ(softhca_fault_remove(1), -ENODEV);
 	open_pair((struct rig_timers){0});
-	for (uint64_t id = 1; id <= 3; id++) /* the later ones take a lane: docs/locks.md */
+	/* Lock: the first one the fabric's mutex, the others the thread's lane (docs/locks.md). */
+	for (uint64_t id = 1; id <= 3; id++)
 		write_ends(id, IBV_WC_SUCCESS);
 	snprintf(rule, sizeof(rule), "action=error qpn=0x%x nth=3 syndrome=remote_op",
 		a.qp->qp_num);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that query or change objects, or are refused, return what the kernel returns. */
+/* Commands that query or change objects, or are refused, return what a Linux kernel returns. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +138,7 @@ static void expect_ids(uint64_t from, uint64_t to)
 	rig_idle(a.scq);
 }
 
-/* Writes, and waits for the effect: in mode poll it comes a moment later. */
+/* Writes, and waits for the effect: if another thread executes doorbells, it comes a moment later. */
 static void write_and_wait(uint64_t id)
 {
 	write_once(id);
@@ -335,7 +335,8 @@ TEST(closefrom_without_proc)
 {
 	int before, high, lock;
 
-	ibv_free_device_list(ibv_get_device_list(NULL)); /* this process removes the fabric */
+	/* This process joins the fabric first, so it is the one that removes it when it ends. */
+	ibv_free_device_list(ibv_get_device_list(NULL));
 	if (!test_in_child())
 		return;
 	ibv_free_device_list(ibv_get_device_list(NULL));
@@ -467,7 +468,7 @@ TEST(dmabuf)
 	CHECK(!close(file));
 }
 
-/* Returns the number of files in the fabric's directory of FIFOs. An open device has one. */
+/* Returns the number of entries of the fabric's directory of FIFOs. An open device has one FIFO. */
 static int fifos(void)
 {
 	char link[32], path[256];
@@ -528,7 +529,7 @@ static void open_null_as(int fd)
 	CHECK_EQ(null, fd);
 }
 
-/* Closes the descriptors from @fd on in one of several ways. */
+/* Closes @fd in one of several ways, of which all but way 0 also close what is above it. */
 static void close_in_way(int fd, int way)
 {
 	unsigned first = (unsigned)fd;
@@ -616,7 +617,7 @@ TEST(not_closed_for_other_threads)
 	CHECK(pd && !ibv_dealloc_pd(pd));
 }
 
-/* A file that has the number of an event channel that a child has inherited and closed. */
+/* A child inherits an event channel, closes it, and opens a file that gets its number. */
 TEST(channel_closed_in_child)
 {
 	int ch = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
@@ -644,8 +645,8 @@ TEST(closed_by_system_call)
 	CHECK(!close(null));
 }
 
-/* Makes a child that shares the memory of this process, which calls dup2() if @to is not -1, or
- * else close(). */
+/* Makes a child that shares the memory of this process. The child calls dup2(@fd, @to) or, if @to
+ * is -1, close(@fd). */
 static void call_in_vfork_child(int fd, int to)
 {
 	pid_t pid = vfork();
@@ -655,7 +656,7 @@ static void call_in_vfork_child(int fd, int to)
 	CHECK_EQ(test_reap(pid), 0);
 }
 
-/* A child of vfork() that closes all descriptors, as many do before they execute a program. */
+/* A child of vfork() closes the device's descriptor. Many close all before they execute a program. */
 TEST(closed_in_vfork_child)
 {
 	struct ibv_pd *pd;

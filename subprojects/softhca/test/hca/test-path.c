@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one.
- * Changes of a port's addresses. A QP that is refused because no thread can receive its packets.
+ * Changes of a port's addresses. A QP that cannot become RTR, because the thread that would receive
+ * its packets cannot be started.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
