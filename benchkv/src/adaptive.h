@@ -7,8 +7,9 @@
  *
  * The controller first identifies the system: it runs ADAPTIVE_WARMUP loops with u = 0, and as many
  * with u = ADAPTIVE_PROBE. The difference in completions per loop determines the sizes of its
- * steps, and the round trip determines the largest u. The controller repeats this every
- * ADAPTIVE_AGAIN loops, and then continues with the u that it had before.
+ * steps, and the round trip determines the largest u. The controller repeats this ADAPTIVE_AGAIN
+ * loops after it has ended, and then continues with the u that it had before, or with the largest u
+ * if that is less.
  */
 #ifndef BENCHKV_ADAPTIVE_H
 #define BENCHKV_ADAPTIVE_H

@@ -11,8 +11,8 @@
 
 /*
  * Sends an errand (a client's request for another rank): calls that rank over the network, or
- * relays the errand to the daemon that can. -EAGAIN: no room now; 0: the errand is under way, or
- * has failed.
+ * relays the errand to the daemon that can. -EAGAIN: not now (no room, no credit, or too early by
+ * --stagger); 0: the errand is under way, or has failed.
  */
 static int try_errand(struct daemon *d, uint32_t index)
 {
@@ -99,9 +99,9 @@ static uint32_t take_found(struct daemon *d)
 }
 
 /*
- * Polls the ring repeatedly, because a poll finds at most DELEGRPC_SERVER_POLL_MAX requests. If
- * requests beyond that maximum waited for the next loop, the maximum would also limit the number of
- * messages per WRITE.
+ * Takes what the poll of phase B has found. If that is DELEGRPC_SERVER_POLL_MAX requests, the most
+ * that a poll finds, polls again, and so on. If the other requests waited for the next loop, the
+ * maximum would also limit the number of messages per WRITE.
  */
 uint32_t errands_take(struct daemon *d)
 {
@@ -142,7 +142,7 @@ uint32_t errands_exchange(struct daemon *d)
 
 /* ---- phase E: retry ---- */
 
-/* Sends the waiting errands for a rank while there is room. True: no errand waits any more. */
+/* Sends the waiting errands for a rank until try_errand() cannot. True: no errand waits any more. */
 static bool drain_queue(struct daemon *d, struct errand_queue *q)
 {
 	struct errands *e = &d->errands;

@@ -19,7 +19,7 @@
 #define HELLO_VERSION_SIZE 24
 #define HOST_NAME_SIZE 64
 
-/* The source of the figures from which the control `auto` derives K and B. */
+/* The source of the figures from which the control `auto` (control.h) derives K and B. */
 enum basis {
 	BY_DEFAULT,
 	NOT_MEASURED,
@@ -40,11 +40,11 @@ struct hello {
 	uint64_t options[OPTIONS_FIELDS];
 	uint64_t cores; /* topo_cores_id() */
 	uint64_t file_errno[FILES]; /* 0: the rank can write the file, or need not */
-	uint64_t machine_errno; /* of rank 0; 0: it can read the machine file, or there is none */
+	uint64_t machine_errno; /* of rank 0; 0: it has read the --machine file, or need not */
 	uint64_t port_errno; /* 0: the rank can use its port, or needs none */
 	struct hca_port port;
 	char device[HCA_NAME_MAX]; /* "": no device was found, and --device names none */
-	uint64_t window, full; /* K and B of the control `auto`; rank 0 computes them */
+	uint64_t window, full; /* K and B (control.h); those of rank 0 hold if they are derived */
 	uint64_t basis; /* enum basis: the source of K and B */
 	struct control_times times;
 };
@@ -60,7 +60,7 @@ bool hello_valid(const struct hello *h);
 
 /*
  * Reads the message of a rank. 0, or -EPROTO with one line in @why: the rank has another version,
- * or is not benchkv.
+ * or another build of the same one, or is not benchkv.
  */
 int hello_read(const void *data, size_t len, uint32_t rank, struct hello *h_p, char *why,
 	size_t size);

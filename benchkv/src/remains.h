@@ -3,7 +3,7 @@
 #ifndef BENCHKV_REMAINS_H
 #define BENCHKV_REMAINS_H
 
-/* Removes the regions that jobs of this user have left on this machine and that have no server. */
+/* Removes the regions that jobs of this user have left on this machine: no process serves them. */
 void remains_remove(void);
 
 #endif

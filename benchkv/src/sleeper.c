@@ -4,7 +4,7 @@
 #include "daemon.h"
 
 #define LOOK_MS 100 /* longest sleep before the stop flag is read */
-#define HELD_MS 1 /* the same while the control or --stagger holds calls back */
+#define HELD_MS 1 /* the same while --control or --stagger holds calls back */
 
 static int add(struct sleeper *s, int fd)
 {

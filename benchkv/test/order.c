@@ -3,8 +3,8 @@
  * benchkv that records the order in which its daemons do their work. Each of these functions
  * records the letter of its phase (phases.h) and then calls the function that it replaces (ld
  * --wrap). The file $BENCHKV_ORDER.RANK, which is written at the end, has a line for each different
- * sequence of letters of a loop, with the number of such loops. The poll of the delegation ring, in
- * phase B, is inline and is not recorded.
+ * sequence of letters that one round of a daemon's loop has recorded, with the number of such
+ * rounds. In phase B the daemon polls delegrpc's ring by an inline function, which is not recorded.
  */
 #include <pthread.h>
 #include <stdio.h>

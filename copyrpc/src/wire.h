@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The layout of a ring, which is also the format on the wire. All fields are little-endian. The
- * numbers below are lengths in bytes; batches, metadata and messages take a multiple of a block.
+ * numbers below are lengths in bytes; batches, metadata and messages take a multiple of a block,
+ * which has WIRE_BLOCK bytes.
  *
  *	batch    = metadata, message, message, ...
  *	metadata = consumer position 8 | credit 8 | message count 4 | key 4 | ring 8
@@ -12,13 +13,13 @@
  * number of blocks up to the ring's end, but the WRITE has only the metadata. No batch crosses the
  * ring's end; after a batch that ends exactly there no marker is needed.
  *
- * A WRITE of 0 bytes with the immediate WIRE_GOODBYE: the sender's endpoint has ended, and all its
- * messages have arrived.
+ * A WRITE of 0 bytes with the immediate WIRE_GOODBYE: the sender's endpoint has ended, and all
+ * batches that it had posted have arrived.
  *
  * Rings grow. WIRE_NOTE in the count: the sender has other memory for its receive ring, which the
  * field `ring` describes, or asks for a larger ring at the peer, or both. WIRE_MOVE: the batches
- * after this one are in the memory that the receiver has offered last. Without WIRE_NOTE the key
- * and the ring are zero.
+ * after this one are in the memory that the receiver has offered last. Without WIRE_NOTE the
+ * receiver ignores the key and the ring.
  */
 #ifndef COPYRPC_WIRE_H
 #define COPYRPC_WIRE_H
@@ -48,7 +49,7 @@
 
 struct wire_meta {
 	uint64_t consumer; /* consumer position of the sender in its receive ring, bytes */
-	uint64_t credit; /* additional bytes of responses that the receiver may ask for */
+	uint64_t credit; /* more bytes for responses that the receiver may ask for: credit.h */
 	uint32_t count;
 	uint32_t key; /* to write the ring */
 	uint64_t ring;
@@ -61,16 +62,17 @@ static_assert(offsetof(struct wire_meta, ring) == 24, "");
 struct wire_header {
 	uint32_t id;
 	uint32_t limit; /* in a request: largest payload of the response, and WIRE_LARGE; in a
-			   response: the same as len */
+			   response: that largest payload again */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
 
 /*
  * The payload of a large request (copyrpc_call_large()) is a struct wire_large. If the request has
- * at most WIRE_COPIED_MAX bytes, they follow; otherwise the server pulls them. The payload of the
- * response is a struct wire_large_response. If the limit in the header permits it, the bytes of the
- * response follow; otherwise the server has pushed them.
+ * at most WIRE_COPIED_MAX bytes and they fit into the message, they follow; otherwise none of them
+ * follow, and the server pulls them. The payload of the response is a struct wire_large_response. If
+ * the limit in the header permits it, the bytes of the response follow; otherwise the server has
+ * pushed them.
  */
 struct wire_large {
 	uint64_t from, to; /* addresses of the request and of the memory for the response */
@@ -86,13 +88,13 @@ struct wire_large_response {
 };
 static_assert(sizeof(struct wire_large_response) == 8, "no holes");
 
-/* The most bytes of a large request or response that are part of the message. Without nested calls
- * such a message fits into rings of RING_START bytes (grow.h). */
+/* The most bytes of a large request or response that are part of the message. Such a message fits
+ * into rings of RING_START bytes (grow.h) if the context has no nested calls (copyrpc(7)). */
 #define WIRE_COPIED_MAX 960u
 
 enum wire_error {
 	WIRE_OK,
-	WIRE_TOO_LARGE, /* for the server's limit */
+	WIRE_TOO_LARGE, /* request or resp_max exceeds the server's limit, or it takes no large ones */
 	WIRE_NO_MEMORY,
 };
 

@@ -10,7 +10,7 @@
 /* Opens a pair and consumes completions from each CQ, so that consumer indices are not 0. */
 static struct pair open_used(const struct copyrpc_ctx_attr *attr, struct heard *h)
 {
-	struct pair p = open_timed(attr); /* the clock stands still, so there is no probe */
+	struct pair p = open_timed(attr); /* the clock stands still: no probe (copyrpc(7)) is due */
 	struct copyrpc_req *req;
 
 	for (int i = 0; i < 2; i++) {
@@ -128,7 +128,10 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 	return false;
 }
 
-/* Messages that @go has held back do not count as work; a new message is work for a flush. */
+/*
+ * Messages that the function passed to copyrpc_flush_if() has held back do not count as work. A new
+ * message is work for a flush.
+ */
 TEST(what_is_held_is_no_work)
 {
 	struct heard h = {0};
@@ -198,12 +201,13 @@ TEST(sleep_is_bounded_by_what_is_due)
 	struct heard h = {0};
 	PAIR p = open_used(&attr, &h);
 
-	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), -1); /* its call was answered, all was consumed */
+	/* Its call was answered, and the peer has consumed what it sent. */
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), -1);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 100); /* the peer may not have consumed the reply */
 	for (int i = 0; i < 3; i++) {
 		now += 100 * NSEC_PER_MSEC;
-		copyrpc_poll(p.ctx[0], hear, &h); /* the second one probes */
+		copyrpc_poll(p.ctx[0], hear, &h); /* the second one sends a probe */
 	}
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), -1);
@@ -237,8 +241,8 @@ struct side {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	uint64_t seed, sleeps;
-	uint32_t sent, answered, served,
-		rounds; /* calls; rounds: the number that each side makes */
+	uint32_t sent, answered, served; /* numbers of calls */
+	uint32_t rounds; /* number of calls that each side makes in all */
 	bool by_clock; /* rings are so small that flow control also needs timed actions */
 	pthread_t thread;
 };

@@ -144,8 +144,8 @@ TEST(bad_replies_of_a_burst)
 }
 
 /*
- * Two peers have made more than 32 calls each. The node receives at most 32 calls of one peer, in
- * whole bursts, before it turns to the other.
+ * Two peers have made more than 32 calls each. Before the node turns to the other peer it receives at
+ * most 32 calls of one peer, and all calls that were published together or none of them.
  */
 TEST(turn_has_32_calls)
 {
@@ -170,7 +170,7 @@ TEST(documented_numbers)
 	struct seen s = {0};
 
 	calls(a, 1, 8);
-	CHECK_EQ(serve(flux_get_node(f, 1)), 7); /* the eighth is collected */
+	CHECK_EQ(serve(flux_get_node(f, 1)), 7); /* the caller keeps the eighth until a flush */
 	flux_flush(a);
 	CHECK_EQ(serve(flux_get_node(f, 1)), 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);

@@ -12,7 +12,7 @@
  *	RESULT counts received		RESULT		after the peer's DONE
  *
  * During the traffic both sides send ALIVE every second, and a server does so while it waits for
- * further clients. REFUSE, a line of text, may replace any other message.
+ * further clients. In place of WELCOME or GO the server may send REFUSE, a line of text.
  *
  * A peer is not trusted: its messages are bounded, read once and checked. If no whole message
  * arrives within the time limit, the connection is closed. A server does not apply the limit between
@@ -60,7 +60,7 @@ void wire_get_bytes(struct wire_buf *b, void *to, size_t n);
 struct wire_conn {
 	int fd;
 	char peer[64]; /* its address, for messages */
-	uint64_t heard_ns; /* clock_ns() when the last whole message arrived */
+	uint64_t heard_ns; /* clock_ns() when the time limit began: at a message, or set later */
 	uint64_t alive_ns; /* clock_ns() when the last ALIVE was sent */
 	size_t have;
 	uint8_t in[WIRE_HEADER + WIRE_BODY_MAX];
@@ -104,13 +104,13 @@ void wire_one_line(char *text);
 /* Returns the text for an error of these functions. */
 const char *wire_error(int err);
 
-/* ---- bodies; the readers check every field ---- */
+/* ---- bodies; the readers check lengths and ranges, mlx5dvl_qp_connect() the QPs' numbers ---- */
 
 /* The objects that one side offers to the other. */
 struct wire_side {
 	char run[WIRE_RUN_MAX]; /* name of the run, in WELCOME; "" in JOIN */
 	uint16_t cm_port; /* port of rdma_cm at which the server listens; 0: none */
-	uint64_t addr; /* of its memory, which has one struct layout (traffic.h) per QP */
+	uint64_t addr; /* of its memory: one part per QP, as struct layout (traffic.h) says */
 	uint32_t qps;
 	struct mlx5dvl_qp_info qp[TRAFFIC_QPS_MAX];
 	uint32_t rkey[TRAFFIC_QPS_MAX]; /* rkey of each QP's part of the memory */
@@ -118,9 +118,10 @@ struct wire_side {
 
 /* The body of DONE and RESULT. */
 struct wire_tally {
-	uint64_t messages, bytes, elapsed_ns; /* of requests: sent (DONE), received (RESULT) */
+	uint64_t messages, bytes; /* of requests: sent and completed (DONE), received (RESULT) */
+	uint64_t elapsed_ns; /* DONE: from the start to the last completion; RESULT: 0 */
 	uint64_t mismatches; /* wrong payloads */
-	uint64_t errors; /* completions with error, except those of flushed requests */
+	uint64_t errors; /* completions with error, but not of flushed requests; lost answers */
 	int32_t first_error; /* -errno, or 0 */
 	uint32_t qps; /* only in DONE; 0 in RESULT */
 	uint64_t posted[TRAFFIC_QPS_MAX]; /* requests of each QP that have completed */

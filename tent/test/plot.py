@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`scripts/plot rails` and `makespan` draw files of tentbench: the pictures contain each rail and each mode.
+"""`scripts/plot rails` and `scripts/plot makespan` make pictures of tentbench's files: with each rail and each mode of the scheduler.
 
     plot.py PLOT TENTBENCH
 """

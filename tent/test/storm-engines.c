@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process of a storm. Each engine has workers (storm-work.c), a thread that takes notices, and
+ * One process of a storm: a test of many engines in which many faults occur at once. Each engine has
+ * workers (storm-work.c), a thread that takes notices, and
  * a thread that registers, unregisters, imports and releases, and cuts connections of TCP rails.
  *
  * The checks: a notice comes after its bytes, and once; no peer changes memory after
@@ -72,7 +73,10 @@ static void register_for_a_while(struct engine *e, uint64_t *seed)
 	CHECK_EQ(tent_unregister(e->t, m), -ENOENT);
 }
 
-/* Imports a peer's segment, writes, and releases it. May fail, with a message, during faults. */
+/*
+ * Imports a peer's segment, writes to it, and releases it. The import and the write may fail because
+ * of faults. A failed import must give a message.
+ */
 static void visit(struct engine *e, uint32_t to, uint64_t *seed)
 {
 	uint8_t *mine = e->p->visits + (ENGINES + to) * VISIT_LEN;
@@ -351,7 +355,7 @@ static void meet(struct world *w, atomic_uint *count)
 	STORM_AWAIT(&w->news, atomic_load(count) >= w->n_processes, GUARD_MS);
 }
 
-/* Runs all engines of the process, from their export to their end. */
+/* Runs all engines of the process, from their creation to their end. */
 static void live(struct world *w, int process, struct engine *engines, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {

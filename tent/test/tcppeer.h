@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests of the transport over TCP that have no engine: a listening port, the target's end of a
- * link on it, and a peer that connects to this end.
+ * For tests of the transport over TCP without the rest of tent (the engine): a listening port, the
+ * target's end of a link on it, and a peer that connects to this end.
  */
 #ifndef TENT_TEST_TCPPEER_H
 #define TENT_TEST_TCPPEER_H
@@ -30,7 +30,7 @@ static struct region region; /* the second of four pages */
 static uint8_t *memory;
 static struct link *target;
 static struct tcp_end end; /* of the target */
-static uint16_t marks; /* number of marks that arrived */
+static uint16_t marks; /* number of marks (notice.h) that arrived */
 
 static inline void count_mark(void *arg, const struct notice_mark *mark)
 {

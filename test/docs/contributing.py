@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Checks CONTRIBUTING.md against scripts/check and the tests of a build: each test and suite that it names exists,
-scripts/check runs each of these tests, and the commands and files that it names exist.
+scripts/check runs each of these tests, and what it names in scripts/, test/ and docs/ exists.
 
 	contributing.py SOURCE BUILD
 """

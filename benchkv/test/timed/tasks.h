@@ -6,8 +6,8 @@
  *
  * In the whole program, including its libraries, clock_gettime() of CLOCK_MONOTONIC returns the
  * running task's time. The functions with which the program creates threads and waits are replaced
- * at link time (tasks.c): pthread_create() creates a task, pthread_join() waits for its end, and a
- * wait for a condition variable has a spurious wake-up every few microseconds.
+ * at link time (tasks.c, costs.c): pthread_create() creates a task, pthread_join() waits for its
+ * end, and a wait for a condition variable has a spurious wake-up every few microseconds.
  */
 #ifndef BENCHKV_TIMED_TASKS_H
 #define BENCHKV_TIMED_TASKS_H
@@ -33,7 +33,7 @@ uint64_t task_now(void);
 /* Advances the running task's time by @ns. */
 void task_spend(uint64_t ns);
 
-/* The running task rests until task_wake() is called for it, at most for @most_ns. */
+/* The running task rests until the time that task_wake() gives, at most for @most_ns. */
 void task_rest(uint64_t most_ns);
 
 /* Ends the rest of a task at @at_ns. If the task does not rest, its next rest ends at that time. */

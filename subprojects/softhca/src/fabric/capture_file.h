@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The file of a capture. Bytes after `end` (struct capture) belong to a group of packets
- * (capture/capture.h) whose writer was killed. The next writer overwrites them. When nobody writes
- * any more, the file is truncated to `end`.
+ * (capture/capture.h) that is being written, was cancelled, or whose writer was killed. The next
+ * writer overwrites them. The file is truncated to `end` when a member leaves or a dead one is
+ * found, when the capture ends, and when a fabric without members is removed.
  */
 #ifndef SOFTHCA_FABRIC_CAPTURE_FILE_H
 #define SOFTHCA_FABRIC_CAPTURE_FILE_H

@@ -31,7 +31,8 @@ static bool still_named(int fd)
 
 /*
  * Locks byte 0. A process that only inspects the fabric holds the lock for a short time. A process
- * that holds the lock longer is joining the fabric, which must then not be removed.
+ * that holds the lock longer is removing the fabric already, or is joining it: the fabric must then
+ * not be removed.
  */
 static bool lock_soon(int fd, int tries)
 {
@@ -110,8 +111,8 @@ void fabric_let_go(void)
 }
 
 /*
- * Waits for the end of all members: the kernel grants the lock when the member ends, or immediately
- * if the slot is free.
+ * Waits until no process is a member: the kernel grants the lock of a slot when the member leaves or
+ * its process ends, or immediately if the slot is free.
  */
 static void await_members(int fd)
 {

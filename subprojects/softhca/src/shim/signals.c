@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A doorbell store raises SIGSEGV or SIGBUS, and single steps raise SIGTRAP. So the program must
- * neither replace the handlers nor block these signals. The kernel ends a process that faults while
- * the signal is blocked. The program's own handlers are kept, and called for its own faults.
+ * A doorbell store raises SIGSEGV or SIGBUS, or nothing while its door is open (sched/doors.h). A
+ * store that the library's handler cannot decode is executed by the processor, as a single step,
+ * which raises SIGTRAP (trap/step.h). So the program must neither replace the handlers nor block
+ * these signals. The kernel ends a process that faults while the signal is blocked. The program's
+ * own handlers are kept, and called for its own faults.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +31,10 @@ static const sigset_t *deliverable(const sigset_t *set, sigset_t *copy_p)
 	return copy_p;
 }
 
-/* Does trap_set_action() for a signal of this library, unless the process is not the library's. */
+/*
+ * Calls trap_set_action() if the signal is one of this library, and this process is the one in which
+ * the library was initialised (not a child).
+ */
 static bool set_action(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	return trap_owns(sig) && owner_is_self() && trap_set_action(sig, act, old);

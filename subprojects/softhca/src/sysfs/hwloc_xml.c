@@ -144,8 +144,8 @@ static void put_node(struct xml *x, uint32_t numa)
 	softhca_numa_cpus(x->t, (int)numa, &cpus);
 	if (!CPU_COUNT(&cpus)) {
 		/*
-		 * If there are more nodes than CPUs, a node without CPUs becomes a child of the
-		 * Machine, without a Package.
+		 * A node without CPUs (it has only memory, its CPUs must not be used, or there are
+		 * more nodes than CPUs) becomes a child of the Machine, without a Package.
 		 */
 		put_memory(x, numa, &cpus, &nodes);
 		return;

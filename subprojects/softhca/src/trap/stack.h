@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stack on which messages are executed. The kernel calls the fault handler on the
- * thread's alternate signal stack if there is one, so that a program can handle the overflow
- * of its stack. The alternate stack may be small, and the execution of a message needs some
- * 20 KiB, so it runs on the stack that the doorbell store interrupted.
+ * The stack on which a posting thread executes its messages, in the handler of the fault that its
+ * doorbell store raises. The kernel calls the handler on the thread's alternate signal stack if
+ * there is one, so that a program can handle the overflow of its stack. The alternate stack may be
+ * small, and the execution of a message needs some 20 KiB, so it runs on the stack that the store
+ * interrupted.
  */
 #ifndef SOFTHCA_TRAP_STACK_H
 #define SOFTHCA_TRAP_STACK_H

@@ -19,7 +19,7 @@
 #include "xport/copy.h"
 #include "xport/free.h"
 
-/* Flags of REREG_MR, which are in no user-space header. */
+/* Flags of REREG_MR, as in enum ibv_rereg_mr_flags; the kernel's headers do not define them. */
 #define REREG_TRANS 1u
 #define REREG_PD 2u
 #define REREG_ACCESS 4u
@@ -58,8 +58,9 @@ int cmd_dealloc_pd(struct cmd *c)
 }
 
 /*
- * A datagram's work request contains its address vector, so the handle is only counted. The
- * driver's reply has zeros instead of the peer's MAC, which is not used.
+ * A datagram's work request contains its address vector. So only the PD of an address handle is
+ * stored, which cannot be deallocated while the handle exists. The driver's reply has zeros instead
+ * of the peer's MAC, which is not used.
  */
 int cmd_create_ah(struct cmd *c)
 {
@@ -250,8 +251,9 @@ static struct dmabuf mapping_of(uint64_t start, uint64_t length)
 }
 
 /*
- * Makes the region empty and marks it as not mapped. So if this thread is stopped and has to begin
- * again, it does not unmap memory that has been mapped at the same address since.
+ * Makes a region that the HCA has mapped empty, and marks it as not mapped. If this process is
+ * stopped, another one takes the mutex over, and uverbs_close() repeats its steps: it must not unmap
+ * memory that has been mapped at the same address since.
  */
 static struct dmabuf take_dmabuf(struct mr *mr)
 {
@@ -327,7 +329,7 @@ int cmd_rereg_mr(struct cmd *c)
 		map = take_dmabuf(mr);
 	*locked += mr->mapped ? 0 : mr_locks(to.start, to.length);
 	mr->serial = 0;
-	/* Changed in one step, so that the region is intact if the process is stopped here. */
+	/* Changed in one step: a process that is stopped here leaves all old or all new values. */
 	journal_begin();
 	journal_store(&mr->pd, to.pd_handle);
 	journal_store(&mr->access, to.access_flags);
@@ -409,7 +411,10 @@ static int map_dmabuf(int fd, uint64_t offset, struct ib_uverbs_reg_mr *req)
 	return -EOPNOTSUPP;
 }
 
-/* If the mutex is lost, the mapping is not undone, because the region may exist already. */
+/*
+ * If another process takes the mutex over, fabric_enter() returns again, with -EIO. The mapping is
+ * not undone then, because the region may exist already.
+ */
 static int add_dmabuf_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req)
 {
 	sigset_t saved;
@@ -433,7 +438,7 @@ static int check_dmabuf_access(uint64_t access)
 	return access & ~(uint64_t)known ? -EINVAL : check_access((uint32_t)access);
 }
 
-/* The errors are checked in the order in which the kernel checks them. */
+/* The errors are checked in the order in which the kernel checks them; only the PD is the last. */
 int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {
 	struct ib_uverbs_attr *handle = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_HANDLE, 0);

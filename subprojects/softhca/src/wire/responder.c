@@ -57,8 +57,9 @@ static void not_ready(struct asked *a)
 }
 
 /*
- * Refuses a request because an operation on this side's memory has returned @rc. If the memory's
- * owner is dead or busy, sends no answer, so that the peer tries again.
+ * Answers a request that cannot be executed. @rc: the error of a function of struct wire_ops, or
+ * -EMSGSIZE: the READ is not valid. If the memory's owner is dead or busy, sends no answer, so that
+ * the peer tries again.
  */
 static void refuse_for(struct asked *a, int rc)
 {
@@ -75,8 +76,8 @@ static void refuse_for(struct asked *a, int rc)
 }
 
 /*
- * Returns the stores that advance the state by this packet, which has @psns PSNs. @ends: the
- * message is complete.
+ * Returns the values to store in order to advance the state by this packet, which has @psns PSNs.
+ * @ends: the message is complete.
  */
 static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 {
@@ -91,7 +92,10 @@ static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 	return s;
 }
 
-/* Returns true if a packet with payload has a valid length and a valid position in its message. */
+/*
+ * Returns true if a packet of a SEND or WRITE has a valid length of payload, which may be 0, and a
+ * valid position in its message.
+ */
 static bool fits(const struct asked *a, enum message_kind kind)
 {
 	const struct wire_responder *r = &a->q->rs;
@@ -240,7 +244,7 @@ static void respond_read(struct asked *a, const struct message *m)
 	}
 }
 
-/* Also keeps psn_distance() to the end of a READ from wrapping. */
+/* A READ of more packets would be as far ahead as psn_distance() takes for behind. */
 static bool too_long(const struct message *m)
 {
 	return message_packets(m) > PSN_MASK / 4;

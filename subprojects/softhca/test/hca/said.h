@@ -10,7 +10,11 @@
 
 #include "rig.h"
 
-/* The HCA's lines go to a file while a case runs, and to standard error if the case fails. */
+/*
+ * Standard error, to which the HCA prints its lines, goes to a file. Lines that said_verdict() and
+ * said_forget() have not removed from the file are written to the true standard error at the end,
+ * for example because a case fails.
+ */
 static int said, standard_error;
 
 static inline void said_show(void)

@@ -131,7 +131,7 @@ TEST(shared_mappings_of_files_are_found)
 			found = at;
 		}
 	CHECK(found);
-	/* Otherwise the other cases compare the lines with themselves. */
+	/* Where the kernel has the query, the library must use it: the other cases compare it with the lines. */
 	CHECK(!kernel_has_query() || answers_are_shared());
 	munmap(at, 2 * PAGE);
 	close(fd);

@@ -2,9 +2,10 @@
 """rxe.py SOFTHCA-RUN PEER RECORDS [KERNEL-PACKAGE...]: the software HCA and the kernel's rdma_rxe, against
 each other.
 
-A network namespace is the software HCA's host, a guest (guest.py) is rxe's. Each program is run in both
-directions, without faults and with packets lost, doubled and late each way. If something that the test
-needs is missing, the test names it and is skipped.
+A network namespace is the software HCA's host, a guest (guest.py) is rxe's. Each program is run as a pair of
+server and client, with the server at either host. All pairs are run without faults, and some (FAULTY) also with
+packets lost, doubled and late each way. If something that the test needs is missing, the test names it and is
+skipped.
 
 A pair that fails leaves the capture of the software HCA's side and the guest's kernel log in directory RECORDS.
 """
@@ -140,7 +141,8 @@ class Software(hosts.Host):
 class Patience:
     """
     A call returns None while the test should wait for the programs of a pair, otherwise the reason to stop. A check
-    that finds no traffic runs a command in the guest, so time in which the guest does not run does not count.
+    that finds no traffic runs a command in the guest. So the next check comes only after the guest has run, and a
+    guest that does not run is not taken for a program that hangs.
     """
 
     def __init__(self, software, guest):
@@ -157,7 +159,7 @@ class Patience:
         if any(p.process.poll() for p in self.programs):
             return "the other end has failed"
         if time.monotonic() - self.began > PAIR_GUARD_S:
-            return f"packets move, but the program has not ended in {PAIR_GUARD_S} s"
+            return f"the program has not ended in {PAIR_GUARD_S} s; the last {self.quiet} checks saw no packet"
         seen, before = self.software.datagrams(), self.seen
         self.seen = seen
         self.quiet = self.quiet + 1 if seen == before else 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""two-hosts.py SOFTHCA-RUN PEER GROUP [short|long]: programs of two fabrics, in network namespaces, over UDP.
+"""two-hosts.py SOFTHCA-RUN PEER GROUP [short|long]: programs on two hosts, which are network namespaces with a fabric
+each, exchange packets over UDP.
 
 GROUP is one of these:
     tools       the vendor's programs
@@ -10,7 +11,7 @@ GROUP is one of these:
     modes       PEER with several settings of the HCA
     ipv6        PEER and tools over IPv6
     capture     captures of both hosts
-    foreign     PEER while another host sends invalid packets
+    foreign     PEER while a program on one host sends packets that the HCA must reject
     killed      processes that are killed, or end slowly
     messages    the lines that the HCA prints about what it cannot do
     partitions  P_Keys
@@ -127,8 +128,8 @@ def run_foreign():
         foreign(a, b, "1", b.ipv6[0][0], "fd99:0::3", a.ipv6[0][0])
 
 
-# A QP's timeout code: 0.27 s. A QP whose peer is killed fails after eight timeouts, and must not fail before. A host
-# whose cores have other work, real-time programs for example, may not answer for as long as a second.
+# A QP's timeout code: 0.27 s. A QP whose peer is killed fails after eight timeouts, 2.1 s. While its peer lives it must
+# not fail, although a host whose cores have other work, real-time programs for example, may be silent for a second.
 TIMEOUT = 16
 
 
@@ -148,8 +149,8 @@ def only_retries(program, qps):
 
 
 def end_slowly(a, b):
-    """A process that has received the packets of its host leaves the port to others when it exits, even if it exits
-    slowly, as under a sanitizer that looks for leaks."""
+    """One process of a host receives the packets of all of them. When it exits, another one can take the UDP port at
+    once, even if the exit is slow, as under a sanitizer that looks for leaks."""
     slow = a.start(PEER, "-n", "20", env={"HOSTS_LINGER": "1"})
     slow.await_listener(4444)
     client = b.start(PEER, "-n", "20", a.address)
@@ -309,7 +310,7 @@ ibv_rc_pingpong -g 2 -c -n 50
 
 
 def run_ipv6():
-    """A global and a link-local address; and an adapter with three GIDs, each of which is used."""
+    """QPs on a global address, on a link-local one, and on the adapter's three GIDs in turn."""
     commands = [] if SHORT else installed(IPV6_TOOLS)
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for options in (["-g", "1"], ["-g", "2", "-m", "5"], ["-g", "0,3", "-q", "6", "-s"])[:OPTIONS]:
