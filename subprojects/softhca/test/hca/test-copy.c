@@ -178,13 +178,19 @@ static void start_long(struct call *c, struct pair *p, struct gap *g, enum ibv_w
 	gap_reached();
 }
 
-/* Waits so long that the thread would have returned if the copy did not hold it up. */
-static void still_waits(struct call *c, struct pair *other)
+/* Waits until the thread waits or has returned. */
+static void call_rests(struct call *c)
 {
 	int tid;
 
 	while (!(tid = atomic_load(&c->tid)) || (tid > 0 && !test_thread_waits(tid)))
 		sched_yield();
+}
+
+/* Waits so long that the thread would have returned if the copy did not hold it up. */
+static void still_waits(struct call *c, struct pair *other)
+{
+	call_rests(c);
 	for (uint32_t n = 0; n < 200; n++) {
 		small(other, n);
 		sched_yield();
@@ -282,8 +288,8 @@ TEST(one_srq)
 		.wr = {.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64},
 	};
 	call_start(&w);
-	for (int i = 0; i < 1000; i++)
-		sched_yield();
+	call_rests(&w);
+	CHECK(atomic_load(&w.tid) > 0);
 	rig_idle(p.b.rcq);
 	gap_fill(&g);
 	call_join(&c);
