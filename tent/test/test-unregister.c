@@ -18,6 +18,7 @@
 #include "engine.h"
 #include "conns.h"
 #include "ending.h"
+#include "jump.h"
 #include "writev.h"
 
 #define PEER_MS 5000 /* how long tent_unregister() waits for a silent peer */
@@ -76,87 +77,6 @@ int __wrap_pthread_join(pthread_t thread, void **result_p)
 {
 	CHECK_EQ(sem_post(&joins), 0);
 	return __real_pthread_join(thread, result_p);
-}
-
-/* ---- a clock that jumps ---- */
-
-#define HURRY_NS (20 * NSEC_PER_MSEC) /* real time of a sleep, before the clock jumps to its end */
-
-/* Accessed by __atomic builtins: any thread may let the clock jump. */
-static struct {
-	bool hurry;
-	uint64_t ahead; /* of the system's clock, ns */
-} jump;
-
-static uint64_t jump_ahead(void)
-{
-	return __atomic_load_n(&jump.ahead, __ATOMIC_ACQUIRE);
-}
-
-/* The real part of a sleep of so many ns; the clock jumps over the rest. */
-static uint64_t jump_short(uint64_t ns)
-{
-	return __atomic_load_n(&jump.hurry, __ATOMIC_ACQUIRE) && ns > HURRY_NS ? HURRY_NS : ns;
-}
-
-static void jump_over(uint64_t ns)
-{
-	__atomic_fetch_add(&jump.ahead, ns, __ATOMIC_ACQ_REL);
-}
-
-int __real_clock_gettime(clockid_t id, struct timespec *ts);
-int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
-int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
-int __real_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct timespec *ts,
-	const sigset_t *mask);
-int __wrap_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct timespec *ts,
-	const sigset_t *mask);
-
-static uint64_t ns_of(const struct timespec *ts)
-{
-	return (uint64_t)ts->tv_sec * NSEC_PER_SEC + (uint64_t)ts->tv_nsec;
-}
-
-int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
-{
-	int err = __real_clock_gettime(id, ts);
-
-	*ts = clock_timespec(ns_of(ts) + jump_ahead());
-	return err;
-}
-
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
-{
-	uint64_t now = clock_ns(), left = ns_of(ts) > now ? ns_of(ts) - now : 0;
-	uint64_t ns = jump_short(left);
-	struct timespec until = clock_timespec(now - jump_ahead() + ns);
-	int err = __real_pthread_cond_timedwait(c, m, &until);
-
-	if (err == ETIMEDOUT)
-		jump_over(left - ns);
-	return err;
-}
-
-/* Sleeps of this process's engines: an event has ended `woken`, the others ended in time. */
-static uint64_t woken, slept;
-
-static uint64_t count_of(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
-}
-
-int __wrap_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct timespec *ts,
-	const sigset_t *mask)
-{
-	uint64_t left = ts ? ns_of(ts) : 0, ns = jump_short(left);
-	struct timespec part = clock_timespec(ns);
-	int got = __real_epoll_pwait2(fd, e, n, ts ? &part : NULL, mask);
-
-	if (!got)
-		jump_over(left - ns);
-	__atomic_fetch_add(got ? &woken : &slept, 1, __ATOMIC_ACQ_REL);
-	return got;
 }
 
 /* ---- the child ---- */
@@ -669,8 +589,10 @@ TEST(a_silent_peer)
 	host_is_told(&a, desc.buffers[0]->id);
 	CHECK_EQ(await_end(), shm ? -ETIMEDOUT : 0);
 	CHECK(clock_ns() - begin >= PEER_MS * NSEC_PER_MSEC);
-	if (shm)
+	if (shm) {
+		CHECK_EQ(__atomic_load_n(&jump.longest, __ATOMIC_ACQUIRE), PEER_MS * NSEC_PER_MSEC);
 		host_disconnects(&a);
+	}
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
 	test_now(host_close); /* it does not wait for the silent peer for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
