@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`scripts/plot rails` and `scripts/plot makespan` make pictures of tentbench's files: with each rail and each mode of the scheduler.
+"""`scripts/plot rails` shows each rail in a picture of tentbench's file, `scripts/plot makespan` each mode of the scheduler.
 
     plot.py PLOT TENTBENCH
 """

@@ -244,7 +244,10 @@ static void respond_read(struct asked *a, const struct message *m)
 	}
 }
 
-/* A READ of more packets would be as far ahead as psn_distance() takes for behind. */
+/*
+ * With many more packets, the last PSN of a READ would be so far from the first one that
+ * psn_distance() would take it for an earlier one.
+ */
 static bool too_long(const struct message *m)
 {
 	return message_packets(m) > PSN_MASK / 4;
