@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`scripts/plot rails` shows each rail in a picture of tentbench's file, `scripts/plot makespan` each mode of the scheduler.
+"""`scripts/plot rails` draws each rail of a trace of tentbench, `scripts/plot makespan` each mode in the results of
+`tentbench sim --json`.
 
     plot.py PLOT TENTBENCH
 """

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A doorbell store raises SIGSEGV or SIGBUS, unless the polling thread is reading the doorbell page
- * (sched/doors.h). A store that the library's handler cannot decode is executed by the processor, as
- * a single step, which raises SIGTRAP (trap/step.h). So the program must neither replace the
- * handlers nor block these signals. The kernel ends a process that faults while the signal is
- * blocked. The program's own handlers are kept, and called for its own faults.
+ * A doorbell store raises SIGSEGV or SIGBUS, except during the time in which the polling thread
+ * polls the doorbell page (sched/doors.h). A store that the library's handler cannot decode is
+ * executed by the processor, as a single step, which raises SIGTRAP (trap/step.h). So the program
+ * must neither replace the handlers nor block these signals. The kernel ends a process that faults
+ * while the signal is blocked. The program's own handlers are kept, and called for its own faults.
  */
 #include <errno.h>
 #include <pthread.h>

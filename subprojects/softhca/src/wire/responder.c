@@ -245,8 +245,8 @@ static void respond_read(struct asked *a, const struct message *m)
 }
 
 /*
- * With many more packets, the last PSN of a READ would be so far from the first one that
- * psn_distance() would take it for an earlier one.
+ * With more than twice as many packets as this limit, the last PSN of a READ would be so far from
+ * the first one that psn_distance() would take it for an earlier one.
  */
 static bool too_long(const struct message *m)
 {
