@@ -104,7 +104,12 @@ void wire_one_line(char *text);
 /* Returns the text for an error of these functions. */
 const char *wire_error(int err);
 
-/* ---- bodies; the readers check lengths and ranges, mlx5dvl_qp_connect() the QPs' numbers ---- */
+/*
+ * ---- bodies ----
+ *
+ * The functions that read a body check lengths and ranges, except the fields of struct
+ * mlx5dvl_qp_info: mlx5dvl_qp_connect() and mlx5dvl_ah_create() check those.
+ */
 
 /* The objects that one side offers to the other. */
 struct wire_side {

@@ -11,9 +11,9 @@
 #include "rig.h"
 
 /*
- * Standard error, to which the HCA prints its lines, goes to a file. Lines that said_verdict() and
- * said_forget() have not removed from the file are written to the true standard error at the end,
- * for example because a case fails.
+ * Standard error, to which the HCA prints its lines, goes to a file. Whenever the process ends, the
+ * lines that said_verdict() and said_forget() have not removed from the file are written to the true
+ * standard error. A case that fails ends the process.
  */
 static int said, standard_error;
 

@@ -310,7 +310,7 @@ ibv_rc_pingpong -g 2 -c -n 50
 
 
 def run_ipv6():
-    """QPs on a global address, on a link-local one, and on the adapter's three GIDs in turn."""
+    """PEER with all QPs on a global address, with all on a link-local one, and with QPs on each of the adapter's GIDs."""
     commands = [] if SHORT else installed(IPV6_TOOLS)
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for options in (["-g", "1"], ["-g", "2", "-m", "5"], ["-g", "0,3", "-q", "6", "-s"])[:OPTIONS]:
