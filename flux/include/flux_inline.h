@@ -22,9 +22,9 @@
  * A node collects for each peer separately, so it may call or answer peers in any order.
  * flux_priv_publish() publishes all collected messages at the times that flux.h lists. The limit of
  * 512 messages follows from FLUX_GATHER: all is published after so many events. An event is a burst
- * that is opened or becomes full, or a message that is published alone. A burst has at most eight
- * messages, so at most 8 * FLUX_GATHER messages belong to these events, and at most 7 * FLUX_OPEN
- * are in bursts that have stayed open: 480 in all.
+ * that is opened or becomes full, a message that is published alone, or the end of a peer's turn that
+ * publishes answers. Each publishes at most eight messages, so at most 8 * FLUX_GATHER messages
+ * belong to these events, and at most 7 * FLUX_OPEN are in bursts that have stayed open: 480 in all.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H

@@ -191,6 +191,12 @@ void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b)
 		burst_renew(node, b);
 }
 
+void burst_turn_ends(struct flux_node *node, struct flux_burst *b)
+{
+	flux_priv_burst_flush(node, b);
+	gathered(node); /* the answers of a turn */
+}
+
 void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b)
 {
 	if (b->ring.next != b->ring.stage)

@@ -151,7 +151,7 @@ static NOINLINE struct flux_in *in_turn(struct flux_node *node, struct flux_in *
 /* Publishes the answers of the turn that ends. */
 static NOINLINE struct flux_in *in_turn_ends(struct flux_node *node, uint64_t own)
 {
-	flux_priv_burst_flush(node, node->rx->burst);
+	burst_turn_ends(node, node->rx->burst);
 	return flux_priv_in_next(node, own);
 }
 

@@ -42,6 +42,10 @@ static inline bool has_left(const struct flux_shared *peer)
 
 /* Publishes and closes all open bursts. */
 void bursts_end(struct flux_node *node);
+
+/* Publishes the answers of a turn that ends, which must be in this burst. Counts an event. */
+void burst_turn_ends(struct flux_node *node, struct flux_burst *b);
+
 /* Returns the number of messages that are not published yet. Only assertions call it. */
 uint32_t bursts_collected(const struct flux_node *node);
 

@@ -505,6 +505,47 @@ TEST(collected_answers_are_published_in_time)
 }
 
 /*
+ * An answer that is collected for one peer is published in time, although the node serves two others
+ * in turns of seven calls, whose answers it publishes at the end of each turn.
+ */
+TEST(answers_of_turns_are_counted)
+{
+	FLUX *f = make(4, 1024, 512);
+	struct flux_node *a = flux_get_node(f, 0);
+	struct got got, kept = {0};
+	struct seen s = {0};
+	uint32_t n = 0, last = 2;
+
+	for (uint32_t p = 1; p < 4; p++) {
+		calls(flux_get_node(f, p), 0, 48); /* most of which are never answered */
+		flux_flush(flux_get_node(f, p));
+	}
+	for (uint32_t i = 0; i < 3 * 48; i++) {
+		got = take(a);
+		if (got.from == 1)
+			kept = got;
+	}
+	for (uint32_t p = 2; p < 4; p++) {
+		calls(flux_get_node(f, p), 0, 7);
+		flux_flush(flux_get_node(f, p));
+	}
+	answer(a, take(a)); /* so that the turn is not that of the first peer */
+	answer(a, kept);
+	CHECK_EQ(held(a), 2);
+	while (!flux_poll(flux_get_node(f, 1), on_response, &s)) {
+		CHECK(n <= 512);
+		got = take(a);
+		answer(a, got);
+		n++;
+		if (got.from == last)
+			continue;
+		calls(flux_get_node(f, last), 0, 7);
+		flux_flush(flux_get_node(f, last));
+		last = got.from;
+	}
+}
+
+/*
  * A collected call is published in time also if the node does not collect for all peers. The calls
  * to the other peers are published alone.
  */
