@@ -239,6 +239,12 @@ static int shm_check_owner(int fd, const struct shm_access *expected, struct sta
 	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
 }
 
+/* Returns true if a server of this user may not have set the file's group and mode yet. */
+static bool shm_begins(const struct stat *st)
+{
+	return st->st_mode == (S_IFREG | 0600) && !st->st_size && st->st_uid == geteuid();
+}
+
 /* Sets the group and the mode of the file. */
 static int shm_give_access(int fd, const struct shm_access *a)
 {
@@ -661,6 +667,8 @@ int shm_attach_for(const char *prefix, const char *name, size_t min_size,
 	err = shm_check_owner(r->fd, expected, &st);
 	if (!err)
 		err = shm_guard_join(r, &st);
+	else if (err == -EACCES && shm_begins(&st))
+		err = 0;
 	if (!err) {
 		int alive = shm_locked(r, SHM_SERVER);
 

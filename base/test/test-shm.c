@@ -596,6 +596,23 @@ static void remains_of_a_group(void)
 	close(fd);
 }
 
+/* A file has the mode and the group that are expected only after its server has set them. */
+TEST(server_has_not_set_the_mode)
+{
+	const struct shm_access group = {.mode = 0660};
+	struct flock byte = {.l_type = F_WRLCK, .l_start = SHM_SERVER, .l_len = 1};
+	int fd = open(test_file(PREFIX), O_CREAT | O_EXCL | O_RDWR, 0600);
+	struct shm_region r;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(shm_attach_for(PREFIX, test_name, 1, &group, &r), -ECONNREFUSED);
+	CHECK(!fcntl(fd, F_OFD_SETLK, &byte));
+	CHECK_EQ(shm_attach_for(PREFIX, test_name, 1, &group, &r), -EAGAIN);
+	CHECK(!ftruncate(fd, SIZE));
+	CHECK_EQ(shm_attach_for(PREFIX, test_name, 1, &group, &r), -EACCES);
+	CHECK(!close(fd) && !unlink(test_file(PREFIX)));
+}
+
 /* Two servers of one name, the second for a group. The second one stops before it removes the
  * region of the dead server, until the first one has ended its attempt. */
 static const struct shm_access group_access = {.mode = 0660};

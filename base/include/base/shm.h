@@ -112,7 +112,8 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
  *	-EAGAIN		its server is still making it (smaller than min_size), or a new
  *			server is replacing it at this moment
  *	-EACCES		it belongs to another user, or its access is not the expected one; or it is
- *			a group's region whose server has only just begun to make it
+ *			a group's region whose server, of another user, has only just begun to make
+ *			it
  *	-ELOOP		the name is a symbolic link
  *	-ENOMEM, -EMFILE, ...	from the kernel
  */
