@@ -96,15 +96,31 @@ static inline void reachtest_server_sleeps(struct rpc_server *s)
 	CHECK(fdtest_sleeps(RPC(server_fd)(s)));
 }
 
-/* Checks that waits, polls and arm return the error, and that the server stays asleep. */
+/* Polls until there is a result. */
+static inline int reachtest_result(struct rpc_client *c)
+{
+	int n;
+
+	do
+		n = reachtest_poll(c);
+	while (!n);
+	return n;
+}
+
+/*
+ * Checks that waits, polls and arm return the error, that the server stays asleep, and that a call
+ * is made also while an earlier one is in flight after an error.
+ */
 static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, int err)
 {
-	uint64_t word = 5, answer = 0;
+	uint64_t word = 5, answer = 0, calls = client_stats_of(c).calls;
 
 	CHECK_EQ(reachtest_call_wait(c, &word, &answer, REACHTEST_NS), err);
 	CHECK_EQ(reachtest_poll(c), err);
+	CHECK_EQ(reachtest_call_wait(c, &word, &answer, REACHTEST_NS), err);
+	CHECK_EQ(client_stats_of(c).calls, calls + 2);
 	CHECK_EQ(reachtest_call(c, &word), 0);
-	CHECK_EQ(reachtest_poll(c), err);
+	CHECK_EQ(reachtest_result(c), err);
 	CHECK_EQ(RPC(client_wait)(c, REACHTEST_NS), err);
 	CHECK_EQ(RPC(client_arm)(c), err);
 	CHECK(fdtest_sleeps(RPC(server_fd)(s)));
@@ -113,17 +129,12 @@ static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, in
 /* Waits for one response. */
 static inline void reachtest_answered(struct rpc_client *c)
 {
-	int n;
-
-	do
-		n = reachtest_poll(c);
-	while (!n);
-	CHECK_EQ(n, 1);
+	CHECK_EQ(reachtest_result(c), 1);
 }
 
 /*
- * Checks that the client can wake the server again. The server answers the two calls of
- * reachtest_told(); the client drops the first response, because that call has returned an error.
+ * Checks that the client can wake the server again. The server answers the three calls of
+ * reachtest_told(); the client drops two responses, because their calls have returned an error.
  */
 static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 {
@@ -131,7 +142,7 @@ static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 
 	CHECK_EQ(RPC(client_arm)(c), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
-	CHECK_EQ(rpc_echo(s), 2);
+	CHECK_EQ(rpc_echo(s), 3);
 	reachtest_answered(c);
 	reachtest_server_sleeps(s);
 	CHECK_EQ(reachtest_call(c, &word), 0);
@@ -155,7 +166,7 @@ static inline void reachtest_refused_by(int err)
 	/* Another client can still wake the server. */
 	CHECK_EQ(reachtest_call(other, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
-	CHECK_EQ(rpc_echo(s), 3);
+	CHECK_EQ(rpc_echo(s), 4);
 	reachtest_answered(other);
 	reachtest_answered(c);
 }

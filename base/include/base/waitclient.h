@@ -357,7 +357,7 @@ static int client_call_wait(struct client *c, const void *req, uint32_t len, voi
 
 	if (c->w.given_up) { /* frees the ids of late responses */
 		err = client_poll(c, answer_take, &a);
-		if (err < 0)
+		if (err < 0 && err != c->w.wake_err)
 			return err;
 	}
 	id = client_call(c, req, len);
