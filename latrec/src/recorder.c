@@ -421,8 +421,17 @@ static void print_window(const struct latrec *r, FILE *out)
 		(double)w.p99_ns / 1e3, (double)w.max_ns / 1e3);
 }
 
+/* Returns true if values out of the range are counted together. The value 0 alone is exact. */
+static bool has_outside(const struct latrec_hist *h)
+{
+	const struct hist *f = hist_of(h);
+
+	return (hist_at(f, 0) && f->low > 1) || hist_at(f, f->places - 1);
+}
+
 int latrec_print(const struct latrec *r, const char *clock, FILE *out)
 {
+	bool outside = has_outside(&r->service) || (r->intended && has_outside(r->response));
 	const struct latrec_stats *s = &of(r)->stats;
 	uint32_t half = hist_of(&r->service)->half;
 	double worst = ((10000 + (1 << half) - 1) >> half) / 100.; /* rounded up */
@@ -440,7 +449,7 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out)
 			" completions unmatched, %" PRIu64
 			" completions before their post, %" PRIu64 " operations dropped\n",
 			s->refused, s->unmatched, s->backwards, s->dropped);
-	fprintf(out, "percentiles by nearest rank, at most %.2f %% above the sample; clock: %s\n",
-		worst, clock);
+	fprintf(out, "percentiles by nearest rank, at most %.2f %% above the sample%s; clock: %s\n",
+		worst, outside ? ", for samples in the range" : "", clock);
 	return stream_status(out);
 }

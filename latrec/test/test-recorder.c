@@ -378,6 +378,44 @@ TEST(the_table_says_all)
 		"percentiles by nearest rank, at most 0.79 % above the sample; clock: virtual time\n"));
 }
 
+/* Returns true if the bound of the percentiles that latrec_print() writes is limited to the range. */
+static bool bound_is_limited(const struct latrec *r)
+{
+	AT_END(end_free) char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	CHECK_EQ(latrec_print(r, "none", out), 0);
+	fclose(out);
+	CHECK(strstr(text, "at most 0.79 % above the sample"));
+	return strstr(text, "above the sample, for samples in the range; clock: none\n");
+}
+
+TEST(the_bound_is_that_of_samples_in_the_range)
+{
+	const struct latrec_attr attr = {.size = sizeof(attr),
+		.intended = true,
+		.low = 1024,
+		.high = 2047};
+	RECORDER *r = NULL, *all = recorder(false, 0);
+
+	CHECK_EQ(latrec_create(&attr, &r), 0);
+	CHECK_EQ(latrec_record(r, 0, 0, 1024), 0);
+	CHECK_EQ(latrec_record(r, 0, 0, 2047), 0);
+	CHECK(!bound_is_limited(r));
+	CHECK_EQ(latrec_record(r, 0, 0, 1023), 0);
+	CHECK(bound_is_limited(r));
+	latrec_reset(r);
+	CHECK(!bound_is_limited(r));
+	/* The response time is above the range, the service time is in it. */
+	CHECK_EQ(latrec_record(r, 0, 1024, 2048), 0);
+	CHECK(bound_is_limited(r));
+	/* The default range has all values; 0 is counted below it, and is exact. */
+	CHECK_EQ(latrec_record(all, 0, 0, 0), 0);
+	CHECK_EQ(latrec_record(all, 0, 0, INT64_MAX), 0);
+	CHECK(!bound_is_limited(all));
+}
+
 TEST(a_full_disk_is_reported)
 {
 	RECORDER *r = recorder(false, 0);
