@@ -37,7 +37,7 @@
  *	- The functions whose names end in _create allocate what they create.
  *	- latrec_hist_import() allocates a histogram, and frees it before it returns.
  *	- A histogram in which a bucket reaches 2^31 values becomes twice as large; so do a
- *	  histogram into which it is copied or imported, and one that has 2^31 values in a bucket
+ *	  histogram into which it is copied or imported, and one that has 2^31 values in total
  *	  after a merge.
  *
  * Threads: a recorder with its endpoints, or a histogram, may be used by only one thread at a time,
@@ -110,10 +110,10 @@ int latrec_hist_create(const struct latrec_hist_attr *attr, struct latrec_hist *
 void latrec_hist_destroy(struct latrec_hist *h);
 
 /*
- * Returns the memory of the histogram in bytes. A bucket has 4 bytes; when any bucket reaches 2^31
- * values, 4 more bytes are allocated for each bucket. If this allocation fails, the histogram tries
- * again with each further value of that bucket. After 2^31 more values it stops counting the values
- * of that bucket.
+ * Returns the memory of the histogram in bytes. A bucket has 4 bytes. When any bucket reaches 2^31
+ * values, or a merge makes the total 2^31 or more, 4 more bytes are allocated for each bucket. If
+ * this allocation fails for a bucket, the histogram tries again with each further value of that
+ * bucket. After 2^31 more values it stops counting the values of that bucket.
  */
 size_t latrec_hist_bytes(const struct latrec_hist *h);
 
@@ -227,8 +227,10 @@ struct latrec_attr {
 	bool intended;
 	/*
 	 * Length of the windows, of which the worst is reported (struct latrec_window); 0:
-	 * LATREC_WINDOW_NS. A sample belongs to the window in which it completed. The first record
-	 * after the end of a window takes about ten microseconds longer.
+	 * LATREC_WINDOW_NS. A sample belongs to the window in which it completed, but a sample that
+	 * completed before the open window began is counted in the open window. So operations must
+	 * be recorded in the order of their completions. The first record after the end of a window
+	 * takes about ten microseconds longer.
 	 */
 	uint64_t window_ns;
 	/* Range and precision of the histograms, as in struct latrec_hist_attr; read if size is not
