@@ -75,7 +75,8 @@ void machine_derive(const struct machine *m, struct control_spec *spec,
 
 /*
  * Sets the machine's times so that they match measured ones. wire_ns becomes half of the part of
- * the round trip that the other times do not explain.
+ * the round trip that the other times do not explain. If the other times are longer than the
+ * measured round trip, wire_ns is 0 and the machine's round trip is longer than the measured one.
  */
 void machine_from_measured(struct machine *m, const struct control_times *measured);
 

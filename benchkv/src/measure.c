@@ -162,7 +162,8 @@ int measure(const char *device, uint64_t ns, struct control_times *m_p, char *wh
 
 int measure_command(const struct options *o, const char *device)
 {
-	struct control_spec spec = {.kind = CONTROL_AUTO};
+	struct control_spec spec = {.kind = CONTROL_AUTO, .derive = true};
+	struct control_origin from;
 	char why[WHY_MAX] = "", name[CONTROL_NAME_MAX];
 	struct control_times m;
 	struct machine machine;
@@ -177,9 +178,9 @@ int measure_command(const struct options *o, const char *device)
 		fprintf(stderr, "benchkv: %s\n", why);
 		return JOB_ERROR;
 	}
-	control_derive(&spec, &m);
-	control_name(&spec, name);
 	machine_from_measured(&machine, &m);
+	machine_derive(&machine, &spec, &from); /* as a job does with the file */
+	control_name(&spec, name);
 	printf("device %s: round trip %.0f ns, %.0f ns per WRITE, %.0f ns per message; control %s\n",
 		device, m.round_trip_ns, m.write_ns, m.message_ns, name);
 	err = o->machine ? machine_save(&machine, o->machine) : 0;

@@ -15,8 +15,8 @@ struct control_times;
 int measure(const char *device, uint64_t ns, struct control_times *m_p, char *why, int size);
 
 /*
- * The command `measure`: prints the times, and with --machine writes a file for benchkv and
- * benchkv-sim. Returns the exit status.
+ * The command `measure`: prints the times, and the K and B of a machine with these times; with
+ * --machine writes this machine to a file for benchkv and benchkv-sim. Returns the exit status.
  */
 struct options;
 int measure_command(const struct options *o, const char *device);

@@ -247,8 +247,8 @@ static const struct command_line {
 		"measures the times from which auto derives K and B",
 		"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
 		"Measures for half a second, on the device, the round trip of a single call, the\n"
-		"time per WRITE, and the CPU time per message. Prints the K and B that the control\n"
-		"auto derives from these.\n"},
+		"time per WRITE, and the CPU time per message. Prints these times, and the K and B\n"
+		"that the control auto derives from a machine file with these times.\n"},
 	{"compare", COMMAND_COMPARE, COMPARE, SIDES, "compares two settings by their reports",
 		"Usage: benchkv compare [--tolerance R] A.json B.json\n"
 		"Compares the jobs of two files that --json or run-pair has written.\n"},

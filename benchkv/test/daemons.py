@@ -224,6 +224,9 @@ def case_machine():
     check(0 < 2 * write <= trip + 1 and message > 0 and 2 <= window <= 128 and full >= 8, r)
     machine = json.load(open(path))
     check(abs(machine["send_ns"] - write) <= 1 and machine["recv_ns"] == machine["send_ns"], machine)
+    # The printed K and B are those of the file. 256 requests under way do not limit them.
+    text = plan(2, "--machine", path, "--clients", 4, "--queue-depth", 64)[1]
+    check(f"control auto:{window},{full}: " in text, (r.out, text))
     sim = os.path.join(os.path.dirname(BENCHKV), "sim", "benchkv-sim")
     r = run([sim, "--machine", path, "--np", "2", "--qd", "1", "--duration", "1"])
     check(r.status == 0, r)
