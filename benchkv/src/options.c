@@ -198,8 +198,8 @@ static const struct arg_row rows[] = {
 		.help = "the control auto derives K and B from this file instead of measuring; "
 			"benchkv measure writes it"},
 	{"trace", 0, "FILE", ARG_TEXT, AT(files[FILE_TRACE]), RANK_FILE, .sets = DAEMONS,
-		.help = "writes a trace of the daemons with endpoints as CSV to FILE.RANK, a line "
-			"per millisecond"},
+		.help = "writes a trace of the daemons with endpoints, with meta of all daemons, as "
+			"CSV to FILE.RANK, a line per millisecond"},
 	{"decisions", 0, "FILE", ARG_TEXT, AT(files[FILE_DECISIONS]), RANK_FILE, .sets = DAEMONS,
 		.help = "writes the decisions of the control, with reasons, as CSV to FILE.RANK"},
 	{.help = "Comparison", .sets = COMPARE | PAIR},
