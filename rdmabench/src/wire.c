@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/tcp.h"
 
-#define ALIVE_NS NSEC_PER_SEC
+/* A peer's --timeout, which may differ from ours, is at least a second. */
+#define ALIVE_NS (250 * NSEC_PER_MSEC)
 
 void wire_put(struct wire_buf *b, uint64_t value, int bytes)
 {

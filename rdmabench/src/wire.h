@@ -11,7 +11,7 @@
  *	DONE counts sent		DONE		after a side has sent all
  *	RESULT counts received		RESULT		after the peer's DONE
  *
- * During the traffic both sides send ALIVE every second, and a server does so while it waits for
+ * During the traffic both sides send ALIVE every 250 ms, and a server does so while it waits for
  * further clients. In place of WELCOME or GO the server may send REFUSE, a line of text.
  *
  * A peer is not trusted: its messages are bounded, read once and checked. If no whole message
@@ -93,7 +93,7 @@ int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 /* The peer's version, after -EPROTONOSUPPORT. */
 unsigned wire_version(const struct wire_conn *c);
 
-/* Sends ALIVE if a second has passed since the last ALIVE. Returns 0 or an error of wire_send(). */
+/* Sends ALIVE if 250 ms have passed since the last ALIVE. Returns 0 or an error of wire_send(). */
 int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns);
 
 int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns);
