@@ -293,7 +293,8 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 		.usage = usages[command],
 		.tail = "Status: 0, 1 errors, wrong payloads or a lost peer, 2 a bad command line.\n",
 		.operand = "host", .why = why, .size = size};
-	struct partial p = {.o = {.command = command, .program = programs[command]}};
+	struct partial p = {
+		.o = {.command = command, .program = programs[command], .device.gid_index = -1}};
 	int first, err;
 
 	traffic_init(&p.o.t);

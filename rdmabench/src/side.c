@@ -69,6 +69,7 @@ static int open_device(struct side *s, const struct side_device *d, char *why)
 {
 	struct mlx5dvl_ctx_attr a = {.device = d->name,
 		.port = d->port,
+		.set = d->gid_index >= 0 ? MLX5DVL_SET_GID_INDEX : 0,
 		.gid_index = d->gid_index,
 		.on_error = side_on_error,
 		.error_arg = s};

@@ -132,7 +132,7 @@ struct side {
 struct side_device {
 	const char *name; /* NULL: the first device */
 	uint8_t port;
-	int gid_index;
+	int gid_index; /* -1: as mlx5dvl_ctx_open() chooses */
 	const char *cpus, *nodes; /* see place_bind() */
 };
 

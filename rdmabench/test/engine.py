@@ -122,6 +122,12 @@ def roce():
         assert "1024 bytes" in o["error"], o
         o = report("--fork", "-m", 4096, status=1, hca=hca)
         assert "MTU" in o["error"], o
+    with topology("name=mlx5_0 link=ib gid=fe80::1 gid=fe80::2\n") as devices:
+        for index in 0, 1:  # the server has no GID
+            server = Server(hca=["--topology", devices])
+            o = report("-p", server.port, "-x", index, "127.0.0.1", status=1, hca=["--topology", devices])
+            assert "the QPs cannot be connected" in o["error"], o
+            server.end(1)
 
 
 def table():
@@ -529,14 +535,6 @@ def apart():
     assert not any(peer[way][k] for way in ("sent", "received") for k in ("errors", "first_error", "mismatches")), peer
 
 
-SSH = r"""#!/bin/sh
-# ssh OPTION... -- HOST COMMAND, where each host has a directory of its own
-while [ "$1" != -- ]; do shift; done
-[ -d "HOSTS/$2" ] || exit 255
-cd "HOSTS/$2" && exec sh -c "$3"
-"""
-
-
 def machines():
     """Three machines (each with a host name, device and directory of its own): incast, and the merge of measurements."""
     if os.geteuid() and "RDMABENCH_NAMESPACE" not in os.environ:  # only root may change the host name
@@ -548,7 +546,7 @@ def machines():
     tmp = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, tmp, ignore_errors=True)  # a failed test leaves nothing behind
     pathlib.Path(tmp, "topology").write_text("".join(f"name=mlx5_{i} link=roce netdev=lo\n" for i in range(3)))
-    pathlib.Path(tmp, "ssh").write_text(SSH.replace("HOSTS", tmp))
+    pathlib.Path(tmp, "ssh").write_text(support.SSH.replace("HOSTS", tmp))
     os.chmod(tmp + "/ssh", 0o755)
     hca = ["--topology", tmp + "/topology"]
 

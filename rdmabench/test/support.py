@@ -13,6 +13,12 @@ KEYS = ["latency_samples"] + [f"latency_{k}_ns" for k in ("min", "avg", "median"
 GOLDEN = [[10, 15642778, 142000000, 142834680, 190000000, 190000000, 190000000],
           [10, 16000000, 143000000, 142834681, 206864349, 206864349, 206864349],
           [10, 17000000, 143218187, 142834681, 200000000, 200000000, 200000000]]
+SSH = r"""#!/bin/sh
+# ssh OPTION... -- HOST COMMAND, where each host has a directory of its own
+while [ "$1" != -- ]; do shift; done
+[ -d "HOSTS/$2" ] || exit 255
+cd "HOSTS/$2" && exec sh -c "$3"
+"""
 
 
 def text(values):
