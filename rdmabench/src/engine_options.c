@@ -69,7 +69,7 @@ static const struct arg_row rows[] = {
 	{"tx-depth", 't', "N", ARG_WHOLE, AT(o.t.depth), .min = 1, .max = TRAFFIC_DEPTH_MAX,
 		.def = "128", .sets = ENGINE | BW, .help = "requests outstanding per QP"},
 	{"rx-depth", 'r', "N", ARG_WHOLE, AT(o.t.rx_depth), .min = 1, .max = 32767,
-		.unset = "as many as fit into 64 MiB, at most 1024; lat: few",
+		.unset = "as many as fit into 64 MiB, at least 16, at most 1024; lat: few",
 		.help = "receives that are posted"},
 	{"send-batch", 'l', "N", ARG_WHOLE, AT(o.t.send_batch), .min = 1, .max = TRAFFIC_DEPTH_MAX,
 		.def = "1", .sets = ENGINE | BW,
@@ -103,7 +103,8 @@ static const struct arg_row rows[] = {
 		.sets = ENGINE | BW, .help = "memory regions, at most one per QP"},
 	{"inline-size", 'I', "N", ARG_WHOLE, AT(o.t.inline_max), .max = MLX5DVL_INLINE_MAX,
 		.unset = "220; bw: 0",
-		.help = "payloads of up to N bytes are copied into the work request"},
+		.help = "payloads of up to N bytes in one place are copied into the work request, "
+			"except those of UD"},
 	{"mtu", 'm', "BYTES", ARG_WORD, AT(o.t.mtu), .words = mtus, .min = 1,
 		.unset = "that of the port", .help = "path MTU"},
 	{"qp-timeout", 'u', "N", ARG_WHOLE, AT(o.t.qp_timeout), .min = 1, .max = 31, .def = "14",

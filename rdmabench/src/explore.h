@@ -47,7 +47,7 @@ struct explore_attr {
 	uint64_t seed;
 	uint32_t tries; /* points to choose; certainty and conditions need more measurements */
 	uint32_t measurements; /* stops after this many, of all purposes; 0: no limit */
-	uint32_t anomalies; /* stops after this many; 0: no limit */
+	uint32_t anomalies; /* stops after this many; 0: EXPLORE_ANOMALIES */
 	double error; /* probability of a false anomaly, and of a wrong decision about conditions */
 	bool features; /* look for conditions */
 	struct rules rules;

@@ -101,8 +101,7 @@ static const struct arg_row rows[] = {
 		.help = "directory for result/N, reproduce/N.sh and target/N; must not exist, or must be empty"},
 	{"resume", 0, NULL, ARG_FLAG, AT(resume), .not_with = "force",
 		.help = "continue the search in DIR, which must have had the same options"},
-	{"force", 0, NULL, ARG_FLAG, AT(force),
-		.help = "remove an earlier search from DIR first, and nothing else"},
+	{"force", 0, NULL, ARG_FLAG, AT(force), .help = "remove an earlier search from DIR first"},
 	{"method", 0, "NAME", ARG_WORD, AT(x.method), .words = explore_methods, .def = "mixed",
 		.help = "method that chooses points"},
 	{"seed", 0, "N", ARG_WHOLE, AT(x.seed), .max = INT64_MAX, .def = "1",
@@ -117,7 +116,7 @@ static const struct arg_row rows[] = {
 		.help = "probability of a false anomaly in the search, and of a wrong decision about "
 			"its conditions, if at most 10 % of measurements are wrong"},
 	{"anomalies", 0, "N", ARG_WHOLE, AT(x.anomalies), .min = 1, .max = EXPLORE_ANOMALIES,
-		.unset = "when all tries are made", .help = "stop after N anomalies"},
+		.unset = "64", .help = "stop after N anomalies"},
 	{"fix", 0, "NAME=VALUE", ARG_CALL, AT(space), .read = read_fixed,
 		.help = "a parameter that is not varied, e.g. 0.qp_num=4, or other values, e.g. "
 			"0.rate=0,1000; may be repeated"},

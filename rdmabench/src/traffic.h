@@ -63,7 +63,8 @@ struct traffic {
 	uint32_t rx_depth; /* receives; 0: see traffic_rx_depth() */
 	uint32_t buffers; /* used in turn, as sources of sends and as targets of the peer */
 	uint32_t regions; /* memory regions, over which the QPs are distributed; at most qps */
-	uint32_t inline_max; /* payloads up to this many bytes are copied into the request */
+	uint32_t inline_max; /* payloads of up to this many bytes in one place are copied into the
+				request, except those of UD */
 	uint32_t burst; /* batches between two pauses; 0: no pauses */
 	uint32_t burst_pause_us;
 	uint32_t moderation; /* about this many requests per completion; 1: one per batch */
