@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""hw-check writes its report if programs of a step hang, or fail in another way than hw-check expects.
+"""hw-check writes its report if programs of a step hang, fail in another way than hw-check expects, or if it is interrupted.
+A report that cannot be opened ends it before the first step.
 
     failures.py HW-CHECK
 """
 import argparse
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import pathlib
 import sys
 import tempfile
@@ -25,19 +28,24 @@ def load(path):
     return module
 
 
+def check(hw_check, tmp, programs, steps, file):
+    """Runs the steps with these programs. Returns the status."""
+    build = pathlib.Path(tmp)
+    for name, text in programs.items():
+        (build / name).write_text(f"#!/bin/sh\n{text}\n")
+        (build / name).chmod(0o755)
+    args = argparse.Namespace(build=build, softhca=True, device=None, gid_index=None, quick=True, peer=None, cable=False,
+                              steps=steps, report=file)
+    return hw_check.check(hw_check.Check(args))
+
+
 def report(programs, *steps, patience=None):
-    """Runs the steps with these programs, and with that many seconds of patience. Returns the lines of the report about
-    failed steps."""
+    """Runs the steps with that many seconds of patience. Returns the lines of the report about failed steps."""
     hw_check = load(sys.argv[1])
     hw_check.PATIENCE = patience or hw_check.PATIENCE
     with tempfile.TemporaryDirectory() as tmp:
-        build, file = pathlib.Path(tmp), pathlib.Path(tmp) / "report"
-        for name, text in programs.items():
-            (build / name).write_text(f"#!/bin/sh\n{text}\n")
-            (build / name).chmod(0o755)
-        args = argparse.Namespace(build=build, softhca=True, device=None, gid_index=None, quick=True, peer=None, cable=False,
-                                  steps=steps, report=file)
-        assert hw_check.check(hw_check.Check(args)) == 1
+        file = pathlib.Path(tmp) / "report"
+        assert check(hw_check, tmp, programs, steps, file) == 1
         return [line for line in file.read_text().splitlines() if " FAILED (" in line]
 
 
@@ -50,4 +58,19 @@ assert all(line.endswith(": the server has no port") for line in hung[1:]), hung
 steady = 'case $1 in serve) echo 1;; *) echo connected;; esac; exec tail -f /dev/null'
 failed = report({**PROGRAMS, "copyrpc-steady": steady}, "cable")
 assert len(failed) == 1 and "softhcactl" in failed[0] and "exit status 1" in failed[0], failed
+# A report that cannot be opened.
+out, err = io.StringIO(), io.StringIO()
+with tempfile.TemporaryDirectory() as tmp, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    status = check(load(sys.argv[1]), tmp, PROGRAMS, ["tent"], pathlib.Path(tmp) / "no directory" / "report")
+assert (status, out.getvalue(), err.getvalue().count("\n")) == (2, "", 1), (status, out.getvalue(), err.getvalue())
+assert "--report" in err.getvalue() and "No such file" in err.getvalue(), err.getvalue()
+# The report of an interrupted check contains the steps before the interruption.
+with tempfile.TemporaryDirectory() as tmp:
+    hw_check, file = load(sys.argv[1]), pathlib.Path(tmp) / "report"
+    hw_check.STEPS["local"] = lambda c: hw_check.stop(2, None)
+    try:
+        status = check(hw_check, tmp, PROGRAMS, ["tent", "local"], file)
+    except SystemExit as e:
+        status = e.code
+    assert status == 130 and "\ntent       skipped" in file.read_text(), (status, file.read_text())
 print("passed")
