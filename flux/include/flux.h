@@ -54,7 +54,9 @@
  *	- in flux_wait(), before the thread yields its core or the function returns 0
  *	- after a total of eight polls and receives that found nothing since the last burst
  *	- after a total of sixty-four bursts and successful polls since the last check
- * After a call or a reply, a thread must call flux_flush() before it does other work.
+ * The node tests these two totals only in a flux_poll(), a flux_wait(), and a receive that finds
+ * nothing or begins the turn of a peer. So calls, posts and answers alone wake no peer. After a
+ * call or a reply, a thread must call flux_flush() before it does other work.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
