@@ -51,8 +51,10 @@
  * answer. Posts are received in order with the calls of their client, pushes in order with the
  * replies to their client. The receiver counts the one-way messages that it has consumed, and the
  * sender reads the count when it has no room left. A post is consumed when the server has copied it
- * (shmipc_server_recv()), a push when the client's function for it has returned. If a process dies
- * or disconnects, posts and pushes that the other side has not consumed are lost.
+ * (shmipc_server_recv()), a push when the client's function for it has returned. If the server
+ * ends, the posts that it has not consumed are lost, and the pushes that it has published are still
+ * delivered. If a client ends, the server may receive published posts of the client until it
+ * notices the end. The other posts, and the pushes that the client has not consumed, are lost.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -512,7 +514,7 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 
 /*
  * Disconnects and frees the client. Pending calls get no callback, and posts that the server has
- * not consumed are lost. NULL is allowed.
+ * not consumed may be lost. NULL is allowed.
  */
 void shmipc_client_disconnect(struct shmipc_client *client);
 
