@@ -427,8 +427,10 @@ int delegrpc_server_arm(struct delegrpc_server *server);
  * at that event. Call this function after each poll and wait, before delegrpc_server_recv(), until
  * it returns 0. Then the event of a client's arrival precedes that client's first request, and the
  * event of the client's end follows its last request. This function also looks for clients that
- * have died; it usually finds them within a second. Memory for two events per index is reserved; if
- * the events are not taken, each index is used only once. Returns 1, 0 if there is no event, or
+ * have died: if it is called continuously, it tests 64 indices every 10 ms. A server that waits or
+ * is armed tests 64 indices every 100 ms, so it finds a death after at most about max_clients / 640
+ * seconds. Memory for two events per index is reserved; if the events are not taken, each index is
+ * used only once. Returns 1, 0 if there is no event, or
  *	-EINVAL		attr.events was 0: a bug of the caller
  */
 int delegrpc_server_event(struct delegrpc_server *server, struct delegrpc_event *event_p,

@@ -451,9 +451,11 @@ int shmipc_server_arm(struct shmipc_server *server);
  * end has been taken, so a server can keep data for each client and free them at that event. Call
  * this function after each poll and wait, before shmipc_server_recv(), until it returns 0. Then the
  * event of a client's arrival precedes that client's first request, and the event of the client's
- * end follows its last request. The server notices deaths while it polls, waits or is armed,
- * usually within a second. Memory for two events per place is reserved; if the events are not
- * taken, each place is used only once. Returns 1, 0 if there is no event, or
+ * end follows its last request. A server that waits or is armed notices deaths within a second. A
+ * server that only polls checks one place per 2048 polls and requests, and at most one per
+ * millisecond, so it may take minutes if it polls seldom. Memory for two events per place is
+ * reserved; if the events are not taken, each place is used only once. Returns 1, 0 if there is no
+ * event, or
  *	-EINVAL		attr.events was 0: a bug of the caller
  */
 int shmipc_server_event(struct shmipc_server *server, struct shmipc_event *event_p, size_t size);
