@@ -76,8 +76,9 @@
  * uses a descriptor.
  *
  * Descriptors work only within one network namespace, and only if the client's sandbox allows
- * abstract sockets. If a client would be unable to wake a server that sleeps on a descriptor,
- * connect or shmipc_server_fd() fails. If the cause arises after connect, the client's calls are
+ * abstract sockets. If the server has a descriptor that a client cannot wake, connect fails. If
+ * connected clients are in another network namespace, shmipc_server_fd() fails. It does not notice
+ * a client's sandbox: then, or if one of these causes arises later, the client's calls are
  * delayed, and its poll, wait and arm return the error (see shmipc_client_poll()). The descriptor
  * of an armed client with pending calls becomes readable within 100 ms even if nothing arrives, so
  * that the client polls and finds a dead server. The descriptor of an armed server that no client
