@@ -437,11 +437,10 @@ int shmipc_server_fd(struct shmipc_server *server);
 
 /*
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and polls once
- * more. Returns 0 if the caller may sleep, 1 if it must poll again instead, or
+ * more. A thread must call this function each time before it sleeps in poll(2), because clients
+ * make the descriptor readable only while the server is armed. Returns 0 if the caller may sleep, 1
+ * if it must poll again instead, or
  *	-EBADF		shmipc_server_fd() has not opened the descriptor
- *
- * A thread must call this function each time before it sleeps in poll(2), because clients make the
- * descriptor readable only while the server is armed.
  */
 int shmipc_server_arm(struct shmipc_server *server);
 
@@ -648,10 +647,9 @@ int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 int shmipc_client_fd(struct shmipc_client *client);
 
 /*
- * Arms the descriptor like shmipc_server_arm(). Publishes calls and wakes the server first. If
- * calls are pending, the descriptor is readable after 100 ms at the latest, so that a poll finds a
- * dead server in time. Returns the same as shmipc_server_arm(). If the server could not be woken,
- * returns an error of shmipc_client_poll(), and the client is not armed.
+ * Arms the descriptor like shmipc_server_arm(). Publishes calls and wakes the server first. Returns
+ * the same as shmipc_server_arm(). If the server could not be woken, returns an error of
+ * shmipc_client_poll(), and the client is not armed.
  *
  * A client without pending calls is woken only by pushes, if shmipc_client_pushes() has set a
  * function, and by room for posts, if it wants room (see shmipc_client_post()). So a loop that ends
@@ -706,15 +704,10 @@ int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, vo
  */
 int shmipc_client_reconnect(struct shmipc_client *client, uint64_t timeout_ns);
 
-/*
- * Returns the extra buffer, like shmipc_server_extra(). It is valid until disconnect or reconnect.
- */
+/* Returns the extra buffer (see shmipc_server_extra()), valid until disconnect or reconnect. */
 void *shmipc_client_extra(struct shmipc_client *client);
 
-/*
- * Returns the client's place, 0 .. max_clients - 1. After a disconnect, another client may get the
- * same place.
- */
+/* Returns the client's place, 0 .. max_clients - 1. Another client may get it after disconnect. */
 uint32_t shmipc_client_index(const struct shmipc_client *client);
 
 /* Writes the attributes in use, like shmipc_server_get_attr(). */
@@ -740,10 +733,9 @@ enum shmipc_look_state {
 
 /*
  * A snapshot of a region. It is not atomic: other processes may have changed the region while it
- * was read. The kernel's locks tell which processes are alive. Everything else is read from the
- * region, where a process that may write to it may have forged it. The region does not show the
- * number of calls in flight: the rings have no indices, and each process keeps its cursors in
- * private memory.
+ * was read. Everything except the kernel's locks is read from the region, where a process that may
+ * write to it may have forged it. The region does not show the number of calls in flight: the rings
+ * have no indices, and each process keeps its cursors in private memory.
  */
 struct shmipc_look_region {
 	struct shmipc_attr attr; /* the sizes, and the access that the file has */
