@@ -358,7 +358,9 @@ SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t cli
  * answered yet. *loan_p becomes the address of loan_resp_size bytes, aligned to 64, with undefined
  * contents. They belong to the caller until it answers the request by shmipc_server_commit() or
  * shmipc_server_reply(). Returns 0, or
- *	-EPIPE		that client has gone
+ *	-EPIPE		that client has gone, but the loan has not ended: call commit or reply, which
+ *			return -EPIPE and end it. Without attr.events, no other client gets the
+ *			place before that
  *	-EINVAL		no such request is unanswered, or it is not in a loan: use
  *			shmipc_server_reply()
  */
