@@ -315,7 +315,9 @@ SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
  * Polls like shmipc_server_poll(), but always reads the rings, and skips the client in place i if
  * bit i % 64 of skip[i / 64] is set. Returns the same as shmipc_server_poll(). skip has max_clients
  * bits, belongs to the caller and is used during the call only. The requests of a skipped client
- * stay in its ring, which is backpressure for that client alone.
+ * stay in its ring, which is backpressure for that client alone. But shmipc_server_wait(),
+ * shmipc_server_arm() and shmipc_server_serve() skip no client: while a skipped client has
+ * requests, wait and arm return 1 immediately, and a receive after them hands these requests out.
  */
 SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
