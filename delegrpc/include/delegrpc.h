@@ -402,8 +402,10 @@ int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 /*
  * Returns the descriptor that becomes readable when an armed server has something to do. The first
  * call opens the descriptor, which belongs to the server until destroy. Clients that connected
- * before the first call can wake the server as well. A server with a descriptor uses three
- * descriptors of its process; a client that has woken such a server uses one. Errors:
+ * before the first call can wake the server as well. Each object uses one descriptor of its
+ * process, one more with mode 0660 if the process can open the guard file (see Trust), and a server
+ * that takes events one more. delegrpc_server_fd() or delegrpc_client_fd() adds three. An object
+ * that has sent a wake-up to a peer's descriptor (as connect does) uses one more. Errors:
  *	-ENETUNREACH	a client is connected from another network namespace and could not
  *			wake this server, or there is no /proc to find that out
  *	-EBADF		in a forked child
