@@ -478,7 +478,8 @@ struct delegrpc_client_stats {
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its
  *			socket
  *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid; or the same
- *			cause as -EPERM
+ *			cause as -EPERM; or -EACCES while another user's server with mode 0660 is
+ *			just starting: try again (connect_ms and reconnect do not)
  *	-E2BIG		as for delegrpc_server_create()
  *	-ENOMEM, -EMFILE, ...
  */
@@ -574,9 +575,10 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /*
- * Returns the client's descriptor, like delegrpc_server_fd(). One error has another cause:
+ * Returns the client's descriptor, like delegrpc_server_fd(). Two errors have other causes:
  *	-ENETUNREACH	the server is in another network namespace and could not wake
  *			this client, or there is no /proc to find that out
+ *	-EBADF		in a forked child, or after a failed reconnect if no descriptor is open
  */
 int delegrpc_client_fd(struct delegrpc_client *client);
 

@@ -512,7 +512,8 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its
  *			socket
  *	-EACCES, -ELOOP	the region is another user's, or has another mode or gid; or the same
- *			cause as -EPERM
+ *			cause as -EPERM; or -EACCES while another user's server with mode 0660 is
+ *			just starting: try again (connect_ms and reconnect do not)
  *	-EINVAL		name, mode, gid or set is not valid (see shmipc_server_create())
  *	-E2BIG		as for shmipc_server_create()
  *	-ENOMEM, -EMFILE, ...
@@ -648,7 +649,7 @@ int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
  * Returns the client's descriptor, like shmipc_server_fd(). Two errors have other causes:
  *	-ENETUNREACH	the server is in another network namespace and could not wake this
  *			client, or there is no /proc to find that out
- *	-EBADF		in a forked child, or after a reconnect that failed
+ *	-EBADF		in a forked child, or after a failed reconnect if no descriptor is open
  */
 int shmipc_client_fd(struct shmipc_client *client);
 
