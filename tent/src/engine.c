@@ -336,7 +336,9 @@ static int init(struct tent *t, const struct tent_attr *from, struct tent_why *w
 
 	if (!a->address)
 		attr.address = "127.0.0.1";
-	t->part_len = a->max_registration ? a->max_registration : INT64_MAX;
+	t->part_len = INT64_MAX; /* the maximum of an integer in the description */
+	if (a->max_registration && a->max_registration < INT64_MAX)
+		t->part_len = a->max_registration;
 	if (a->rail_wait_ms >= 0)
 		t->no_rail_ns = (a->rail_wait_ms ? (uint64_t)a->rail_wait_ms : RAIL_WAIT_MS) *
 				NSEC_PER_MSEC;

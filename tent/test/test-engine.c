@@ -505,6 +505,15 @@ TEST(structs_have_sizes)
 	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), -EINVAL);
 }
 
+/* The largest value of max_registration is no limit, on either side. */
+TEST(registrations_without_a_limit)
+{
+	duo_open(&(struct duo_attr){.len = 4096, .parts = UINT64_MAX});
+	memset(d.mine, 'w', d.len);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	test_filled(d.theirs, d.len, 'w');
+}
+
 TEST(a_segment_of_another_engine_is_refused)
 {
 	char *key;
