@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Valid and invalid messages on a control connection. The engine must survive all of them. */
 #include <stdatomic.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include "support/stranger.h"
@@ -238,8 +239,12 @@ TEST(many_wait_for_a_descriptor)
 	ctl_close(&guests[0]);
 	ctl_close(&guests[1]);
 	are_welcome(2, n);
+	/* The engine watches the listener again. */
+	CHECK_EQ(epoll_ctl(host->ctls, EPOLL_CTL_ADD, host->listener, &(struct epoll_event){0}),
+		-1);
+	CHECK_EQ(errno, EEXIST);
 	has_peace(host->ctls);
-	guests[0] = host_guest(); /* the engine listens again */
+	guests[0] = host_guest();
 	ctl_close(&guests[0]);
 }
 

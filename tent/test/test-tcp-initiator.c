@@ -32,6 +32,15 @@ static void ends(int n)
 	CHECK_EQ(it.ended, n);
 }
 
+/* Polls the initiator, which has sent all of its frames, until it has read bytes. */
+static void takes_bytes(void)
+{
+	uint64_t until = clock_ns() + GUARD_NS;
+
+	while (it.link->ops->poll(it.link, on_done, NULL) <= 0)
+		CHECK(clock_ns() < until);
+}
+
 /* Receives bytes that the initiator sends. */
 static void hear(int fd, void *bytes, size_t len)
 {
@@ -88,10 +97,13 @@ static void open_initiator(void)
 		CHECK(g.magic == TCP_MAGIC && !memcmp(g.token, e.token, TOKEN_LEN));
 		hear(it.fds[i], &f, sizeof(f));
 		CHECK(f.type == FRAME_PROBE && f.token == 5);
+	}
+	for (int i = 0; i < STREAMS; i++) {
 		CHECK_EQ(it.ended, 0); /* a probe tests all connections */
 		answer(it.fds[i], TCP_MAGIC, 0, 5);
+		takes_bytes();
 	}
-	ends(1);
+	CHECK_EQ(it.ended, 1);
 	CHECK_EQ(it.token, 5);
 	CHECK_EQ(it.status, 0);
 	it.ended = 0;

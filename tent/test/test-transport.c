@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "support/test.h"
-#include "tent.h"
-#include "transport.h"
+#include "base/clock.h"
+#include "engine.h"
 
 #define LEN (300u << 10)
 
@@ -30,6 +30,18 @@ static struct tent *engine(const struct tent_attr *attr, void *memory)
 	return t;
 }
 
+static struct tent_segment *import(struct tent *t, struct tent *target)
+{
+	AT_END(end_free) char *text = NULL;
+	struct tent_why why = {""};
+	struct tent_segment *s;
+
+	CHECK_EQ(tent_export(target, &text), 0);
+	CHECK(strstr(text, "\"kind\":\"stub\""));
+	CHECK_EQ(tent_import(t, text, &why, &s), 0);
+	return s;
+}
+
 static void move(struct tent *t, struct tent_segment *s, enum tent_op op, uint16_t notify)
 {
 	const struct tent_request r = {.op = op,
@@ -49,15 +61,10 @@ static void move(struct tent *t, struct tent_segment *s, enum tent_op op, uint16
 TEST(bytes_move_over_it)
 {
 	struct tent *target = engine(NULL, there), *t = engine(NULL, here);
-	struct tent_segment *s;
+	struct tent_segment *s = import(t, target);
 	struct tent_rail_stats st;
-	struct tent_why why = {""};
 	uint16_t value = 0;
-	char *text;
 
-	CHECK_EQ(tent_export(target, &text), 0);
-	CHECK(strstr(text, "\"kind\":\"stub\""));
-	CHECK_EQ(tent_import(t, text, &why, &s), 0);
 	memset(here, 'w', LEN);
 	move(t, s, TENT_WRITE, 7);
 	CHECK_EQ(tent_notice(target, &value), 0);
@@ -70,7 +77,24 @@ TEST(bytes_move_over_it)
 	}
 	CHECK_EQ(tent_rail_get_stats(s, 2, &st, sizeof(st)), -ENOENT);
 	CHECK_EQ(tent_unregister(target, there), 0);
-	free(text);
+	tent_destroy(t);
+	tent_destroy(target);
+}
+
+/* The target answers a request for its end of a link a second time. */
+TEST(an_end_is_connected_once)
+{
+	struct tent *target = engine(NULL, there), *t = engine(NULL, here);
+	struct tent_segment *s = import(t, target);
+	struct ctl_msg m = {.type = CTL_CONNECTED};
+
+	pthread_mutex_lock(&t->lock);
+	m.epoch = sched_rail_epoch(s->sched, 0);
+	CHECK_EQ(s->pairs[0].link->posted, 0);
+	CHECK_EQ(move_message(s, &m, clock_ns()), 0);
+	CHECK_EQ(s->pairs[0].link->posted, 0); /* no second probe */
+	CHECK_EQ(sched_rail_state(s->sched, 0), RAIL_UP);
+	pthread_mutex_unlock(&t->lock);
 	tent_destroy(t);
 	tent_destroy(target);
 }
