@@ -21,8 +21,8 @@
  *	tent_create(NULL, &why, &t);
  *	tent_register(t, mine, length, NULL, &why);
  *	tent_import(t, text, &why, &segment);
- *	struct tent_request r = {.op = TENT_WRITE, .local = mine, .segment = segment,
- *		.remote = remote_addr, .len = length, .notify = 7};
+ *	struct tent_request r = {.size = sizeof(r), .op = TENT_WRITE, .local = mine,
+ *		.segment = segment, .remote = remote_addr, .len = length, .notify = 7};
  *	tent_submit(t, &r, 1, &batch);
  *	err = tent_wait(batch, -1);
  *	tent_batch_free(batch);
@@ -326,7 +326,10 @@ enum tent_op {
 
 struct tent_request {
 	size_t size; /* sizeof(struct tent_request), the same in all requests of a call. 0: the
-			struct ends with priority, the last field of the first version */
+			struct ends with priority, the last field of the first version. The
+			elements of an array then count as such shorter structs, so a program
+			that is compiled with this header and submits more than one request in
+			a call must set the size; with 0 the call fails with -EINVAL */
 	enum tent_op op;
 	void *local; /* within one registration */
 	struct tent_segment *segment;
@@ -382,10 +385,10 @@ struct tent_status {
  * Starts all @n requests (1 to 65,536), or none if there is an error. The caller must free the
  * batch with tent_batch_free(). Errors:
  *
- *	-EINVAL		an invalid operation, length, priority, size or stream, a segment of another
- *			engine, or no request
- *	-E2BIG		@n is above max_tasks, submit several batches; or a field of a later version is
- *			not 0
+ *	-EINVAL		@n is 0 or above 65,536; an invalid operation, length, priority, size or stream;
+ *			or a segment of another engine
+ *	-E2BIG		@n is above max_tasks but not above 65,536, submit several batches; or a field
+ *			of a later version is not 0
  *	-EFAULT		memory that is not registered, here or at the peer
  *	-EOPNOTSUPP	gpu_rails: the driver or the kernel does not let this process open the peer's
  *			memory, or the peer's stage
@@ -470,8 +473,9 @@ int tent_notice_fd(struct tent *t);
 /* The cause of the last outage of a rail. It is known about 100 ms after the outage, or earlier. */
 enum tent_fault {
 	TENT_FAULT_NONE, /* there was no outage */
-	TENT_FAULT_UNKNOWN, /* not known yet; or the subnet has no other rails with which to test
-			       the two ends; or neither end reached them */
+	TENT_FAULT_UNKNOWN, /* not known yet; or the rail is no adapter, and the peer has not refused
+			       an access; or the subnet has no other rails with which to test the
+			       two ends; or neither end reached them */
 	TENT_FAULT_OWN_PORT, /* this side's port is down, its device is lost, or it reaches no
 				other rail */
 	TENT_FAULT_PATH, /* both ends reach other rails: the path failed, or the outage was short */
