@@ -194,8 +194,11 @@ struct copyrpc_ctx_attr {
 			  requires a global route header, else none) */
 	uint16_t pkey_index; /* > 0, or set: index in the port's P_Key table; 0: the first partition
 				of which the port is a full member */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half of
-			       max_endpoints * sq_depth, at least 1024 and at most 32,767 */
+	uint32_t srq_depth; /* number of receives. A batch uses one, and a poll posts the used ones
+			       again only if fewer than two thirds are left. So two thirds of
+			       srq_depth batches can always arrive between two polls; the sender's
+			       HCA may have to repeat further ones. 0: half of max_endpoints *
+			       sq_depth, at least 1024 and at most 32,767 */
 	uint32_t cq_depth; /* of the receive CQ, at least srq_depth; 0: the larger of 4096 and
 			      srq_depth */
 	uint32_t max_endpoints; /* at the same time, 0: 64; determines the size of the send CQ */
@@ -725,9 +728,9 @@ void copyrpc_ep_get_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *sta
 /*
  * Sets *n_p to the number of messages that found no receive at the context's port since the context
  * was created, for all programs that use the port (out_of_buffer in hw_counters of
- * /sys/class/infiniband). If more than srq_depth batches arrive between two polls, the sender's HCA
- * repeats those that found no receive. Only the receiver's HCA counts them. Reads a file. -ENOENT:
- * the driver has no such counter.
+ * /sys/class/infiniband). If more batches arrive between two polls than receives are left
+ * (srq_depth), the sender's HCA repeats those that found no receive. Only the receiver's HCA counts
+ * them. Reads a file. -ENOENT: the driver has no such counter.
  */
 int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p);
 
