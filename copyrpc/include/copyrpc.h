@@ -39,11 +39,13 @@
  * background thread. No function of this header waits. Unless something fails, only these make
  * system calls: functions that create, connect, destroy, register or deregister; a flush that makes
  * a ring larger; copyrpc_ctx_no_receive(); copyrpc_ctx_arm() and the next poll; one poll every 0.1
- * s; and, while the context listens or connects over TCP (copyrpc_tcp.h), a few polls per
- * millisecond. copyrpc_req_detach() allocates memory, and so do an endpoint's first raw operation
- * and its first call with a time limit. A flush that makes a ring larger maps and registers memory,
- * which takes up to several hundred microseconds. Polls read the clock through the vDSO, at
- * intervals from ten microseconds to some milliseconds.
+ * s; while the context listens or connects over TCP (copyrpc_tcp.h), a few polls per millisecond;
+ * and, with large calls, pulls and pushes (copyrpc_bulk.h), copyrpc_call_large(), a poll of the
+ * server that maps and registers memory for a request, and a poll that ends the registration of
+ * memory. copyrpc_req_detach() allocates memory, and so do large calls, pulls, pushes, and an
+ * endpoint's first raw operation and its first call with a time limit. A flush that makes a ring
+ * larger maps and registers memory, which takes up to several hundred microseconds. Polls read the
+ * clock through the vDSO, at intervals from ten microseconds to some milliseconds.
  *
  * An endpoint that has failed, or is destroyed (alone or with its context), says goodbye to its
  * peer. The peer's endpoint first receives everything that was sent before the goodbye, and then
