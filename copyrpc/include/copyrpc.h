@@ -700,7 +700,9 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
 	uint64_t requests, responses; /* received */
-	uint64_t failed_calls; /* ended with an error */
+	uint64_t failed_calls; /* ended with an error. A large call that was refused by the server
+				  or canceled counts in `responses` instead, if its response has
+				  arrived */
 	uint64_t timeouts; /* of these, calls whose time limit was over */
 	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs into the
 				    peer's ring */
