@@ -175,7 +175,8 @@ struct copyrpc_path {
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
-	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
+	uint8_t mtu; /* 1 (256) to 5 (4096), but not above the active MTU of this side's port
+			(-EINVAL); 0: the port's. The smaller MTU of both ends is used */
 	uint8_t timeout; /* exponent, at most 31; 0: COPYRPC_TIMEOUT; 0 and set: wait for ever */
 	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 and set: none */
 	uint8_t rnr_retry; /* retries when the peer has no receive: 1 to 6; 0 (and not set) or 7:

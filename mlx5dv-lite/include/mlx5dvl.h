@@ -472,7 +472,8 @@ struct mlx5dvl_qp_attr {
 			      rounded up to a power of two, 16 to 32,768; 0: 256 */
 	/* Values as in InfiniBand; 0 means the default that is stated, unless the field's bit is in
 	 * `set`. */
-	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
+	uint8_t mtu; /* 1 (256) to 5 (4096), but not above the port's; 0: the port's. The smaller
+			MTU of both ends is used */
 	uint8_t timeout; /* a request is repeated after 4.096 us * 2^timeout; at most 31; 0: 14 (67
 			    ms); 0 and set: never */
 	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 and set: none */
