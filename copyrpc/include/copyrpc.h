@@ -655,8 +655,14 @@ enum {
 	COPYRPC_REMOTE_WRITE = 2,
 };
 
-/* Register memory, and end its registration. Returns 0 or the negative errno of ibv_reg_mr(). The
- * memory belongs to the caller and must outlive the registration. */
+/*
+ * Register memory, and end its registration. The memory belongs to the caller and must outlive the
+ * registration. The caller must end each registration before copyrpc_ctx_destroy().
+ *
+ * Returns 0. -EINVAL: an unknown bit of @access. -EFAULT: the memory is not mapped, or not writable
+ * (it must be writable even if the peers only read it). Otherwise the negative errno of
+ * ibv_reg_mr().
+ */
 int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);

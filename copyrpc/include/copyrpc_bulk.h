@@ -7,7 +7,7 @@
  * Descriptors: one side registers memory and sends a descriptor in a request or a response. The
  * other side pulls from the memory or pushes into it.
  *
- *	copyrpc_bulk_create(ctx, file, size, COPYRPC_REMOTE_READ, &bulk);    // owner of the data
+ *	copyrpc_bulk_create(ctx, data, size, COPYRPC_REMOTE_READ, &bulk);    // owner of the data
  *	copyrpc_bulk_export(bulk, ep, 0, size, desc);
  *	copyrpc_call(ep, desc, sizeof(desc), 0, token);
  *
@@ -56,9 +56,9 @@ struct copyrpc_bulk;
  * belongs to the caller and must stay mapped until copyrpc_bulk_free() and the end of the pulls,
  * pushes and large calls that use it.
  *
- * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped.
- * -ENOMEM: the limit of locked memory is too low, or there is no memory. Otherwise an error of the
- * driver.
+ * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped,
+ * or not writable (it must be writable even if the peers only read it). -ENOMEM: the limit of
+ * locked memory is too low, or there is no memory. Otherwise an error of the driver.
  */
 int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_bulk **bulk_p);

@@ -249,7 +249,8 @@ struct mlx5dvl_mr {
  * Registers [addr, addr+len) with @access (flags of enum mlx5dvl_access). The caller owns the
  * memory and must keep it mapped until mlx5dvl_mr_dereg(). Returns 0. -EINVAL: @access lacks
  * LOCAL_WRITE although another flag needs it, or has an unknown flag, or @len is 0. -EFAULT: the
- * memory is not mapped. -ENOMEM: the locked-memory limit (ulimit -l) or device resources.
+ * memory is not mapped, or it is not writable although @access has LOCAL_WRITE. -ENOMEM: the
+ * locked-memory limit (ulimit -l) or device resources.
  */
 int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p);
