@@ -143,16 +143,18 @@ int copyrpc_bulk_push(struct copyrpc_ep *ep, struct copyrpc_bulk *from, uint64_t
 struct copyrpc_large_attr {
 	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to memory_max */
 	uint32_t message_max; /* the largest request and response, at most COPYRPC_LARGE_MAX */
-	uint64_t memory_max; /* bytes of all large requests that the context holds; 0: four requests
-				of message_max bytes */
+	uint64_t memory_max; /* bytes of all buffers for large requests; 0: four requests of
+				message_max bytes */
 };
 
 /*
- * Lets the endpoints of the context serve large calls. A large request occupies memory from the
- * beginning of its pull until its response has been sent: the length of the request or of its
- * largest response, whichever is longer, rounded up to 64 KiB. If memory_max is reached, requests
- * wait for memory. A later call of this function changes message_max; it can raise memory_max, but
- * not lower it.
+ * Lets the endpoints of the context serve large calls. A large request occupies a buffer from the
+ * beginning of its pull until its response has been sent. A new buffer has the length of the
+ * request or of its largest response, whichever is longer, rounded up to 64 KiB. The context keeps
+ * the buffers of answered requests for later ones, and a request may get a kept buffer of up to
+ * twice this length. If a new buffer would exceed memory_max, the context frees kept buffers; if
+ * that does not suffice, the request waits. A later call of this function changes message_max; it
+ * can raise memory_max, but not lower it.
  *
  * -EINVAL: message_max is too large, or memory_max is too small for one such message. -E2BIG: as
  * from copyrpc_ctx_create().
