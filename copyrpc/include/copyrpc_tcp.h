@@ -166,9 +166,10 @@ struct copyrpc_dial_attr {
  * endpoint of the kept connection; the event of the kept connection itself came before. If the
  * dialing side does not have its end of the kept connection any more, the refusing side detects
  * this, and a later attempt succeeds: at once if that end has said goodbye, otherwise after the
- * time that copyrpc.h states for the death of a peer (5 s by default). While both connections are
- * being made, both sides need one more endpoint: max_endpoints should be somewhat larger than the
- * number of peers.
+ * time that copyrpc.h states for the death of a peer (5 s by default). In the latter case, with
+ * reconnect_ms, a refusing side that had accepted the kept connection refuses attempts until
+ * reconnect_ms is over, too. While both connections are being made, both sides need one more
+ * endpoint: max_endpoints should be somewhat larger than the number of peers.
  *
  * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size or path, or `by_hand`. -E2BIG, -EMFILE,
  * -ENOMEM: as from copyrpc_listen().
@@ -284,8 +285,9 @@ int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, i
 /*
  * Accept or make only the TCP connection. This is for programs that also use the connection for
  * something else, or connect several endpoints over one connection. The caller must close *fd_p.
- * The socket is close-on-exec, has TCP_NODELAY, and is blocking. Return 0, -ETIMEDOUT,
- * -EADDRNOTAVAIL (no such host), or an error of accept(2) or connect(2).
+ * The socket is close-on-exec, has TCP_NODELAY, and is blocking. While the connection is refused,
+ * copyrpc_tcp_connect() tries again; it returns -ECONNREFUSED when the time is over. Return 0,
+ * -ETIMEDOUT, -EADDRNOTAVAIL (no such host), or an error of accept(2) or connect(2).
  */
 int copyrpc_tcp_accept(int listener, int timeout_ms, int *fd_p);
 int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd_p);
