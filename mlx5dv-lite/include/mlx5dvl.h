@@ -83,9 +83,10 @@ struct mlx5dvl_error;
 /*
  * Callback of mlx5dvl_mono_poll() and mlx5dvl_send_poll() for every completion with error, of
  * requests (signaled or not) and of receives. The device has moved the QP to its error state. The
- * polls then report each request that is still in the QP's send queue as flushed (-ECANCELED), in
- * order. The callback may post to other QPs and may destroy any QP, including @qp; it must not
- * poll.
+ * polls then report each announced request that is still in the QP's send queue as flushed
+ * (-ECANCELED), in order. The NOPs with which the library fills the ring's end are also reported as
+ * flushed, with opcode MLX5DVL_NOP and token 0. The callback may post to other QPs and may destroy
+ * any QP, including @qp; it must not poll.
  */
 typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
@@ -93,7 +94,7 @@ typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx
 const char *mlx5dvl_syndrome_text(uint8_t syndrome);
 
 struct mlx5dvl_error {
-	uint64_t token; /* of the failed request; 0 when is_recv */
+	uint64_t token; /* of the failed request; 0 when is_recv, and for a NOP of the library */
 	int err; /* -ECANCELED: flushed; -ETIMEDOUT: the peer does not answer (retries exceeded);
 		    -ENOBUFS: the peer has no receive (RNR retries exceeded); -EACCES: wrong remote
 		    key, bounds or permission; -EFAULT: wrong local key, bounds or permission;
@@ -378,9 +379,10 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 	void *arg);
 
 /*
- * hot. Consumes the next completion, like mlx5dvl_mono_poll(), if it is a successful WRITE with
- * immediate. Returns true if it has consumed the completion, otherwise false; mlx5dvl_cq_ready()
- * then shows whether there is a completion of another kind.
+ * hot. Consumes the next completion, like mlx5dvl_mono_poll(), if it is that of a successful WRITE
+ * with immediate, posted without MLX5DVL_SOLICITED, and is not compressed. Returns true if it has
+ * consumed the completion, otherwise false; mlx5dvl_cq_ready() then shows whether there is a
+ * completion of another kind.
  *
  * mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed completions.
  * mlx5dvl_mono_poll() does the same, but only if it consumes a completion; otherwise call
@@ -551,13 +553,16 @@ void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *in
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size);
 
 /*
- * Moves the QP to its error state: posted requests are flushed and reported to on_error, further
- * posts return -ENOTCONN, and the peer's requests fail. Returns 0 or an error of the driver.
+ * Moves the QP to its error state: announced requests are flushed and reported to on_error, further
+ * posts return -ENOTCONN, and the peer's requests fail. Requests that were posted but not announced
+ * are flushed and reported only after mlx5dvl_ring(). Returns 0 or an error of the driver.
  */
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 
 /* Returns 0 if the QP is connected, -ENOTCONN if not yet, else the error that stopped the QP
- * (struct mlx5dvl_error) or that mlx5dvl_qp_connect() returned. */
+ * (struct mlx5dvl_error) or that mlx5dvl_qp_connect() returned. If the device has stopped the QP,
+ * the function returns 0 until a poll has consumed an error completion of the QP, even if EVENT_QP
+ * has reported the failure before. */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
 /* hot. Returns the pointer `user` of struct mlx5dvl_qp_attr. */
