@@ -255,8 +255,12 @@ const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
 	for (size_t i = 0; i < FAULT_RULES; i++) {
 		const struct fault_rule *r = &rules[i];
 
-		if (r->action && r->device[0] && softhca_topology_find(t, r->device) == t->nrails)
+		if (!r->action)
+			continue;
+		if (r->device[0] && softhca_topology_find(t, r->device) == t->nrails)
 			return r->device;
+		if (r->peer[0] && softhca_topology_find(t, r->peer) == t->nrails)
+			return r->peer;
 	}
 	return NULL;
 }

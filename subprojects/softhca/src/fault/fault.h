@@ -40,8 +40,8 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 
 /*
- * Returns the device of the first rule that can never apply because its adapter does not exist, or
- * NULL if there is no such rule.
+ * Returns the name of the first adapter that does not exist although a rule names it, or NULL if all
+ * of them exist.
  */
 const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
 	const struct softhca_topology *t);

@@ -58,8 +58,7 @@ static int load_faults(struct arena *a, char *err, size_t errlen)
 	stray = fault_stray(a->faults, &a->topo);
 	if (stray)
 		return because(err, errlen, -EINVAL,
-			"fault rule: device=%s: no such adapter; name an adapter of the topology",
-			stray);
+			"fault rule: %s: no such adapter; name an adapter of the topology", stray);
 	memcpy(a->made_faults, a->faults, sizeof(a->made_faults));
 	fault_changed(a);
 	return 0;

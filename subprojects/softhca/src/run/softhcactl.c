@@ -223,7 +223,7 @@ static void cmd_fault_add(char **argv)
 	join();
 	stray = fault_stray(copy, &fabric_self.arena->topo);
 	if (stray)
-		find_adapter("fault add: device", stray);
+		find_adapter("fault add:", stray);
 	free(copy);
 	if (fabric_enter(&saved))
 		_exit(1); /* not exit(): the interrupted code may hold a lock of libc */

@@ -266,6 +266,7 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add(""), -EINVAL);
 	CHECK_EQ(softhca_fault_add("action=rnr; action=rnr"), -EINVAL);
 	CHECK_EQ(softhca_fault_add("device=mlx5_10 action=rnr"), -EINVAL); /* there are 0 to 9 */
+	CHECK_EQ(softhca_fault_add("peer=mlx5_10 action=rnr"), -EINVAL);
 	write_ends(1, IBV_WC_SUCCESS);
 	write_ends(2, IBV_WC_SUCCESS);
 	CHECK_EQ(softhca_fault_remove(second), 0);

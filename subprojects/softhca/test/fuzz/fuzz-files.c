@@ -105,7 +105,8 @@ static bool read_rules(char *err, size_t room)
 	softhca_topology_default(&t, 2);
 	if (!fault_stray(rules, &t))
 		for (size_t i = 0; i < FAULT_RULES; i++)
-			must(!rules[i].device[0] || !strncmp(rules[i].device, "mlx5_", 5));
+			must((!rules[i].device[0] || !strncmp(rules[i].device, "mlx5_", 5)) &&
+				(!rules[i].peer[0] || !strncmp(rules[i].peer, "mlx5_", 5)));
 	return true;
 }
 

@@ -144,7 +144,7 @@ wrong_arguments() {
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
 	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # the mistake is found when the fabric is made
 	status 125 "$run" -n 7 --faults "$tmp/faults" true
-	grep -q 'device=mlx5_7: no such adapter; name' "$tmp/err" || fail "$(cat "$tmp/err")"
+	grep -q 'fault rule: mlx5_7: no such adapter; name' "$tmp/err" || fail "$(cat "$tmp/err")"
 	status 0 "$run" -n 8 --faults "$tmp/faults" true
 	mkfifo "$tmp/fifo"
 	refused 'fifo: not a regular file; give a topology' -t "$tmp/fifo" true
