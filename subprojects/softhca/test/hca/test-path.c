@@ -167,6 +167,35 @@ TEST(changed_addresses)
 	said_verdict(NULL);
 }
 
+/* Writes the first byte of the buffer to the second one, by an unreliable QP. */
+static void write_byte(uint8_t value)
+{
+	struct rig_addr to = rig_addr(&r);
+
+	r.buf[0] = value;
+	to.addr++;
+	rig_request(&r, IBV_WR_RDMA_WRITE, 1, to);
+	rig_wait_ok(r.scq);
+}
+
+/* A path with a LID and a GID leads nowhere when the port of the LID does not have the GID. */
+TEST(changed_address_of_ib)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS};
+
+	rig_open(&r, &(struct rig_attr){.rail = IB_WITH_GRH, .type = IBV_QPT_UC});
+	CHECK(!to_rtr(true, 0));
+	CHECK(!ibv_modify_qp(r.qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	write_byte(1);
+	CHECK_EQ(r.buf[1], 1);
+	CHECK_EQ(softhca_gid_set("mlx5_2", 0, "fe80::77"), 0);
+	rig_hears_port(&r, IBV_EVENT_GID_CHANGE);
+	write_byte(2);
+	CHECK_EQ(r.buf[1], 1);
+	rig_close(&r);
+	said_verdict(NULL);
+}
+
 /* The path of b has become wrong, but not by a mistake of the program, so nothing is reported. */
 TEST(changed_before_the_first_message)
 {
