@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/fault_hit.h"
 
+#include <endian.h>
 #include <signal.h>
 #include <string.h>
 
@@ -18,9 +19,22 @@
 
 #define FOR_EVER_NS (24 * 3600 * 1000000000ull)
 
-static bool goes_to(const struct qp *qp, const char *name)
+/* Returns the QP that the message is for, also if a link is down. NULL: the fabric does not have it. */
+static struct qp *receiver(const struct qp *qp, const struct wqe *w)
 {
-	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+	struct qp_attr path;
+	struct qp *dest;
+
+	if (qp->type != QPT_UD)
+		return qp_by_number(qp->attr.dest_qpn);
+	path = datagram_path(qp, w->av);
+	dest = qp_by_number(be32toh(w->av->dqp_dct) & QPN_MASK);
+	return dest && dest->type == QPT_UD && path_names(&path, qp_rail(qp), dest) ? dest : NULL;
+}
+
+static bool goes_to(const struct qp *qp, const struct wqe *w, const char *name)
+{
+	const struct qp *dest = receiver(qp, w);
 
 	return dest && !strcmp(name, arena()->topo.rails[qp_rail(dest)].name);
 }
@@ -36,7 +50,7 @@ static bool is_from(const struct fault_rule *r, uint32_t rail, uint32_t qpn, uin
 static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
 {
 	return r->action < FAULT_PACKET_LOST && is_from(r, qp_rail(qp), qp->qpn, qp->obj.owner) &&
-	       (!r->peer[0] || goes_to(qp, r->peer)) &&
+	       (!r->peer[0] || goes_to(qp, w, r->peer)) &&
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
 
@@ -85,9 +99,9 @@ static void kill_slot(uint32_t slot)
 		kill(pid, SIGKILL);
 }
 
-static void kill_peer(const struct qp *qp)
+static void kill_peer(const struct qp *qp, const struct wqe *w)
 {
-	const struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+	const struct qp *dest = receiver(qp, w);
 
 	if (dest)
 		kill_slot(dest->obj.owner);
@@ -101,9 +115,9 @@ static uint32_t rnr_timer(const struct qp *qp)
 }
 
 /* Makes the receiver hold a receive of its SRQ; see qp_end_receive(). */
-static void hold_receive(const struct qp *qp)
+static void hold_receive(const struct qp *qp, const struct wqe *w)
 {
-	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
+	struct qp *dest = receiver(qp, w);
 
 	if (dest && dest->srq != NO_INDEX)
 		dest->recv_held = 1;
@@ -163,14 +177,14 @@ static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w
 		kill_slot(qp->obj.owner);
 		return false;
 	case FAULT_KILL_PEER:
-		kill_peer(qp);
+		kill_peer(qp, w);
 		return false;
 	case FAULT_LINK_DOWN:
 	case FAULT_LINK_UP:
 		port_set_link(qp_rail(qp), r->action == FAULT_LINK_UP);
 		return false;
 	case FAULT_HOLD_RECEIVE:
-		hold_receive(qp);
+		hold_receive(qp, w);
 		timer_wait(qp, timer_now() + FOR_EVER_NS);
 		*a = (struct answer){.verdict = V_LATER};
 		return true;

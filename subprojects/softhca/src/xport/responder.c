@@ -42,6 +42,11 @@ __attribute__((always_inline)) static inline bool names(const struct qp_attr *pa
 	return to->link != SOFTHCA_LINK_ROCE && path->dlid == to->lid;
 }
 
+bool path_names(const struct qp_attr *path, uint32_t rail, const struct qp *dest)
+{
+	return names(path, rail, qp_rail(dest));
+}
+
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest)
 {
 	uint32_t to = qp_rail(dest);

@@ -52,7 +52,10 @@ bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length);
 /* Completes the receive of a datagram with the error @s, and moves the QP to ERR. */
 void datagram_receive_failed(struct qp *dest, const struct recv *rx, enum syndrome s);
 
-/* Returns true if @path leads from @rail to @dest. */
+/* Returns true if the address of @path is that of @dest's port, and @rail has the same kind of link. */
+bool path_names(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
+
+/* Returns true if, in addition, the links of both ports are up. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 
 /*

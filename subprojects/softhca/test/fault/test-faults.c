@@ -123,6 +123,84 @@ static void partial_write(void)
 	rig_idle(b.rcq);
 }
 
+static void open_datagrams(struct rig *r, unsigned rail)
+{
+	rig_open(r, &(struct rig_attr){.rail = rail, .type = IBV_QPT_UD, .srq = true});
+	rig_datagrams(r);
+}
+
+static void post_datagram(struct rig_addr to)
+{
+	struct ibv_ah_attr path = {.port_num = 1, .dlid = to.lid};
+	struct ibv_ah *ah = ibv_create_ah(a.pd, &path);
+	struct ibv_sge sge = {(uintptr_t)a.buf, 64, a.mr->lkey};
+	struct ibv_send_wr *bad,
+		wr = {.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.ud = {.ah = ah, .remote_qpn = to.qpn, .remote_qkey = RIG_QKEY}};
+
+	CHECK(ah && !ibv_post_send(a.qp, &wr, &bad));
+	CHECK(!ibv_destroy_ah(ah));
+}
+
+/* The datagram goes to mlx5_1: the rule for mlx5_0 does not apply to it, the one for mlx5_1 does. */
+static void datagram_to_peer(void)
+{
+	open_datagrams(&a, 0);
+	open_datagrams(&b, 1);
+	post_datagram(rig_addr(&b));
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
+}
+
+/* The receiver's SRQ loses a receive to the datagram, which completes when the receiver fails. */
+static void datagram_holds_receive(void)
+{
+	struct ibv_wc wc;
+
+	CHECK(!setenv("SOFTHCA_MODE", "trap",
+		1)); /* so post_datagram() returns after the attempt */
+	open_datagrams(&a, 0);
+	open_datagrams(&b, 1);
+	rig_recv(&b, 9, 0, 128);
+	post_datagram(rig_addr(&b));
+	rig_modify(&b, IBV_QPS_ERR);
+	CHECK_EQ(ibv_poll_cq(b.rcq, 1, &wc), 1);
+	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void receive_datagrams(int fd)
+{
+	struct rig_addr to;
+
+	open_datagrams(&b, 1);
+	to = rig_addr(&b);
+	test_put(fd, &to, sizeof(to));
+	test_meet(fd);
+	test_get(fd, &(char){0}, 1);
+}
+
+/* The first datagram has the LID of another port, so it has no receiver. */
+static void datagram_kills_peer(void)
+{
+	struct rig_addr to, nowhere;
+	int fd;
+	pid_t pid = test_peer(receive_datagrams, &fd);
+
+	open_datagrams(&a, 0);
+	test_get(fd, &to, sizeof(to));
+	nowhere = to;
+	nowhere.lid = a.port.lid;
+	post_datagram(nowhere);
+	rig_wait_ok(a.scq);
+	test_meet(fd);
+	post_datagram(to);
+	rig_wait_ok(a.scq);
+	CHECK(!close(fd)); /* would end the receiver with status 1 */
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+}
+
 static struct softhca_counters await_late(void)
 {
 	struct softhca_counters c;
@@ -312,6 +390,11 @@ TEST_WITH(rnr_exceeded, run, "action=rnr count=0", rnr_for_ever, 0);
 TEST_WITH(no_answer, run, "action=no_answer count=0", no_answer_for_ever, 0);
 TEST_WITH(delay, run, "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0);
 TEST_WITH(partial, run, "action=partial bytes=100", partial_write, 0);
+TEST_WITH(datagram_peer, run,
+	"peer=mlx5_0 action=error syndrome=remote_op; peer=mlx5_1 action=error", datagram_to_peer,
+	0);
+TEST_WITH(datagram_held, run, "action=hold_receive", datagram_holds_receive, 0);
+TEST_WITH(datagram_kills, run, "action=kill_peer count=0", datagram_kills_peer, 0);
 TEST_WITH(late, run,
 	"peer=mlx5_0 action=late delay_ns=1000000000 syndrome=retry_exceeded" /* LATE_NS */,
 	late_write, 0);
