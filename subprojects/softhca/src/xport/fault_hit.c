@@ -74,6 +74,7 @@ static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t byt
 {
 	struct wqe part = *w;
 	uint64_t left = bytes < w->length ? bytes : w->length;
+	struct answer a;
 
 	if (w->opcode == OP_WRITE_IMM)
 		part.opcode = OP_WRITE; /* the partial message has no completion */
@@ -88,7 +89,10 @@ static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t byt
 			seg->len = left;
 		left -= seg->len;
 	}
-	return respond(qp, &part);
+	do
+		a = respond(qp, &part);
+	while (a.verdict == V_LATER); /* chaos mode has placed one piece, and has more */
+	return a;
 }
 
 static void kill_slot(uint32_t slot)

@@ -123,6 +123,13 @@ static void partial_write(void)
 	rig_idle(b.rcq);
 }
 
+/* The first bytes are placed completely, although a payload comes in pieces. */
+static void partial_write_in_pieces(void)
+{
+	CHECK(!setenv("SOFTHCA_CHAOS", "5", 1));
+	partial_write();
+}
+
 static void open_datagrams(struct rig *r, unsigned rail)
 {
 	rig_open(r, &(struct rig_attr){.rail = rail, .type = IBV_QPT_UD, .srq = true});
@@ -390,6 +397,7 @@ TEST_WITH(rnr_exceeded, run, "action=rnr count=0", rnr_for_ever, 0);
 TEST_WITH(no_answer, run, "action=no_answer count=0", no_answer_for_ever, 0);
 TEST_WITH(delay, run, "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0);
 TEST_WITH(partial, run, "action=partial bytes=100", partial_write, 0);
+TEST_WITH(partial_in_chaos, run, "action=partial bytes=100", partial_write_in_pieces, 0);
 TEST_WITH(datagram_peer, run,
 	"peer=mlx5_0 action=error syndrome=remote_op; peer=mlx5_1 action=error", datagram_to_peer,
 	0);
