@@ -154,7 +154,7 @@ static enum turn conclude(struct qp *qp, const struct wqe *w, const struct answe
 		back_off_timeout(qp, w);
 		break;
 	case V_DEAD:
-		if (config_get()->slow_death)
+		if (config_get()->slow_death || qp->type != QPT_RC)
 			back_off_timeout(qp, w);
 		else
 			fail(qp, w, SYN_RETRY_EXC);

@@ -2,7 +2,8 @@
 /*
  * A QP notices that its peer was killed: immediately by default, by its timeout and retry counter
  * with SOFTHCA_DEATH=timers (see softhca(7)). Both are also tested after another process has freed
- * the peer's objects. A peer that calls exec() ends as a member, too.
+ * the peer's objects. A peer that calls exec() ends as a member, too. An unreliable QP does not
+ * notice the end of its peer.
  */
 #include <signal.h>
 
@@ -13,9 +14,11 @@
 
 static struct rig r;
 
+static struct rig_attr attr;
+
 static void victim(int fd)
 {
-	rig_open(&r, NULL);
+	rig_open(&r, &attr);
 	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	for (;;)
 		pause();
@@ -85,6 +88,32 @@ TEST(noticed_immediately)
 {
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
 	CHECK_EQ(rig_child(write_to_the_freed, NULL), 0);
+}
+
+/* The WRITEs of a UC QP are sent, and nobody answers. */
+static void write_unreliably(void)
+{
+	struct rig_addr to;
+	pid_t pid;
+	int fd;
+
+	attr.type = IBV_QPT_UC;
+	pid = test_peer(victim, &fd);
+	rig_open(&r, &attr);
+	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	test_kill(pid);
+	for (int i = 0; i < 2; i++) {
+		rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
+		rig_wait_ok(r.scq);
+	}
+	CHECK_EQ(rig_state(&r), IBV_QPS_RTS);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(not_noticed)
+{
+	CHECK_EQ(rig_child(write_unreliably, NULL), 0);
 }
 
 TEST(noticed_by_timers)
