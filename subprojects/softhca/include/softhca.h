@@ -35,11 +35,12 @@ extern "C" {
 
 /*
  * The counts of one process. They count its own requests, unless the comment of a field says
- * otherwise. They never decrease.
+ * otherwise. They never decrease. `doorbells` and `arms` count every store only in mode trap: while
+ * doorbells do not trap, stores that the adapter finds at the same time count as one.
  */
 struct softhca_counters {
 	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
-	uint64_t bf_copies; /* of these, BlueFlame copies */
+	uint64_t bf_copies; /* of these, BlueFlame copies that trapped */
 	uint64_t traps; /* trapped stores of any kind */
 	uint64_t single_steps; /* of these, stores that were single-stepped because the library does
 				  not decode them */
@@ -76,9 +77,10 @@ int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
  * Serves the due timers of this process and executes all requests that the process has posted. In
- * chaos mode, executes a random part of the pending work instead, but at least one step if work is
- * pending. With SOFTHCA_MODE=step, only this function and sched_yield(), which calls this function,
- * execute requests. Returns how often a queue had work; in chaos mode, the number of steps.
+ * chaos mode, executes a random part of the pending work instead, or nothing. With
+ * SOFTHCA_MODE=step, only this function and sched_yield(), which calls this function, execute
+ * requests. Returns how often a queue had work; in chaos mode, the number of steps. There, a turn in
+ * which a QP with work is kept waiting counts as a step, too, so 0 means that no work is pending.
  * -ENODEV: the process has not opened a device. -EPERM: the mode is not step.
  */
 int softhca_step(void);
