@@ -26,7 +26,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "sothca1", little endian */
-#define ARENA_VERSION 23
+#define ARENA_VERSION 24
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */

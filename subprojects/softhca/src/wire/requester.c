@@ -319,6 +319,23 @@ uint64_t wire_deadline(const struct wire_qp *q)
 	return q->rq.rnr_until ? q->rq.rnr_until : q->rq.due;
 }
 
+/* Handles a missing answer. Returns false if the message has failed. */
+static bool time_out(struct side *s)
+{
+	struct wire_requester *r = &s->q->rq;
+
+	s->q->counts.timeouts++;
+	if (s->q->attr.timeout_ns && ++r->retries > s->q->attr.retry_cnt) {
+		fail(s, WIRE_RETRY_EXCEEDED);
+		return false;
+	}
+	s->q->counts.timeout_retries++;
+	r->gap = 0;
+	go_back(s);
+	set_timer(s);
+	return true;
+}
+
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now)
 {
 	struct side s = {q, ops, arg, now};
@@ -330,13 +347,8 @@ void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_
 	if (r->rnr_until) {
 		r->rnr_until = 0;
 		set_timer(&s);
-	} else if (q->attr.timeout_ns && ++r->retries > q->attr.retry_cnt) {
-		fail(&s, WIRE_RETRY_EXCEEDED);
+	} else if (!time_out(&s)) {
 		return;
-	} else {
-		r->gap = 0;
-		go_back(&s);
-		set_timer(&s);
 	}
 	send_all(&s);
 }
@@ -407,10 +419,12 @@ static void back_off(struct side *s, uint8_t syndrome)
 {
 	struct wire_requester *r = &s->q->rq;
 
+	s->q->counts.rnr_naks++;
 	if (s->q->attr.rnr_retry != WIRE_RNR_FOR_EVER && ++r->rnr_retries > s->q->attr.rnr_retry) {
 		fail(s, WIRE_RNR_EXCEEDED);
 		return;
 	}
+	s->q->counts.rnr_retries++;
 	r->next = r->una;
 	r->rnr_until = s->now + wire_rnr_ns(syndrome);
 }

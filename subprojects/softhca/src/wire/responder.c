@@ -53,6 +53,7 @@ static void refuse(struct asked *a, enum aeth_syndrome nak)
 static void not_ready(struct asked *a)
 {
 	a->q->rs.nak_sent = 1;
+	a->q->counts.no_receives++;
 	reply(a, (uint8_t)(AETH_RNR | (a->q->attr.rnr_timer & 31)), a->p->psn);
 }
 
@@ -183,6 +184,8 @@ static void take_write(struct asked *a, const void *payload)
 		arrive(a, true);
 	else
 		go_on(a, MSG_WRITE);
+	if (!rc && (a->traits & PK_LAST))
+		a->q->counts.writes++;
 }
 
 static void take_send(struct asked *a, const void *payload)
@@ -275,6 +278,7 @@ static void take_read(struct asked *a)
 		return;
 	s = step_past(a, message_packets(&m), true);
 	a->ops->commit(a->arg, &s);
+	a->q->counts.reads++;
 	respond_read(a, &m);
 }
 
@@ -305,10 +309,12 @@ static void take_atomic(struct asked *a)
 	wire_add(&s, &replay->psn, 1 + a->p->psn);
 	wire_add(&s, &r->atomics, r->atomics + 1);
 	rc = a->ops->atomic(a->arg, a->p, &replay->original, &s);
-	if (rc)
+	if (rc) {
 		refuse_for(a, rc);
-	else
-		respond_atomic(a, replay->original);
+		return;
+	}
+	a->q->counts.atomics++;
+	respond_atomic(a, replay->original);
 }
 
 /*

@@ -177,10 +177,22 @@ struct wire_responder {
 	struct wire_replay replays[WIRE_REPLAYS];
 };
 
+/*
+ * Numbers of events. The state machine only increases them. The caller adds them to its counters
+ * and sets them to 0.
+ */
+struct wire_counts {
+	uint32_t writes, reads, atomics; /* the peer's requests that were executed */
+	uint32_t no_receives; /* attempts of the peer that found no receive */
+	uint32_t rnr_naks, rnr_retries; /* own attempts that found none; of these, repeated ones */
+	uint32_t timeouts, timeout_retries; /* own attempts without an answer; repeated ones */
+};
+
 struct wire_qp {
 	struct wire_attr attr;
 	struct wire_requester rq;
 	struct wire_responder rs;
+	struct wire_counts counts;
 };
 
 void wire_init(struct wire_qp *q, const struct wire_attr *attr);

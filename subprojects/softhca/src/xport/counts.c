@@ -2,6 +2,7 @@
 #include "xport/counts.h"
 
 #include <endian.h>
+#include <string.h>
 
 #include "fabric/tally.h"
 #include "hca/objects.h"
@@ -84,6 +85,22 @@ void counts_rnr_retry(const struct qp *qp)
 void counts_timeout_retry(const struct qp *qp)
 {
 	counts_of(qp)->timeout_retries++;
+}
+
+void counts_wired(const struct qp *qp, struct wire_counts *n)
+{
+	struct softhca_counters *process = counters_of(qp->obj.owner);
+	struct port_counts *port = counts_of(qp);
+
+	port->writes += n->writes;
+	port->reads += n->reads;
+	port->atomics += n->atomics;
+	port->no_receives += n->no_receives;
+	port->rnr_retries += n->rnr_retries;
+	port->timeout_retries += n->timeout_retries;
+	process->rnr_naks += n->rnr_naks;
+	process->retries += n->timeouts;
+	memset(n, 0, sizeof(*n));
 }
 
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns)

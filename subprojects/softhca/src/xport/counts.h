@@ -25,6 +25,12 @@ void counts_rnr_retry(const struct qp *qp);
 /* Counts that @qp will repeat its last request because no ACK, NAK or response has come in time. */
 void counts_timeout_retry(const struct qp *qp);
 
+/*
+ * Adds @n, which the protocol has counted for a QP on the wire, to the counters of the port and of
+ * the QP's process, and sets @n to 0.
+ */
+void counts_wired(const struct qp *qp, struct wire_counts *n);
+
 /* Counts a pause of the link of @qp for @ns. The port that receives @w has requested the pause. */
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns);
 

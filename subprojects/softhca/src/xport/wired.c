@@ -340,13 +340,14 @@ static void begin(struct call *c, struct qp *qp)
 	c->has = false;
 }
 
-/* When all earlier messages have completed, fails a message that cannot be sent. */
+/* When all earlier messages have completed, fails a message that cannot be sent. Then counts. */
 static void end(struct call *c)
 {
 	const struct wire_requester *r = &c->wd->q.rq;
 
 	if (c->qp->state == QPS_RTS && c->wd->bad && r->done == r->begun)
 		wired_fail_bad(c);
+	counts_wired(c->qp, &c->wd->q.counts);
 }
 
 void wired_send(struct qp *qp)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "xport/complete.h"
+#include "xport/counts.h"
 #include "xport/qp.h"
 #include "xport/recv.h"
 #include "xport/responder.h"
@@ -55,7 +56,12 @@ void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 	struct recv rx;
 	int r;
 
-	if (PACKET_TRANSPORT(p->opcode) != PT_UD || p->qkey != qp->attr.qkey || recv_peek(qp, &rx))
+	if (PACKET_TRANSPORT(p->opcode) != PT_UD || p->qkey != qp->attr.qkey)
+		return;
+	r = recv_peek(qp, &rx);
+	if (r == -EAGAIN)
+		counts_no_receive(qp);
+	if (r)
 		return;
 	if (!datagram_fits(qp, &rx, a.length))
 		return;

@@ -94,6 +94,36 @@ TEST(failures)
 	CHECK_EQ(nodes[0].completed, 1);
 }
 
+/* Each request is counted once, and the attempts that failed, too. */
+TEST(counts)
+{
+	const struct wire_counts *out = &nodes[0].q.counts, *in = &nodes[1].q.counts;
+	struct wire_attr attr = attributes(1024);
+
+	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 3000}, false);
+	bad.twice = 100;
+	work(&nodes[0]);
+	settle();
+	CHECK_EQ(in->writes, 1);
+	run_one(&attr, (struct plan){.kind = MSG_WRITE, .imm = true, .length = 3000}, 1);
+	CHECK_EQ(in->writes, 1);
+	run_one(&attr, (struct plan){.kind = MSG_READ, .length = 3000}, 0);
+	CHECK_EQ(in->reads, 1);
+	CHECK_EQ(in->writes, 0);
+	run_one(&attr, (struct plan){.kind = MSG_FETCH_ADD, .length = 8}, 0);
+	CHECK_EQ(in->atomics, 1);
+	attr.rnr_retry = attr.retry_cnt = 2;
+	run_one(&attr, (struct plan){.kind = MSG_SEND, .length = 5}, 0);
+	CHECK_EQ(in->no_receives, 3);
+	CHECK_EQ(out->rnr_naks, 3);
+	CHECK_EQ(out->rnr_retries, 2);
+	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 5}, true);
+	work(&nodes[0]);
+	settle();
+	CHECK_EQ(out->timeouts, 3);
+	CHECK_EQ(out->timeout_retries, 2);
+}
+
 static uint32_t sent_at_once(const struct wire_attr *attr)
 {
 	reset(attr);

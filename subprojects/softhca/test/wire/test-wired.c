@@ -12,6 +12,7 @@
 #include "abi/wire.h"
 #include "check.h"
 #include "fabric/reserve.h"
+#include "fabric/tally.h"
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "member/member.h"
@@ -146,6 +147,48 @@ TEST(longer_than_posted)
 	CHECK_EQ(status_of(0), SYN_NONE);
 	CHECK_EQ(status_of(1), SYN_LOCAL_QP_OP);
 	CHECK_EQ(qp->sq_done, 2);
+	close_queues();
+}
+
+/* The counts of the protocol are added to the counters of the process and of the port once. */
+TEST(counts)
+{
+	struct softhca_counters process;
+	struct port_counts before, port;
+
+	open_queues();
+	tally_port(qp_rail(qp), &before);
+	for (uint32_t i = 0; i < 2; i++) {
+		if (!i)
+			wired_of(qp)->q.counts = (struct wire_counts){1, 2, 3, 4, 5, 6, 7, 8};
+		wired_send(qp);
+		tally_process(qp->obj.owner, &process);
+		tally_port(qp_rail(qp), &port);
+		CHECK_EQ(port.writes, 1);
+		CHECK_EQ(port.reads, 2);
+		CHECK_EQ(port.atomics, 3);
+		CHECK_EQ(port.no_receives - before.no_receives, 4);
+		CHECK_EQ(process.rnr_naks, 5);
+		CHECK_EQ(port.rnr_retries, 6);
+		CHECK_EQ(process.retries, 7);
+		CHECK_EQ(port.timeout_retries, 8);
+	}
+	close_queues();
+}
+
+/* A datagram from another host that finds no receive is counted. */
+TEST(dropped_datagram)
+{
+	const struct packet p = {.opcode = PT_UD | PO_SEND_ONLY};
+	const struct flow f = {.hop_limit = 1};
+	struct port_counts before, after;
+
+	open_queues();
+	qp->type = QPT_UD;
+	tally_port(qp_rail(qp), &before);
+	wired_datagram(qp, &f, &p, NULL);
+	tally_port(qp_rail(qp), &after);
+	CHECK_EQ(after.no_receives, before.no_receives + 1);
 	close_queues();
 }
 
