@@ -81,7 +81,7 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
 	qp->retries = qp->rnr_retries = 0;
-	if (w->opcode != OP_NOP)
+	if (w->opcode != OP_NOP && !datagram_leaves(qp, w)) /* packets are counted when sent */
 		counts_message(qp, w);
 	trace_wqe(qp, w, SYN_NONE);
 	if (arena()->link_mode)

@@ -164,7 +164,8 @@ __attribute__((cold)) static void request(struct qp *qp, const struct wqe *w, ui
 	uint32_t n;
 
 	look(&v, qp, w);
-	n = message_requests(&v.m);
+	/* A datagram to another host is captured when its packet is sent. */
+	n = datagram_leaves(qp, w) ? 0 : message_requests(&v.m);
 	if (!capture_begin())
 		return;
 	for (uint32_t i = 0; i < n && (!i || (uint64_t)i * v.m.mtu < limit); i++) {

@@ -11,6 +11,7 @@ GROUP is one of these:
     modes       PEER with several settings of the HCA
     ipv6        PEER and tools over IPv6
     capture     captures of both hosts
+    counters    the counters of both hosts' ports
     foreign     PEER while a program on one host sends packets that the HCA must reject
     killed      processes that are killed, or end slowly
     messages    the lines that the HCA prints about what it cannot do
@@ -34,6 +35,7 @@ RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), s
 SHORT, LONG = (sys.argv[4:] == [length] for length in ("short", "long"))
 OPTIONS = 2 if SHORT else None  # number of variants that are tried; None: all
 DATAGRAM_PEER = os.path.join(os.path.dirname(PEER), "datagram-peer")
+DATAGRAMS, DATAGRAM_BYTES = 5, 0 + 1 + 4 + 1023 + 1024  # that each side of DATAGRAM_PEER sends
 hosts.unsteady_clock = True
 
 
@@ -87,15 +89,46 @@ def capture(a, b, gid, ends):
     assert len(seen[0] ^ seen[1]) < 20, (len(seen[0]), len(seen[1]))
 
 
+def capture_datagrams(a, b):
+    """Each datagram is in the capture once, although the QPs of both hosts have the same numbers."""
+    path = os.path.join(b.tmp, "capture-datagrams")
+    hosts.pair(a, b, DATAGRAM_PEER, "0", port=4444, env={"SOFTHCA_CAPTURE": path},
+               server_env={"SOFTHCA_CAPTURE": path + "-a"})
+    for name in path, path + "-a":
+        with open(name, "rb") as f:
+            packets = pcapng.read(f.read())
+        assert all("of another host" in p.comment for p in packets), packets
+        assert len(packets) == 2 * DATAGRAMS, len(packets)
+
+
 def run_capture():
     with hosts.Network(RUN, ipv6=True) as (a, b):
         capture(a, b, "0", [socket.inet_aton(h.address) for h in (a, b)])
         capture(a, b, "1", [socket.inet_pton(socket.AF_INET6, h.ipv6[0][0]) for h in (a, b)])
+        capture_datagrams(a, b)
 
 
 def count(host, name):
     """Returns a counter of the host's adapter."""
     return int(host.start("cat", f"/sys/class/infiniband/mlx5_0/ports/1/{name}").end().splitlines()[-1])
+
+
+def run_counters():
+    """Datagrams are counted once at each end; the messages of RC QPs are counted by their kind."""
+    with hosts.Network(RUN) as (a, b):
+        members = [host.start("sleep", "1000") for host in (a, b)]  # they keep the fabrics, and their counters
+        hosts.pair(a, b, DATAGRAM_PEER, "0", port=4444)
+        for host in a, b:
+            for way in "xmit", "rcv":
+                assert count(host, f"counters/port_{way}_packets") == DATAGRAMS
+                assert count(host, f"counters/port_{way}_data") == DATAGRAM_BYTES // 4
+        peers(a, b, 0)
+        for host, other in (a, b), (b, a):
+            for kind in "write", "read", "atomic":
+                assert count(host, f"hw_counters/rx_{kind}_requests") > 0, kind
+            assert count(host, "hw_counters/out_of_buffer") >= count(other, "hw_counters/rnr_nak_retry_err")
+        for member in members:
+            member.stop()
 
 
 def foreign(a, b, gid, *addresses):
@@ -131,6 +164,7 @@ def run_foreign():
 # A QP's timeout code: 0.27 s. A QP whose peer is killed fails after eight timeouts, 2.1 s. While its peer lives it must
 # not fail, although a host whose cores have other work, real-time programs for example, may be silent for a second.
 TIMEOUT = 16
+RETRIES = 7  # of PEER
 
 
 def started(a, b, *options, port):
@@ -212,6 +246,7 @@ def run_partitions():
             only_retries(program, 1)
         for host, member in zip((a, b), members):
             assert count(host, "counters/port_rcv_constraint_errors") > 0
+            assert count(host, "hw_counters/local_ack_timeout_err") == RETRIES
             member.stop()
 
 
