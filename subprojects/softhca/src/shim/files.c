@@ -67,7 +67,7 @@ static bool open_device(const char *path, int flags, int *fd)
 		va_end(ap);                                                                        \
 		if (open_device(path, flags, &fd))                                                 \
 			return fd;                                                                 \
-		return REAL(name)(path_map(path, buf), flags, mode);                               \
+		return REAL(name)(path_open(AT_FDCWD, path, buf), flags, mode);                    \
 	}
 
 #define DEFINE_OPENAT(name)                                                                        \
@@ -83,7 +83,7 @@ static bool open_device(const char *path, int flags, int *fd)
 		va_end(ap);                                                                        \
 		if (open_device(path, flags, &fd))                                                 \
 			return fd;                                                                 \
-		return REAL(name)(dir, path_map(path, buf), flags, mode);                          \
+		return REAL(name)(dir, path_open(dir, path, buf), flags, mode);                    \
 	}
 
 #define DEFINE_OPEN_2(name)                                                                        \
@@ -94,7 +94,7 @@ static bool open_device(const char *path, int flags, int *fd)
                                                                                                    \
 		if (open_device(path, flags, &fd))                                                 \
 			return fd;                                                                 \
-		return REAL(name)(path_map(path, buf), flags);                                     \
+		return REAL(name)(path_open(AT_FDCWD, path, buf), flags);                          \
 	}
 
 #define DEFINE_FOPEN(name)                                                                         \
@@ -102,7 +102,7 @@ static bool open_device(const char *path, int flags, int *fd)
 	{                                                                                          \
 		char buf[PATH_MAX];                                                                \
                                                                                                    \
-		return REAL(name)(path_map(path, buf), mode);                                      \
+		return REAL(name)(path_open(AT_FDCWD, path, buf), mode);                           \
 	}
 
 #define DEFINE_OPENAT_2(name)                                                                      \
@@ -113,7 +113,7 @@ static bool open_device(const char *path, int flags, int *fd)
                                                                                                    \
 		if (open_device(path, flags, &fd))                                                 \
 			return fd;                                                                 \
-		return REAL(name)(dir, path_map(path, buf), flags);                                \
+		return REAL(name)(dir, path_open(dir, path, buf), flags);                          \
 	}
 
 #define DEFINE_SCANDIR(name, type)                                                                 \

@@ -11,6 +11,7 @@
 
 #include "fabric/tally.h"
 #include "member/member.h"
+#include "sys/sys.h"
 #include "sysfs/sysfs.h"
 
 #define SYS_PREFIX "/sys/class/infiniband"
@@ -77,19 +78,51 @@ static void renew_under_mutex(uint32_t rail)
 	fabric_leave(&saved);
 }
 
-/* If @path is the file of a port's counter, writes the current values of the port's counters. */
-static void look_for_counters(const char *path)
+/* Returns true if the last component of @path is the name of a counter's file. */
+static bool names_counter(const char *path)
 {
-	if (!strstr(path, "counters/"))
-		return;
-	path += strlen(SYS_PREFIX);
-	for (uint32_t rail = 0; rail < arena()->topo.nrails; rail++) {
-		const char *name = arena()->topo.rails[rail].name;
-		size_t n = strlen(name);
+	const char *slash = strrchr(path, '/'), *file;
 
-		if (path[0] != '/' || strncmp(path + 1, name, n) || path[1 + n] != '/')
-			continue;
-		renew_under_mutex(rail);
+	for (unsigned int i = 0; (file = softhca_sysfs_counter(i)); i++)
+		if (!strcmp(strchr(file, '/') + 1, slash ? slash + 1 : path))
+			return true;
+	return false;
+}
+
+/* Writes the absolute path of the directory that contains @path, which is relative to @dir. */
+static bool find_parent(int dir, const char *path, char out[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+	char link[32];
+	long n;
+	int fd;
+
+	if (snprintf(out, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		    slash ? path : ".") >= PATH_MAX)
+		return false;
+	fd = (int)SYS(SYS_openat, dir, out, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = SYS(SYS_readlinkat, AT_FDCWD, link, out, PATH_MAX - 1);
+	sys_close(fd);
+	out[n < 0 ? 0 : n] = '\0';
+	return n >= 0;
+}
+
+/* If @parent is a directory of a port's counters in this fabric, writes their current values. */
+static void renew_in(const char *parent)
+{
+	char part[128];
+
+	snprintf(part, sizeof(part), "%s/sys/devices/", strrchr(fabric_self.dir, '/'));
+	if (!strstr(parent, part))
+		return;
+	for (uint32_t rail = 0; rail < arena()->topo.nrails; rail++) {
+		snprintf(part, sizeof(part), "/infiniband/%s/ports/1/",
+			arena()->topo.rails[rail].name);
+		if (strstr(parent, part))
+			renew_under_mutex(rail);
 	}
 }
 
@@ -113,9 +146,20 @@ const char *path_map(const char *path, char *buf)
 
 	if (!path || !attached_for(path))
 		return path;
-	look_for_counters(path);
 	n = snprintf(buf, PATH_MAX, "%s%s", fabric_self.dir, path);
 	return n < PATH_MAX ? buf : too_long;
+}
+
+const char *path_open(int dir, const char *path, char *buf)
+{
+	const char *mapped = path_map(path, buf);
+	char parent[PATH_MAX];
+
+	/* While this process makes its fabric, the tree has another name. */
+	if (mapped && names_counter(mapped) && find_parent(dir, mapped, parent) &&
+		strstr(parent, "/softhca-") && strstr(parent, "/sys/devices/") && attached())
+		renew_in(parent);
+	return mapped;
 }
 
 int path_device(const char *path)

@@ -18,6 +18,13 @@
  */
 const char *path_map(const char *path, char *buf);
 
+/*
+ * Does the same for a path that is opened, relative to the directory @dir. If it is the file of a
+ * port's counter, whatever path leads to it, first writes the current values of the port's
+ * counters.
+ */
+const char *path_open(int dir, const char *path, char *buf);
+
 /* The number of the device /dev/infiniband/rdma_cm in these functions; uverbsN has number N. */
 #define PATH_CM SOFTHCA_RAILS_MAX
 

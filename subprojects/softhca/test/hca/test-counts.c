@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Counters of ports, as programs read them in sysfs. */
+#include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "rig.h"
 
@@ -189,6 +193,44 @@ TEST(no_answer)
 	rig_send(&a, 64);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
 	retries(0, 0, 3);
+}
+
+static uint64_t value_in(FILE *f)
+{
+	unsigned long long value;
+
+	CHECK(f);
+	CHECK_EQ(fscanf(f, "%llu", &value), 1);
+	CHECK(!fclose(f));
+	return value;
+}
+
+#define PORT "/sys/class/infiniband/mlx5_1/ports/1"
+#define WRITES "rx_write_requests"
+
+/* A file has the current value, whatever path opens it. */
+TEST(opened_by_any_path)
+{
+	char real[PATH_MAX];
+	uint64_t n;
+	int dir;
+
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.rail = 1});
+	n = rig_counter(1, "hw_counters/" WRITES);
+	dir = open(PORT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(realpath(PORT "/hw_counters/" WRITES, real));
+	CHECK(!chdir(PORT "/hw_counters"));
+	post(IBV_WR_RDMA_WRITE, 8);
+	CHECK_EQ(value_in(fopen(WRITES, "re")), n + 1);
+	post(IBV_WR_RDMA_WRITE, 8);
+	CHECK_EQ(value_in(fdopen(open("./" WRITES, O_RDONLY | O_CLOEXEC), "r")), n + 2);
+	post(IBV_WR_RDMA_WRITE, 8);
+	CHECK_EQ(value_in(fdopen(openat(dir, "hw_counters/" WRITES, O_RDONLY | O_CLOEXEC), "r")),
+		n + 3);
+	post(IBV_WR_RDMA_WRITE, 8);
+	CHECK_EQ(value_in(fopen(real, "re")), n + 4);
+	CHECK(!chdir("/"));
+	CHECK(!close(dir));
 }
 
 /* No temporary files are left in the directory. */
