@@ -188,11 +188,11 @@ static struct answer deliver(struct qp *dest, struct qp *qp, struct wqe *w,
 	return sent();
 }
 
-bool datagram_leaves(const struct qp *qp, const struct wqe *w)
+bool datagram_goes_out(const struct qp *qp, const struct wqe *w)
 {
 	struct qp_attr path;
 
-	if (qp->type != QPT_UD || !arena()->topo.rails[qp_rail(qp)].udp)
+	if (!arena()->topo.rails[qp_rail(qp)].udp)
 		return false;
 	path = datagram_path(qp, w->av);
 	return wired_leads_out(qp, &path);

@@ -33,8 +33,14 @@ struct answer respond(struct qp *qp, struct wqe *w);
 /* Delivers a datagram, or drops it silently, as a network does. */
 struct answer respond_datagram(struct qp *qp, struct wqe *w);
 
+/* Returns true if @w, a valid request of the UD QP @qp, goes to another host. */
+bool datagram_goes_out(const struct qp *qp, const struct wqe *w);
+
 /* Returns true if @w, a valid request of @qp, is a datagram to another host. */
-bool datagram_leaves(const struct qp *qp, const struct wqe *w);
+static inline bool datagram_leaves(const struct qp *qp, const struct wqe *w)
+{
+	return qp->type == QPT_UD && datagram_goes_out(qp, w);
+}
 
 /* Returns the path of a datagram with the address vector @av. */
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
