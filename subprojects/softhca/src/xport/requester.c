@@ -40,11 +40,18 @@ static void fail(struct qp *qp, const struct wqe *w, enum syndrome s)
 	qp_to_error(qp);
 }
 
+/* Completes a message that did not arrive. Only RC reports that. */
+static void drop(struct qp *qp, const struct wqe *w)
+{
+	link_done(qp); /* it has occupied the link */
+	complete_send(qp, w);
+}
+
 static void back_off_rnr(struct qp *qp, const struct wqe *w, uint32_t code)
 {
 	counters_of(qp->obj.owner)->rnr_naks++;
 	if (qp->type != QPT_RC) {
-		complete_send(qp, w); /* dropped silently: only RC reports it */
+		drop(qp, w);
 		return;
 	}
 	if (qp->attr.rnr_retry != WIRE_RNR_FOR_EVER && ++qp->rnr_retries > qp->attr.rnr_retry) {
@@ -59,7 +66,7 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 {
 	counters_of(qp->obj.owner)->retries++;
 	if (qp->type != QPT_RC) {
-		complete_send(qp, w);
+		drop(qp, w);
 		return;
 	}
 	if (!qp->attr.timeout) {

@@ -80,6 +80,25 @@ static void with_service_in_virtual_time(void)
 	CHECK_EQ(rig_info().virtual_ns - t, 2 * SERVICE + 10 * 3000 + LATENCY);
 }
 
+/* A message that is dropped occupies the link like one that arrives. */
+static void dropped_in_virtual_time(void)
+{
+	const struct rig_attr uc = {.type = IBV_QPT_UC};
+	struct rig_addr to;
+	uint64_t t;
+
+	rig_open_pair(&a, &uc, &b, &uc);
+	to = rig_addr(&b);
+	CHECK(!ibv_destroy_qp(b.qp));
+	b.qp = NULL;
+	for (uint32_t len = 1000; len <= 3000; len += 1000) {
+		t = rig_info().virtual_ns;
+		rig_request(&a, IBV_WR_RDMA_WRITE, len, to);
+		rig_wait_ok(a.scq);
+		CHECK_EQ(rig_info().virtual_ns - t, len + LATENCY);
+	}
+}
+
 /*
  * In step mode, a request that is posted while another is in flight enters the link immediately.
  */
@@ -171,6 +190,7 @@ static void in_time(const char *link, uint32_t service, const char *mode, void (
 TEST_WITH(virtual, in_time, "virtual", 0, NULL, in_virtual_time);
 TEST_WITH(held, in_time, "virtual", 0, NULL, delayed_in_virtual_time);
 TEST_WITH(served, in_time, "virtual", SERVICE, NULL, with_service_in_virtual_time);
+TEST_WITH(dropped, in_time, "virtual", 0, NULL, dropped_in_virtual_time);
 TEST_WITH(behind, in_time, "real", 0, "step", behind_another);
 TEST_WITH(real, in_time, "real", 0, NULL, in_real_time);
 TEST_WITH(sender, in_time, "real", LONG_SERVICE, NULL, sender_is_serial);
