@@ -5,7 +5,7 @@ Files and programs that name the project's version must name the one of meson.bu
 
 Each magic and version of a wire, region or file format has an entry in FORMATS. The entry names the test in which a
 peer, region or file with another magic or version is refused, and the mutants of the check. A constant without an
-entry is an error, and so is an entry whose constant, test or mutants do not exist.
+entry is an error, and so is an entry whose constant, test or mutants do not exist. CHANGELOG.md names the versions.
 
     versions.py SOURCE [BUILD]
 """
@@ -82,6 +82,23 @@ CONSTANT = re.compile(r"^#define (\w*(?:VERSION|MAGIC|_ABI))\s+(?:0x)?\d|^static
 PROGRAMS = ["benchkv/benchkv", "benchkv/sim/benchkv-sim", "rdmabench/rdmabench", "shmls/shmls", "tent/sim/tentbench",
             "subprojects/softhca/src/run/softhca-run", "subprojects/softhca/src/run/softhcactl"]
 
+# CHANGELOG.md names these formats; {}: the value of the constant
+CHANGES = {
+    "blob {}": ("copyrpc/src/blob.h", "BLOB_VERSION"),
+    "greeting {}": ("copyrpc/src/meet.c", "GREETING_VERSION"),
+    "descriptors of memory {}": ("copyrpc/src/bulk.c", "VERSION"),
+    "delegrpc (regions {})": ("delegrpc/include/delegrpc_inline.h", "DELEGRPC_VERSION"),
+    "shmipc ({})": ("shmipc/include/shmipc_inline.h", "SHMIPC_VERSION"),
+    "tent (descriptions {})": ("tent/src/desc.h", "DESC_VERSION"),
+    "rdmabench (protocol {}": ("rdmabench/src/wire.h", "WIRE_VERSION"),
+    "statistics files {}": ("rdmabench/src/statsfile.h", "STATSFILE_VERSION"),
+    "searches {}": ("rdmabench/src/searchlog.h", "SEARCHLOG_VERSION"),
+    "copyrpc-bench ({})": ("copyrpc/bench/copyrpc-bench.c", "HELLO_VERSION"),
+    "latrec's texts ({})": ("latrec/src/text.c", "VERSION"),
+    "tables of objects ({})": ("base/include/base/live.h", "LIVE_VERSION"),
+    "fabrics of softhca ({})": ("subprojects/softhca/src/fabric/arena.h", "ARENA_VERSION"),
+}
+
 source = pathlib.Path(sys.argv[1]).resolve()
 errors = []
 
@@ -110,6 +127,14 @@ def check_formats():
     print(f"{len(found)} magics and versions of formats")
 
 
+def check_changes():
+    text = " ".join((source / "CHANGELOG.md").read_text().split())
+    for words, (file, constant) in CHANGES.items():
+        value = re.search(rf"^#define {constant} (\d+)", (source / file).read_text(), re.M)[1]
+        if words.format(value) not in text:
+            errors.append(f"CHANGELOG.md: {words.format(value)!r} is missing, which is {constant} of {file}")
+
+
 def named(path, pattern, version):
     found = re.search(pattern, (source / path).read_text(), re.M)
     if not found or found[1] != version:
@@ -136,4 +161,5 @@ def check_project(version):
 
 check_project(re.search(r"^  version: '(.*)'", (source / "meson.build").read_text(), re.M)[1])
 check_formats()
+check_changes()
 fail(errors)
