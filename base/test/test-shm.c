@@ -610,6 +610,9 @@ TEST(server_has_not_set_the_mode)
 	CHECK_EQ(shm_attach_for(PREFIX, test_name, 1, &group, &r), -EAGAIN);
 	CHECK(!ftruncate(fd, SIZE));
 	CHECK_EQ(shm_attach_for(PREFIX, test_name, 1, &group, &r), -EACCES);
+	byte.l_type = F_UNLCK; /* the server is dead */
+	CHECK(!fcntl(fd, F_OFD_SETLK, &byte));
+	CHECK_EQ(shm_attach_for(PREFIX, test_name, 1, &group, &r), -EACCES);
 	CHECK(!close(fd) && !unlink(test_file(PREFIX)));
 }
 
