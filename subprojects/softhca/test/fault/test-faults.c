@@ -140,15 +140,8 @@ static void post_datagram(struct rig_addr to)
 {
 	struct ibv_ah_attr path = {.port_num = 1, .dlid = to.lid};
 	struct ibv_ah *ah = ibv_create_ah(a.pd, &path);
-	struct ibv_sge sge = {(uintptr_t)a.buf, 64, a.mr->lkey};
-	struct ibv_send_wr *bad,
-		wr = {.sg_list = &sge,
-			.num_sge = 1,
-			.opcode = IBV_WR_SEND,
-			.send_flags = IBV_SEND_SIGNALED,
-			.wr.ud = {.ah = ah, .remote_qpn = to.qpn, .remote_qkey = RIG_QKEY}};
 
-	CHECK(ah && !ibv_post_send(a.qp, &wr, &bad));
+	rig_post_datagram(&a, ah, to.qpn, 0, 64, IBV_WR_SEND);
 	CHECK(!ibv_destroy_ah(ah));
 }
 

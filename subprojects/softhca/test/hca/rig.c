@@ -515,8 +515,8 @@ void rig_datagrams(struct rig *r)
 	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
-enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn,
-	uint32_t offset, uint32_t len, enum ibv_wr_opcode op)
+void rig_post_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn, uint32_t offset,
+	uint32_t len, enum ibv_wr_opcode op)
 {
 	struct ibv_sge sge = {(uintptr_t)r->buf + offset, len, r->mr->lkey};
 	struct ibv_send_wr *bad,
@@ -527,6 +527,12 @@ enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t 
 			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = RIG_QKEY}};
 
 	CHECK(ah && !ibv_post_send(r->qp, &wr, &bad));
+}
+
+enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn,
+	uint32_t offset, uint32_t len, enum ibv_wr_opcode op)
+{
+	rig_post_datagram(r, ah, qpn, offset, len, op);
 	return rig_wait(r->scq).status;
 }
 

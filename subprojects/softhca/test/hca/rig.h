@@ -180,7 +180,11 @@ void rig_blueflame(void *reg, const uint8_t *wqe);
 /* Makes a UD QP ready to send. */
 void rig_datagrams(struct rig *r);
 
-/* Sends @len bytes at @offset of the buffer as a datagram, and returns its status. */
+/* Posts @len bytes at @offset of the buffer as a datagram. */
+void rig_post_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn, uint32_t offset,
+	uint32_t len, enum ibv_wr_opcode op);
+
+/* Does the same, and returns the datagram's status. */
 enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn,
 	uint32_t offset, uint32_t len, enum ibv_wr_opcode op);
 
