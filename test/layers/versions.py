@@ -16,51 +16,52 @@ import sys
 
 from layers import code, fail, tracked
 
-# (file, constant): (a test, words that stand in it, mutants as FILE:NAME of test/mutants)
+# (file, constant): (a test, words that stand in it, mutants as FILE:NAME of test/mutants), and the words of CHANGELOG.md
+# if it names the version, which is {} there.
 FORMATS = {
     # Bytes that peers of copyrpc exchange. Other versions: -EPROTONOSUPPORT.
-    ("copyrpc/src/blob.h", "BLOB_VERSION"): ("copyrpc/test/test-rules.c", "version <= BLOB_VERSION + 1", "copyrpc:blob-version"),
+    ("copyrpc/src/blob.h", "BLOB_VERSION"): ("copyrpc/test/test-rules.c", "version <= BLOB_VERSION + 1", "copyrpc:blob-version", "blob {}"),
     ("copyrpc/src/blob.c", "magic"): ("copyrpc/test/test-failure.c", "{0, -EINVAL}", "copyrpc:blob-magic"),
     ("copyrpc/src/byhand.c", "magic"): ("copyrpc/test/test-by-hand.c", "{{0, 1, -EINVAL}", "copyrpc:hand-magic"),
     ("copyrpc/src/meet.c", "GREETING_VERSION"): (
-        "copyrpc/test/test-tcp.c", "bytes[8] = (uint8_t)(bytes[8] + other);", "copyrpc:greet-version"),
+        "copyrpc/test/test-tcp.c", "bytes[8] = (uint8_t)(bytes[8] + other);", "copyrpc:greet-version", "greeting {}"),
     ("copyrpc/src/meet.c", "greeting_magic"): ("copyrpc/test/test-tcp.c", "{0, -EPROTO}", "copyrpc:greet-magic"),
     ("copyrpc/src/meet.c", "place_magic"): ("copyrpc/test/test-back.c", "h.place.magic[7] ^= 1;", "copyrpc:back-place-magic"),
     ("copyrpc/src/meet.c", "result_magic"): ("copyrpc/test/test-tcp.c", "CPRPCRES", "copyrpc:greet-result-magic"),
     ("copyrpc/src/bulk.c", "VERSION"): (
-        "copyrpc/test/test-bulk.c", "desc[28] = (uint8_t)(desc[28] + by);", "copyrpc:bulk-import-version"),
+        "copyrpc/test/test-bulk.c", "desc[28] = (uint8_t)(desc[28] + by);", "copyrpc:bulk-import-version", "descriptors of memory {}"),
     ("copyrpc/bench/copyrpc-bench.c", "HELLO_VERSION"): (
-        "copyrpc/bench/errors.py", "for version in 1, 3:", "copyrpc:bench-stranger copyrpc:bench-version"),
+        "copyrpc/bench/errors.py", "for version in 1, 3:", "copyrpc:bench-stranger copyrpc:bench-version", "copyrpc-bench ({})"),
     # Regions: connect and look return -EPROTO; shmls prints both versions.
     ("delegrpc/include/delegrpc_inline.h", "DELEGRPC_VERSION"): (
         "shmls/test/shmls.py", "for version in ours - 1, ours + 1:",
-        "delegrpc:region-version delegrpc:look-version shmls:region-foreign"),
+        "delegrpc:region-version delegrpc:look-version shmls:region-foreign", "delegrpc (regions {})"),
     ("delegrpc/include/delegrpc_inline.h", "DELEGRPC_MAGIC"): (
         "delegrpc/test/test-unit.c", "TEST(connect_checks_the_header)", "delegrpc:region-magic delegrpc:look-magic"),
     ("shmipc/include/shmipc_inline.h", "SHMIPC_VERSION"): (
         "shmls/test/shmls.py", "for version in ours - 1, ours + 1:",
-        "shmipc:region-version shmipc:look-version shmls:region-foreign"),
+        "shmipc:region-version shmipc:look-version shmls:region-foreign", "shmipc ({})"),
     ("shmipc/include/shmipc_inline.h", "SHMIPC_MAGIC"): (
         "shmipc/test/test-trust.c", "TEST(foreign_files_are_refused)", "shmipc:region-magic shmipc:look-magic"),
     # The rings are part of regions: a change raises the versions of the regions as well.
     ("cellring/include/cellring.h", "CELLRING_ABI"): ("shmipc/src/layout.h", "static_assert(CELLRING_ABI == 3", ""),
     # Tables of objects, which shmls --live reads in processes.
     ("base/include/base/live.h", "LIVE_VERSION"): (
-        "shmls/test/live.c", "FORGE(image->page.version--, 0);", "shmls:live-version"),
+        "shmls/test/live.c", "FORGE(image->page.version--, 0);", "shmls:live-version", "tables of objects ({})"),
     ("base/include/base/live.h", "LIVE_MAGIC"): ("shmls/test/live.c", "page.magic = 0", "shmls:live-magic shmls:live-type"),
     # Files and messages of the benches.
-    ("latrec/src/text.c", "VERSION"): ("latrec/test/test-text.c", 'refused("latrec-hist 0\\n"', "latrec:latrec-version"),
+    ("latrec/src/text.c", "VERSION"): ("latrec/test/test-text.c", 'refused("latrec-hist 0\\n"', "latrec:latrec-version", "latrec's texts ({})"),
     ("rdmabench/src/wire.h", "WIRE_VERSION"): (
-        "rdmabench/test/engine.py", "for theirs in VERSION - 1, VERSION + 1:", "rdmabench:wire-version"),
+        "rdmabench/test/engine.py", "for theirs in VERSION - 1, VERSION + 1:", "rdmabench:wire-version", "rdmabench (protocol {}"),
     ("rdmabench/src/wire.h", "WIRE_MAGIC"): ("rdmabench/test/test-wire.c", "{WIRE_MAGIC + 1,", "rdmabench:wire-magic"),
     ("rdmabench/src/statsfile.h", "STATSFILE_VERSION"): (
-        "rdmabench/test/collect.py", "version 1, this program reads version 2", "rdmabench:gather-version"),
+        "rdmabench/test/collect.py", "version 1, this program reads version 2", "rdmabench:gather-version", "statistics files {}"),
     ("rdmabench/src/searchlog.h", "SEARCHLOG_VERSION"): (
-        "rdmabench/test/search.py", "for version in 6, 8:", "rdmabench:search-version"),
+        "rdmabench/test/search.py", "for version in 6, 8:", "rdmabench:search-version", "searches {}"),
     # Sent by rdma_cm after both sides have compared WIRE_VERSION.
     ("rdmabench/src/cm.c", "MAGIC"): ("rdmabench/test/engine.py", "def rdma_cm(", ""),
     # Peers read the description of a segment first. If another format of tent changes, DESC_VERSION is raised.
-    ("tent/src/desc.h", "DESC_VERSION"): ("tent/test/test-segment.c", '"\\"tent\\":5", -EPROTONOSUPPORT', "tent:segment-version"),
+    ("tent/src/desc.h", "DESC_VERSION"): ("tent/test/test-segment.c", '"\\"tent\\":5", -EPROTONOSUPPORT', "tent:segment-version", "tent (descriptions {})"),
     ("tent/src/ctl.h", "CTL_MAGIC"): ("tent/test/test-strangers.c", "CTL_MAGIC - (1u << 24)", "tent:ctl-magic"),
     ("tent/src/tcplink.h", "TCP_MAGIC"): (
         "tent/test/test-tcp.c", "TCP_MAGIC - (1u << 24)", "tent:tcp-greeting tent:tcp-reply-magic"),
@@ -72,7 +73,7 @@ FORMATS = {
     # The shared memory of a fabric.
     ("subprojects/softhca/src/fabric/arena.h", "ARENA_VERSION"): (
         "subprojects/softhca/test/hca/test-surroundings.c", "TEST(other_version)",
-        "softhca:arena-version softhca:arena-version-first"),
+        "softhca:arena-version softhca:arena-version-first", "fabrics of softhca ({})"),
     ("subprojects/softhca/src/fabric/arena.h", "ARENA_MAGIC"): (
         "subprojects/softhca/test/hca/test-surroundings.c", "TEST(other_version)", "softhca:arena-magic"),
 }
@@ -81,23 +82,6 @@ FOREIGN = {"BYTE_ORDER_MAGIC", "BTH_VERSION", "CLASS_VERSION", "SOFTHCA_CM_ABI",
 CONSTANT = re.compile(r"^#define (\w*(?:VERSION|MAGIC|_ABI))\s+(?:0x)?\d|^static const char (\w*magic)\[", re.M)
 PROGRAMS = ["benchkv/benchkv", "benchkv/sim/benchkv-sim", "rdmabench/rdmabench", "shmls/shmls", "tent/sim/tentbench",
             "subprojects/softhca/src/run/softhca-run", "subprojects/softhca/src/run/softhcactl"]
-
-# CHANGELOG.md names these formats; {}: the value of the constant
-CHANGES = {
-    "blob {}": ("copyrpc/src/blob.h", "BLOB_VERSION"),
-    "greeting {}": ("copyrpc/src/meet.c", "GREETING_VERSION"),
-    "descriptors of memory {}": ("copyrpc/src/bulk.c", "VERSION"),
-    "delegrpc (regions {})": ("delegrpc/include/delegrpc_inline.h", "DELEGRPC_VERSION"),
-    "shmipc ({})": ("shmipc/include/shmipc_inline.h", "SHMIPC_VERSION"),
-    "tent (descriptions {})": ("tent/src/desc.h", "DESC_VERSION"),
-    "rdmabench (protocol {}": ("rdmabench/src/wire.h", "WIRE_VERSION"),
-    "statistics files {}": ("rdmabench/src/statsfile.h", "STATSFILE_VERSION"),
-    "searches {}": ("rdmabench/src/searchlog.h", "SEARCHLOG_VERSION"),
-    "copyrpc-bench ({})": ("copyrpc/bench/copyrpc-bench.c", "HELLO_VERSION"),
-    "latrec's texts ({})": ("latrec/src/text.c", "VERSION"),
-    "tables of objects ({})": ("base/include/base/live.h", "LIVE_VERSION"),
-    "fabrics of softhca ({})": ("subprojects/softhca/src/fabric/arena.h", "ARENA_VERSION"),
-}
 
 source = pathlib.Path(sys.argv[1]).resolve()
 errors = []
@@ -117,7 +101,7 @@ def check_formats():
     errors.extend(f"{f}: {c} has no entry in versions.py: write the test in which another version is refused"
                   for f, c in sorted(found - set(FORMATS)))
     errors.extend(f"versions.py: {f} has no {c}" for f, c in sorted(set(FORMATS) - found))
-    for (file, constant), (test, words, mutants) in FORMATS.items():
+    for (file, constant), (test, words, mutants, *_) in FORMATS.items():
         if not (source / test).exists() or words not in (source / test).read_text():
             errors.append(f"{constant} of {file}: {test} has no {words!r}")
         for mutant in mutants.split():
@@ -129,10 +113,11 @@ def check_formats():
 
 def check_changes():
     text = " ".join((source / "CHANGELOG.md").read_text().split())
-    for words, (file, constant) in CHANGES.items():
-        value = re.search(rf"^#define {constant} (\d+)", (source / file).read_text(), re.M)[1]
-        if words.format(value) not in text:
-            errors.append(f"CHANGELOG.md: {words.format(value)!r} is missing, which is {constant} of {file}")
+    for (file, constant), (_, _, _, *in_changes) in FORMATS.items():
+        for words in in_changes:
+            value = re.search(rf"^#define {constant} (\d+)", (source / file).read_text(), re.M)[1]
+            if words.format(value) not in text:
+                errors.append(f"CHANGELOG.md has no {words.format(value)!r}: {constant} of {file} is {value}")
 
 
 def named(path, pattern, version):
