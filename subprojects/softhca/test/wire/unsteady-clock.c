@@ -2,7 +2,7 @@
 /*
  * Preloaded into the programs of perftest by tests that do not look at their figures. Each program
  * measures the frequency of the processor after its last message: it reads the time in a loop, for
- * 0.4 s in all. With this library it takes some 20 ms, and what it measures is useless, as it can be
+ * 0.4 s in all. With this library it takes some 40 ms, and what it measures is useless, as it can be
  * on a busy machine: the program prints "Correlation coefficient r^2".
  */
 #include <sys/time.h>
