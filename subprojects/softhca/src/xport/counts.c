@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/counts.h"
 
-#include <endian.h>
 #include <string.h>
 
 #include "fabric/tally.h"
 #include "hca/objects.h"
+#include "xport/address.h"
 
 static struct port_counts *counts_of(const struct qp *qp)
 {
 	return &tally()->ports[qp_rail(qp)];
-}
-
-/* Returns the QP to which the message is sent, or NULL. */
-static const struct qp *peer_of(const struct qp *qp, const struct wqe *w)
-{
-	if (qp->type != QPT_UD)
-		return qp_by_number(qp->attr.dest_qpn);
-	return w->av ? qp_by_number(be32toh(w->av->dqp_dct) & 0xffffff) : NULL;
 }
 
 static uint64_t packets_of(const struct qp *qp, uint64_t bytes)
@@ -37,9 +29,10 @@ static void count_request(struct port_counts *c, uint8_t opcode)
 		c->atomics++;
 }
 
-void counts_message(const struct qp *qp, const struct wqe *w)
+/* Counts a message to @peer, which is NULL if the fabric does not have the receiver. */
+__attribute__((always_inline)) static inline void count(const struct qp *qp, const struct wqe *w,
+	const struct qp *peer)
 {
-	const struct qp *peer = peer_of(qp, w);
 	struct port_counts *ports = tally()->ports, *from = &ports[qp_rail(qp)];
 	struct port_counts *to = peer ? &ports[qp_rail(peer)] : NULL;
 	uint64_t packets = packets_of(qp, w->length);
@@ -60,6 +53,20 @@ void counts_message(const struct qp *qp, const struct wqe *w)
 		to->rx_bytes += w->length;
 		to->rx_packets += packets;
 	}
+}
+
+__attribute__((noinline)) static void count_datagram(const struct qp *qp, const struct wqe *w)
+{
+	count(qp, w, datagram_receiver(qp, w));
+}
+
+/* For a QP with a connection, no function is called: counts_message() is part of each message. */
+void counts_message(const struct qp *qp, const struct wqe *w)
+{
+	if (qp->type == QPT_UD)
+		count_datagram(qp, w);
+	else
+		count(qp, w, qp_by_number(qp->attr.dest_qpn));
 }
 
 void counts_no_receive(const struct qp *dest)
@@ -105,7 +112,7 @@ void counts_wired(const struct qp *qp, struct wire_counts *n)
 
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns)
 {
-	const struct qp *peer = peer_of(qp, w);
+	const struct qp *peer = message_receiver(qp, w);
 
 	counts_of(qp)->rx_pause_ns += ns;
 	if (peer)

@@ -19,10 +19,6 @@
 #include "xport/responder.h"
 #include "xport/wired.h"
 
-#define AV_HAS_GRH (1u << 30)
-#define AV_SGID(word) ((word) >> 20 & 0xff)
-
-#define AV_FLOW_LABEL 0xfffffu
 #define NEXT_HDR_IBA 0x1b
 
 /* The header before the payload on InfiniBand. */
@@ -36,28 +32,6 @@ struct grh {
 };
 
 _Static_assert(sizeof(struct grh) == GRH_BYTES, "GRH");
-
-/*
- * With RoCE every address is global: the AV's bit for a GRH is reserved, and the AV's field for the
- * LID contains the UDP source port.
- */
-struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av)
-{
-	bool roce = arena()->topo.rails[qp_rail(qp)].link == SOFTHCA_LINK_ROCE;
-	struct qp_attr path = {.dlid = roce ? 0 : be16toh(av->rlid), .sl = av->stat_rate_sl & 0xf};
-
-	if (be32toh(av->dqp_dct) & WQE_AV_EXTENDED) {
-		uint32_t word = be32toh(av->grh_gid_fl);
-
-		path.is_global = roce || (word & AV_HAS_GRH);
-		path.sgid_index = AV_SGID(word);
-		path.hop_limit = av->hop_limit;
-		path.traffic_class = av->tclass;
-		path.flow_label = word & AV_FLOW_LABEL;
-		memcpy(path.dgid, av->rgid, sizeof(path.dgid));
-	}
-	return path;
-}
 
 uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len)
 {

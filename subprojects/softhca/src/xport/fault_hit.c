@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/fault_hit.h"
 
-#include <endian.h>
 #include <signal.h>
 #include <string.h>
 
@@ -19,22 +18,9 @@
 
 #define FOR_EVER_NS (24 * 3600 * 1000000000ull)
 
-/* Returns the QP that the message is for, also if a link is down. NULL: the fabric does not have it. */
-static struct qp *receiver(const struct qp *qp, const struct wqe *w)
-{
-	struct qp_attr path;
-	struct qp *dest;
-
-	if (qp->type != QPT_UD)
-		return qp_by_number(qp->attr.dest_qpn);
-	path = datagram_path(qp, w->av);
-	dest = qp_by_number(be32toh(w->av->dqp_dct) & QPN_MASK);
-	return dest && dest->type == QPT_UD && path_names(&path, qp_rail(qp), dest) ? dest : NULL;
-}
-
 static bool goes_to(const struct qp *qp, const struct wqe *w, const char *name)
 {
-	const struct qp *dest = receiver(qp, w);
+	const struct qp *dest = message_receiver(qp, w);
 
 	return dest && !strcmp(name, arena()->topo.rails[qp_rail(dest)].name);
 }
@@ -105,7 +91,7 @@ static void kill_slot(uint32_t slot)
 
 static void kill_peer(const struct qp *qp, const struct wqe *w)
 {
-	const struct qp *dest = receiver(qp, w);
+	const struct qp *dest = message_receiver(qp, w);
 
 	if (dest)
 		kill_slot(dest->obj.owner);
@@ -121,7 +107,7 @@ static uint32_t rnr_timer(const struct qp *qp)
 /* Makes the receiver hold a receive of its SRQ; see qp_end_receive(). */
 static void hold_receive(const struct qp *qp, const struct wqe *w)
 {
-	struct qp *dest = receiver(qp, w);
+	struct qp *dest = message_receiver(qp, w);
 
 	if (dest && dest->srq != NO_INDEX)
 		dest->recv_held = 1;

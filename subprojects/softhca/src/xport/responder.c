@@ -28,31 +28,12 @@ static struct answer refuse(enum syndrome s)
 	return (struct answer){.verdict = V_ERROR, .syndrome = s};
 }
 
-/* A port drops packets with a GRH whose GID it does not have, whatever their LID. */
-__attribute__((always_inline)) static inline bool names(const struct qp_attr *path, uint32_t rail,
-	uint32_t to_rail)
-{
-	const struct softhca_topology *t = &arena()->topo;
-	const struct softhca_rail *to = &t->rails[to_rail];
-
-	if (t->rails[rail].link != to->link)
-		return false;
-	if (path->is_global)
-		return softhca_rail_has_gid(to, path->dgid);
-	return to->link != SOFTHCA_LINK_ROCE && path->dlid == to->lid;
-}
-
-bool path_names(const struct qp_attr *path, uint32_t rail, const struct qp *dest)
-{
-	return names(path, rail, qp_rail(dest));
-}
-
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest)
 {
 	uint32_t to = qp_rail(dest);
 
 	return !arena()->rails[rail].link_down && !arena()->rails[to].link_down &&
-	       names(path, rail, to);
+	       path_names(path, rail, to);
 }
 
 /* Strict mode: reports a mismatch of partitions once for each QP. */

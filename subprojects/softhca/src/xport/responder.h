@@ -5,6 +5,7 @@
 
 #include "hca/wqe.h"
 #include "packet/frame.h"
+#include "xport/address.h"
 #include "xport/recv.h"
 
 /* The outcome of an attempt to deliver a message. */
@@ -42,9 +43,6 @@ static inline bool datagram_leaves(const struct qp *qp, const struct wqe *w)
 	return qp->type == QPT_UD && datagram_goes_out(qp, w);
 }
 
-/* Returns the path of a datagram with the address vector @av. */
-struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
-
 /*
  * Writes the header that an adapter on Ethernet puts before a datagram of @len bytes: 40 bytes,
  * which are the IPv6 header, or whose last 20 bytes are the IPv4 header. Returns the completion's
@@ -61,10 +59,7 @@ bool datagram_fits(struct qp *dest, struct recv *rx, uint64_t length);
 /* Completes the receive of a datagram with the error @s, and moves the QP to ERR. */
 void datagram_receive_failed(struct qp *dest, const struct recv *rx, enum syndrome s);
 
-/* Returns true if the address of @path is that of @dest's port, and @rail has the same kind of link. */
-bool path_names(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
-
-/* Returns true if, in addition, the links of both ports are up. */
+/* Returns true if @path leads from @rail to @dest: it names @dest's port, and both links are up. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 
 /*

@@ -181,6 +181,25 @@ TEST(dropped_datagram)
 	retries(1, 0, 0);
 }
 
+/* A port does not receive a datagram that has the LID of another port. */
+TEST(datagram_to_another_port)
+{
+	struct ibv_ah_attr path = {.port_num = 1};
+	struct ibv_ah *ah;
+	uint64_t sent, received;
+
+	open_ends(&(struct rig_attr){.rail = 1, .type = IBV_QPT_UD});
+	rig_datagrams(&a);
+	path.dlid = a.port.lid;
+	ah = ibv_create_ah(a.pd, &path);
+	sent = rig_counter(0, "counters/port_xmit_packets");
+	received = rig_counter(1, "counters/port_rcv_packets");
+	CHECK_EQ(rig_send_datagram(&a, ah, b.qp->qp_num, 0, 64, IBV_WR_SEND), IBV_WC_SUCCESS);
+	CHECK_EQ(rig_counter(0, "counters/port_xmit_packets"), sent + 1);
+	CHECK_EQ(rig_counter(1, "counters/port_rcv_packets"), received);
+	CHECK(!ibv_destroy_ah(ah));
+}
+
 /* The sender is connected to a QP number that no QP has. */
 TEST(no_answer)
 {
