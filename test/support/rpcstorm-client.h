@@ -168,8 +168,13 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t, bool for_ever)
 	capacity = storm_one_in(&t->rng, 2) ? t->resp : storm_draw(&t->rng, 0, t->resp);
 	err = RPC(client_call_wait)(t->c, t->buf, len, t->buf, capacity,
 		for_ever ? UINT64_MAX : times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
-	if (err == -EAGAIN) { /* calls that have timed out occupy all ids */
-		rpcstorm_client_poll(t);
+	if (err == -EAGAIN) {
+		/*
+		 * Calls that have failed occupy all ids until they are answered. If no client can
+		 * wake the server, that is never.
+		 */
+		if (rpcstorm_refused(rpcstorm_client_poll(t)))
+			__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 		return;
 	}
 	CHECK(err == 0 || err == -ETIMEDOUT || err == -EPIPE || rpcstorm_refused(err));
