@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""foreign.py PEER STRANGER TARGET [flood]: sends packets to TARGET that must not change anything, until it is killed.
+"""foreign.py PEER STRANGER TARGET [PID|flood]: sends packets to TARGET that change nothing there, until it is killed.
 
-PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET. flood: garbage
-from STRANGER only, as fast as the host can send it.
+PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET. PID: a process of TARGET's
+host; packets are sent only while few wait there, so that none is lost because a queue is full. flood: garbage from
+STRANGER only, as fast as the host can send it.
 """
 import os
 import random
@@ -28,12 +29,24 @@ def sealed(source, port, target, bth):
     return bth + pcapng.icrc(raw, head)
 
 
+WAITING = 65536  # bytes that may wait in a socket of the target; its queue is larger
+
+
+def waiting(table):
+    """Returns how many bytes wait in the sockets of this table (/proc/PID/net/udp) that receive RoCE packets."""
+    with open(table) as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    return max((int(r[4].split(":")[1], 16) for r in rows if r[1].endswith(":12B7")), default=0)
+
+
 def bth(opcode, qpn, psn, flags=0x40, rest=b""):
     return struct.pack("!BBHII", opcode, flags, 0xFFFF, qpn, psn & 0xFFFFFF | 1 << 31) + rest
 
 
 def main():
     peer, stranger, target = sys.argv[1:4]
+    pace = sys.argv[4] if sys.argv[4:] else ""
+    table = f"/proc/{pace}/net/udp{'6' if ':' in target else ''}"
     rng = random.Random(1)
     sockets = {}
     for address in (peer, stranger):
@@ -51,9 +64,11 @@ def main():
         s.sendto(packet, (target, 4791))
 
     print("running", flush=True)
-    while sys.argv[4:] == ["flood"]:
+    while pace == "flood":
         send(stranger, b"garbage", icrc=False)
     while True:
+        while pace and waiting(table) > WAITING:
+            os.sched_yield()
         psn = 0xFFFFF0 + rng.randrange(1500)
         text = b"foreign!" * rng.randrange(1, 8)
         reth = struct.pack("!QII", rng.getrandbits(64), rng.getrandbits(32), len(text))

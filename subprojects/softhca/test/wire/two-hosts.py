@@ -135,22 +135,28 @@ def foreign(a, b, gid, *addresses):
     """Packets of other senders, damaged packets and packets without meaning, sent from @b, change nothing. @addresses:
     the first three arguments of foreign.py."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
-    member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
-    others = [hosts.Program([*b.prefix, sys.executable, script, *addresses, *flood], {}) for flood in ([], ["flood"])]
-    for program in others:
+
+    def sender(*pace):
+        program = hosts.Program([*b.prefix, sys.executable, script, *addresses, *pace], {})
         assert program.process.stdout.readline() == "running\n"
+        return program
+
+    member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
+    packets, flood = sender(), sender("flood")
     peers(a, b, 10, "-g", gid, "-q", "2")  # timers cause lost packets to be sent again
     bad, icrcs = count(a, "counters/port_rcv_errors"), count(a, "hw_counters/rx_icrc_encapsulated")
     assert bad > icrcs > 0, (bad, icrcs)
-    for program in others[1], member:
-        program.stop()
+    flood.stop()
+    member.stop()
     for options in ([], ["-q", "2", "-s"], ["-m", "5"])[:OPTIONS]:
         peers(a, b, 0, "-g", gid, *options)
+    assert packets.running(), packets.process.stdout.read()
+    packets.stop()
     if shutil.which("ibv_ud_pingpong"):
+        packets = sender(str(a.pid))
         hosts.pair(a, b, "ibv_ud_pingpong", "-g", gid, "-c", "-n", "50", port=18515)
-    assert others[0].running(), others[0].process.stdout.read()
-    others[0].process.terminate()
-    others[0].process.communicate()
+        assert packets.running(), packets.process.stdout.read()
+        packets.stop()
 
 
 def run_foreign():
