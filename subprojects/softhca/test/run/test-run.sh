@@ -313,6 +313,7 @@ left_behind() {
 
 # A softhca-run that may not make files joins a fabric.
 no_files() {
+	case $(ldd "$run") in *libtsan*) return ;; esac # this sanitizer makes a file
 	status 0 "$run" env -u HWLOC_XMLFILE sh -c 'ulimit -f 0 && exec "$0" true' "$run"
 }
 
