@@ -104,8 +104,11 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 		qp->ci += (uint16_t)(i + slot->request.blocks - qp->ci);
 	}
 	sq_stop(qp, error.err);
-	if (core->on_error)
-		core->on_error(core->error_arg, qp, &error);
+	if (!core->on_error)
+		return;
+	core->reporting = cq;
+	core->on_error(core->error_arg, qp, &error);
+	core->reporting = NULL;
 }
 
 /*
@@ -162,20 +165,54 @@ static bool is_compressed(uint8_t op_own)
 	return op_own < MLX5DVL_CQE_ODD_ && (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_;
 }
 
-/* Invalidates the QP's completions: a new QP may get the same number and must not receive them. */
+/*
+ * Removes the invalidated completions of a send CQ, all of which are before @end, so that they take
+ * no place of the CQ from the requests of other QPs: moves the other completions up, in order, and
+ * consumes the places that become free. If a poll is reporting the error of the next completion,
+ * the poll will consume this completion and release the places.
+ */
+static void compact(struct mlx5dvl_cq *cq, uint32_t end)
+{
+	bool polled = ((struct core *)(void *)cq->table)->reporting == cq;
+	uint32_t to = end;
+
+	for (uint32_t ci = end; ci-- != cq->ci;) {
+		const struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci);
+		struct mlx5dvl_cqe *moved = mlx5dvl_cqe_at_(cq, to - 1);
+
+		if (!(be32toh(cqe->sop_qpn) & 0xffffff) && !(polled && ci == cq->ci))
+			continue;
+		to--;
+		*moved = *cqe;
+		moved->op_own &= (uint8_t)~MLX5DVL_CQE_OWNER_;
+		moved->op_own |= !!(to & cq->depth);
+	}
+	cq_seek(cq, to);
+	if (!polled)
+		mlx5dvl_cq_release(cq);
+}
+
+/*
+ * A new QP may get the same number and must not receive the completions. In a receive CQ they stay,
+ * because each returns a receive to the SRQ; the CQ has a place for each receive.
+ */
 void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn)
 {
-	for (uint32_t ci = cq->ci; ci != cq->ci + cq->depth; ci++) {
+	uint32_t ci;
+
+	for (ci = cq->ci; ci != cq->ci + cq->depth; ci++) {
 		struct mlx5dvl_cqe *cqe = mlx5dvl_cqe_at_(cq, ci);
 		uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_RELAXED);
 
 		if ((op_own & MLX5DVL_CQE_OWNER_) != !!(ci & cq->depth) ||
 			op_own >> 4 == CQE_INVALID)
-			return;
+			break;
 		mlx5dvl_owner_before_entry_(); /* pairs with the device, which writes op_own last */
 		if (is_compressed(op_own))
 			unfold(cq, ci, cqe);
 		if ((be32toh(cqe->sop_qpn) & 0xffffff) == qpn)
 			cqe->sop_qpn = 0;
 	}
+	if (!cq->srq)
+		compact(cq, ci);
 }

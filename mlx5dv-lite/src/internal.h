@@ -63,6 +63,7 @@ struct core {
 	uint32_t bf_count;
 	mlx5dvl_error_fn *on_error;
 	void *error_arg;
+	const struct mlx5dvl_cq *reporting; /* the CQ whose poll has called on_error, or NULL */
 };
 
 void core_init(struct core *core, mlx5dvl_error_fn *on_error, void *error_arg);
@@ -96,7 +97,8 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 	struct mlx5dvl_srq *srq, struct core *core);
 /* Sets the index of the next completion to consume. */
 void cq_seek(struct mlx5dvl_cq *cq, uint32_t ci);
-/* Invalidates the completions of a destroyed QP that are still in the CQ. */
+/* Drops the completions of a destroyed QP that are still in the CQ: invalidates them in a receive
+ * CQ, and removes them from a send CQ. */
 void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn);
 
 #endif

@@ -403,3 +403,96 @@ TEST(a_handler_may_end_its_qp)
 	CHECK_EQ(calls, 1);
 	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 5);
 }
+
+static void in_order(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_sent *sent)
+{
+	uint64_t *next = arg;
+
+	CHECK(q == &qp.qp);
+	CHECK_EQ(sent->token, (*next)++);
+}
+
+/* Posts a request to `qp` and writes its completion. */
+static void sent_cqe(uint64_t token)
+{
+	CHECK_EQ(mlx5dvl_post_nop(&qp.qp, MLX5DVL_SIGNALED, token), 0);
+	qp.qp.rung = qp.qp.pi; /* as after a doorbell */
+	PLAIN_CQE(&cq, .qpn = QPN, .counter = (uint16_t)qp.qp.last);
+}
+
+/* A full send CQ: when a QP ends, all places of its completions are free, and those of the other QP
+ * keep their order. */
+TEST(a_dead_qp_takes_no_place)
+{
+	static const uint32_t starts[] = {0, DEPTH - 3, 2 * DEPTH, 0u - 20};
+	uint64_t rand = test_seed();
+
+	for (uint32_t i = 0; i < 400; i++) {
+		uint64_t sent = 0, next = 0, ready;
+		struct plain_qp other;
+
+		setup(false, i % 2 ? 128 : 64, starts[i / 2 % ARRAY_SIZE(starts)]);
+		plain_qp_init(&other, &core, DEPTH, &bf, QPN + 1);
+		for (uint32_t n = 0; n < DEPTH; n++) {
+			if (test_rand(&rand) % 100 < i % 101)
+				sent_cqe(sent++);
+			else
+				PLAIN_CQE(&cq, .opcode = n % 3 ? 0xd : 0, .qpn = QPN + 1,
+					.counter = (uint16_t)n, .syndrome = 5);
+		}
+		cq_forget_qp(&cq.cq, QPN + 1);
+		plain_qp_fini(&other, &core);
+		CHECK_EQ((cq.pi - be32toh(cq.record[0])) & 0xffffff, sent);
+		while (next < sent && sent < DEPTH) {
+			sent_cqe(sent++);
+			CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 1, in_order, &next), 1);
+		}
+		ready = sent - next;
+		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, DEPTH, in_order, &next), ready);
+		CHECK_EQ(next, sent);
+		CHECK_EQ(be32toh(cq.record[0]), cq.pi & 0xffffff);
+		CHECK_EQ(seen.nerrors, 0);
+	}
+}
+
+static struct plain_qp failing;
+
+static void end_failing(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_error *error)
+{
+	uint32_t released = cq.record[0];
+
+	on_error(arg, q, error);
+	cq_forget_qp(&cq.cq, q->qpn);
+	core_remove_qp(&core, q);
+	CHECK_EQ(cq.record[0], released); /* the device must not overwrite what the poll reads */
+}
+
+TEST(an_error_handler_may_end_its_qp)
+{
+	for (uint32_t before = 0; before < 3; before++) {
+		uint64_t sent = 0, next = 0;
+
+		setup(false, 64, DEPTH - 4);
+		core.on_error = end_failing;
+		plain_qp_init(&failing, &core, DEPTH, &bf, QPN + 1);
+		CHECK_EQ(mlx5dvl_post_nop(&failing.qp, 0, 77), 0);
+		while (sent < before)
+			sent_cqe(sent++);
+		for (uint16_t i = 0; i < 4; i++) {
+			PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN + 1, .counter = i, .syndrome = 5);
+			sent_cqe(sent++);
+		}
+		/* The error and the other QP's completions. The rest is dropped. */
+		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, DEPTH, in_order, &next), 1 + sent);
+		CHECK_EQ(next, sent);
+		CHECK_EQ(seen.nerrors, 1);
+		CHECK_EQ(seen.errors[0].token, 77);
+		CHECK_EQ(be32toh(cq.record[0]), cq.pi & 0xffffff);
+		for (uint32_t i = 0; i < DEPTH; i++)
+			sent_cqe(sent++);
+		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, DEPTH, in_order, &next), DEPTH);
+		CHECK_EQ(next, sent);
+		sq_fini(&failing.qp); /* core_remove_qp() was called */
+		free(failing.sq);
+	}
+}

@@ -277,7 +277,7 @@ TEST(destroyed_with_completions_pending)
 	hca_unpair(more);
 	CHECK_EQ(pending(duo.h.scq, c_qpn), 0);
 	CHECK_EQ(pending(duo.h.rcq, d_qpn), 0);
-	CHECK_EQ(mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent), 60);
+	CHECK_EQ(mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent), 30);
 	CHECK_EQ(sent, 30);
 	CHECK_EQ(mlx5dvl_mono_poll(duo.h.rcq, 64, on_recv, &duo.got), 60);
 	CHECK_EQ(duo.got.n, 30);
