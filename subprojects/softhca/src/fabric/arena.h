@@ -26,7 +26,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "sothca1", little endian */
-#define ARENA_VERSION 24
+#define ARENA_VERSION 25
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -198,6 +198,11 @@ struct cq {
 	uint64_t fifo; /* completion channel, 0 without one */
 	uint64_t user_handle; /* reported in the CQ's events */
 	uint32_t comp_events; /* written to the channel since creation */
+	/*
+	 * Events whose writing has begun, and has ended. If they differ, a process was killed
+	 * meanwhile, and comp_events may lack an event that it had written.
+	 */
+	uint32_t events_begun, events_ended;
 	uint32_t async_events;
 	uint32_t async_late; /* set of 1 << enum async_event: events that are still to be written */
 	uint32_t trace; /* 1 + index of its trace ring, 0 without one */

@@ -80,15 +80,27 @@ static void set_due(struct cq *cq, uint64_t due)
 	cq->event_due = due;
 }
 
+/* Writes and counts the event. Returns the result of fifo_post(). */
+static int post(struct cq *cq)
+{
+	int r;
+
+	cq->events_begun++;
+	/* Compiler fences are enough: see journal_commit(). */
+	atomic_signal_fence(memory_order_seq_cst);
+	r = cq->fifo ? fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle)) : -EPIPE;
+	cq->comp_events += !r;
+	atomic_signal_fence(memory_order_seq_cst);
+	cq->events_ended++;
+	return r;
+}
+
 static void fire(struct cq *cq)
 {
-	int r = cq->fifo ? fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle)) : -EPIPE;
-
-	if (r == -EAGAIN) {
+	if (post(cq) == -EAGAIN) {
 		set_due(cq, timer_now() + EVENT_RETRY_NS);
 		return; /* stays armed */
 	}
-	cq->comp_events += !r;
 	/*
 	 * The last step: if this process dies before it, the journal is replayed and sends the
 	 * event.
@@ -133,6 +145,19 @@ uint64_t cq_serve(uint64_t now)
 		next = now + EVENT_RETRY_NS;
 	*first = next;
 	return next;
+}
+
+int cq_withdraw(struct cq *cq, uint32_t read)
+{
+	int dropped = 0;
+
+	if (cq->fifo && cq->events_begun)
+		dropped = fifo_drop(cq->fifo, cq->user_handle, sizeof(cq->user_handle));
+	if (dropped < 0)
+		return dropped;
+	cq->comp_events =
+		cq->events_begun == cq->events_ended ? cq->comp_events - (uint32_t)dropped : read;
+	return 0;
 }
 
 static bool is_solicited(const struct cqe64 *cqe)

@@ -44,6 +44,14 @@ void cq_notify(struct cq *cq, const void *bytes);
  */
 uint64_t cq_serve(uint64_t now);
 
+/*
+ * Must be called when the queue is destroyed: removes its unread events, and sets comp_events to the
+ * number of events that the program has read. @read: this number as counted by the reads
+ * (uverbs/reads.h). It is used only if a process was killed while it wrote an event. Returns 0 or the
+ * error of fifo_drop().
+ */
+int cq_withdraw(struct cq *cq, uint32_t read);
+
 /* Arms the queue: @word is the first word of a store to its doorbell register. */
 void cq_arm(struct cq *cq, uint32_t word);
 

@@ -177,16 +177,6 @@ int fifo_drop(uint64_t id, uint64_t handle, uint32_t len)
 	return fifo_drop_if(id, len, has_handle, &handle);
 }
 
-int fifo_withdraw(uint64_t id, uint64_t handle, uint32_t len, uint32_t *sent)
-{
-	int dropped = *sent ? fifo_drop(id, handle, len) : 0;
-
-	if (dropped < 0)
-		return dropped;
-	*sent -= (uint32_t)dropped;
-	return 0;
-}
-
 static int async_post(uint32_t ctx, uint64_t handle, enum async_event type)
 {
 	struct ib_uverbs_async_event_desc d = {.element = handle, .event_type = type};
@@ -194,21 +184,41 @@ static int async_post(uint32_t ctx, uint64_t handle, enum async_event type)
 	return fifo_post(ctx_at(ctx)->fifo, &d, sizeof(d));
 }
 
-/* Writes an event of @o, and counts it. If that is not possible now, adds it to the set *late. */
+static bool leaves_it_to_the_owner(const struct obj *o)
+{
+	/* Relaxed: the owner stores it once, when it starts its thread. */
+	return o->owner != fabric_self.slot &&
+	       __atomic_load_n(&arena()->procs[o->owner].has_thread, __ATOMIC_RELAXED);
+}
+
+/*
+ * Writes an event of @o, and counts it. If that is not possible now, or the owner is to do it, adds
+ * it to the set *late.
+ */
 static void post_for(const struct obj *o, uint64_t handle, enum async_event type, uint32_t *count,
 	uint32_t *late)
 {
-	int r = async_post(o->ctx, handle, type);
+	uint64_t due = timer_now();
 
-	*count += !r;
-	if (r != -EAGAIN)
-		return;
-	*late |= 1u << type;
+	if (!leaves_it_to_the_owner(o)) {
+		int r = async_post(o->ctx, handle, type);
+
+		*count += !r;
+		if (r != -EAGAIN)
+			return;
+		due += EVENT_RETRY_NS;
+	}
 	/*
 	 * Relaxed: holders of different lanes may store it; a thread that reads it holds the mutex.
 	 */
 	__atomic_store_n(&arena()->procs[o->owner].async_late, 1, __ATOMIC_RELAXED);
-	event_wait(o->owner, timer_now() + EVENT_RETRY_NS);
+	event_wait(o->owner, due);
+	/*
+	 * The last step. The owner looks with the mutex, so not before this thread has ended its
+	 * step. If this process dies before it, the owner finds nothing.
+	 */
+	atomic_signal_fence(memory_order_seq_cst);
+	*late |= 1u << type;
 }
 
 void async_qp(struct qp *qp, enum async_event type)
@@ -259,8 +269,15 @@ bool async_serve(void)
 
 int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent)
 {
-	return fifo_withdraw(ctx_at(ctx)->fifo, handle, sizeof(struct ib_uverbs_async_event_desc),
-		sent);
+	int dropped = 0;
+
+	if (*sent)
+		dropped = fifo_drop(ctx_at(ctx)->fifo, handle,
+			sizeof(struct ib_uverbs_async_event_desc));
+	if (dropped < 0)
+		return dropped;
+	*sent -= (uint32_t)dropped;
+	return 0;
 }
 
 void async_rail(uint32_t rail, enum async_event type, uint64_t element)

@@ -56,16 +56,10 @@ int fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 int fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg), void *arg);
 
 /*
- * Must be called when an object is destroyed: removes its unread events. *sent: number of events
- * that were written for it; it is reduced to the number of those that the program has read. Returns
- * 0 or the error of fifo_drop().
- */
-int fifo_withdraw(uint64_t id, uint64_t handle, uint32_t len, uint32_t *sent);
-
-/*
- * Async events. The values are those of enum ibv_event_type. If this process has no descriptor or
- * memory for an event of an object, the thread of the object's owner writes the event
- * (async_serve()).
+ * Async events. The values are those of enum ibv_event_type. The thread of an object's owner writes
+ * the object's events (async_serve()): another process might be killed before it has counted an
+ * event, or write it a second time after a replay. An owner without such a thread (stepping mode)
+ * gets its events directly.
  */
 enum async_event {
 	EV_CQ_ERR = 0,
@@ -90,7 +84,11 @@ void async_srq(struct srq *srq, enum async_event type);
 /* Writes the late events of this process's objects. Returns true if some are still late. */
 bool async_serve(void);
 
-/* Does the same as fifo_withdraw() for the async events of an object of the context. */
+/*
+ * Must be called when an object of the context is destroyed: removes its unread async events. *sent:
+ * number of events that were written for it; it is reduced to the number of those that the program
+ * has read. Returns 0 or the error of fifo_drop().
+ */
 int async_withdraw(uint32_t ctx, uint64_t handle, uint32_t *sent);
 
 /*

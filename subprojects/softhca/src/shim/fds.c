@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interposes ioctl(), write(), close(), close_range(), closefrom(), dup(), fcntl() and their
+ * Interposes ioctl(), read(), write(), close(), close_range(), closefrom(), dup(), fcntl() and their
  * variants, and socket().
  */
 /* This macro makes the headers rename fcntl() and others to their 64-bit variants. */
@@ -27,6 +27,7 @@
 #include "sys/sys.h"
 #include "sys/thread.h"
 #include "ucma/ucma.h"
+#include "uverbs/reads.h"
 #include "uverbs/uverbs.h"
 
 static int fail(int error)
@@ -73,6 +74,17 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 		return REAL(ioctl)(fd, request, arg);
 	r = uverbs_ioctl(u, request, arg);
 	return r ? fail(-r) : 0;
+}
+
+/* libibverbs reads completion events from channels. The HCA counts them; see uverbs/reads.h. */
+EXPORT ssize_t read(int fd, void *buf, size_t len)
+{
+	bool counted = kind_of(fd) == FD_CHANNEL;
+	ssize_t n = REAL(read)(fd, buf, len);
+
+	if (counted && n > 0)
+		reads_add(buf, (size_t)n);
+	return n;
 }
 
 /* librdmacm writes commands to its event channels; all other descriptors are written as usual. */

@@ -17,6 +17,7 @@
 #include "trap/pages.h"
 #include "trap/trap.h"
 #include "uverbs/cmd.h"
+#include "uverbs/reads.h"
 #include "uverbs/uar.h"
 #include "xport/free.h"
 
@@ -137,6 +138,7 @@ int cmd_create_cq(struct cmd *c)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
 	cq->arm_word = CQ_NEVER_ARMED;
 	cmd_give_pooled(c, &cq->buf_shift, &cq->dbrec_shift);
+	reads_begin(i, cq->user_handle);
 	obj_publish(OBJ_CQ, i);
 	if (cq->fifo)
 		engine_watch(OBJ_CQ, i, uar_page(c->u, cq->uar), c->u->door);
@@ -248,7 +250,7 @@ int cmd_destroy_cq(struct cmd *c)
 		return -EINVAL;
 	if (cq->obj.refs)
 		return -EBUSY;
-	r = fifo_withdraw(cq->fifo, cq->user_handle, sizeof(cq->user_handle), &cq->comp_events);
+	r = cq_withdraw(cq, reads_count(req.cq_handle));
 	if (!r)
 		r = async_withdraw(cq->obj.ctx, cq->user_handle, &cq->async_events);
 	if (r)
@@ -257,6 +259,7 @@ int cmd_destroy_cq(struct cmd *c)
 	resp.async_events_reported = cq->async_events;
 	buf = (struct pooled){cq->buf, cq->buf_shift};
 	dbrec = (struct pooled){cq->dbrec, cq->dbrec_shift};
+	reads_end(req.cq_handle);
 	obj_free(OBJ_CQ, req.cq_handle);
 	c->buf = buf;
 	c->dbrec = dbrec;

@@ -21,6 +21,7 @@
 #include "trap/trap.h"
 #include "uverbs/clock_page.h"
 #include "uverbs/cmd.h"
+#include "uverbs/reads.h"
 #include "uverbs/uar.h"
 
 #define MAX_OPEN DOORS
@@ -144,6 +145,7 @@ void uverbs_forget(void)
 {
 	pthread_mutex_init(&uctxs_lock, NULL);
 	cmd_forget_contexts();
+	reads_forget();
 	for (int i = 0; i < (int)MAX_OPEN; i++)
 		uctxs[i].ino = 0;
 }

@@ -172,7 +172,7 @@ void recv_take(struct qp *qp, const struct recv *rx)
 
 /*
  * Sends the limit event if it is due. The limit is cleared last: if this process dies before that,
- * recv_recover() sends the event, perhaps a second time.
+ * recv_recover() does it again.
  */
 __attribute__((noinline)) static void check_limit(struct srq *srq)
 {

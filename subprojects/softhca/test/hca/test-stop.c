@@ -8,6 +8,7 @@
  *
  * test-stop [number of points for each kind of message [seed]]
  */
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -341,9 +342,21 @@ TEST_WITH(long_write_at_instructions, at_instructions, &kinds[LONG_WRITE]);
 TEST_WITH(long_write_in_writev, at_entry, &kinds[LONG_WRITE], SYS_process_vm_writev, false);
 TEST_WITH(atomic_in_readv_untold, at_entry, &kinds[ATOMIC], SYS_process_vm_readv, true);
 
+/* Runs the thread until it wakes a thread of the HCA. @sig: as for trace_to_entry(). */
+static void to_wake(const struct process *p, int sig)
+{
+	struct __ptrace_syscall_info info;
+
+	do {
+		trace_to_entry(p->tid, sig, SYS_futex);
+		sig = 0;
+		CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, p->tid, sizeof(info), &info) > 0);
+	} while (info.entry.args[1] != FUTEX_WAKE);
+}
+
 /*
- * A victim is killed while it writes the event that the receiver's QP has failed. The QP fails
- * nevertheless.
+ * A victim is killed while it tells the receiver's thread of the event that the receiver's QP has
+ * failed. The QP fails nevertheless.
  */
 static void killed_in_error(bool mapped)
 {
@@ -354,7 +367,7 @@ static void killed_in_error(bool mapped)
 		CHECK(!ibv_dereg_mr(target_mr));
 	else
 		CHECK(!mprotect(target, TARGET, PROT_NONE));
-	trace_to_entry(p.tid, sig, SYS_write);
+	to_wake(&p, sig);
 	trace_kill(p.pid, p.tid);
 	close(p.fd);
 	CHECK_EQ(rig_state(&r), IBV_QPS_ERR);
