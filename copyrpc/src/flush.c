@@ -36,18 +36,11 @@ static inline int post_write(struct copyrpc_ep *ep, uint64_t pos, uint32_t len, 
 	size_t off = (size_t)(pos & r.mask) * WIRE_BLOCK;
 	bool last = r.old && pos + imm == ep->ch.grow.moved;
 
+	PROBE(copyrpc, batch_posted, ep->qpn,
+		((const struct wire_meta *)(const void *)(r.at + off))->count, len);
 	ep->moving |= last;
 	return mlx5dvl_post_write_imm(ep->qp, r.at + off, way->lkey, len, way->peer + off,
 		way->rkey, imm, last ? MLX5DVL_SIGNALED : 0, TOKEN_MOVE);
-}
-
-/* Used by a probe only, so a build without probes does not use it. */
-static inline __attribute__((unused)) const struct wire_meta *meta_at(const struct chan *ch,
-	uint64_t pos)
-{
-	struct sent_ring r = chan_ring_of(ch, pos);
-
-	return (const void *)(r.at + (size_t)(pos & r.mask) * WIRE_BLOCK);
 }
 
 /* Seals and posts the next batch; the send queue has room. Returns false if the QP has failed. */
@@ -59,7 +52,6 @@ static bool post_batch(struct copyrpc_ep *ep, uint64_t consumer)
 
 	if (unlikely(ch->send_ring != ep->send.at))
 		ep_moved(ep);
-	PROBE(copyrpc, batch_posted, ep->qpn, meta_at(ch, pos)->count, len);
 	if (likely(!post_write(ep, pos, len, imm)))
 		return true;
 	ch->stats.wqes--; /* the batch was not posted */
