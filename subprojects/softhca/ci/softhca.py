@@ -10,7 +10,8 @@
 The arguments of the mark are options of softhca-run. Each of its keyword arguments, topology and faults, is a text: the
 fixture writes it to a file and passes the file by the option of that name. Without a mark the adapters are those of the
 softhca-run that started pytest, by default one of InfiniBand. The test runs in a forked process, which is a member of
-the fabric, so a crash fails this test only. Programs that the test starts are members, too.
+the fabric, so a crash fails this test only. Programs that the test starts are members, too. Open devices in the test, not
+in a fixture: fixtures run in the process that forks, and a device works only in the process that has opened it.
 """
 import inspect
 import json

@@ -83,7 +83,7 @@ def test_one_adapter(hca):
     assert exchange(hca.devices) == (e.IBV_WC_SUCCESS, b"x" * BYTES)
 
 
-@pytest.mark.hca("--rails", "2", "--strict")
+@pytest.mark.hca("--rails", "2", "--strict=abort")
 def test_two_adapters(hca):
     assert hca.devices == ["mlx5_0", "mlx5_1"]
     assert exchange(hca.devices) == (e.IBV_WC_SUCCESS, b"x" * BYTES)

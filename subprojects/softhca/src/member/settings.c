@@ -193,7 +193,7 @@ int settings_load(struct arena *a, char *err, size_t errlen)
 
 	for (size_t i = 0; !r && i < SETTINGS; i++)
 		r = settings[i].load(a, err, errlen);
-	return r;
+	return r == -EACCES ? -EPERM : r; /* -EACCES: the fabric is another user's */
 }
 
 /* Returns the first of the setting's variables that is set, or NULL. */

@@ -260,9 +260,15 @@ static void print(FILE *out, void (*put)(FILE *f, const char *name), const char 
 	free(text);
 }
 
+static void put_living(FILE *f, const char *name)
+{
+	if (processes())
+		put_summary(f, name);
+}
+
 void show_summary(FILE *out, const char *name)
 {
-	print(out, put_summary, name);
+	print(out, put_living, name);
 }
 
 void show_fabric(FILE *out, const char *name)

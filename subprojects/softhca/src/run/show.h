@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* One line: name, processes, adapters, QPs. */
+/* One line: name, processes, adapters, QPs. Nothing if the fabric has no other process. */
 void show_summary(FILE *out, const char *name);
 
 /* Tables of the adapters, of the processes with their objects and counters, and of the QPs. */

@@ -48,7 +48,7 @@ static const struct option long_options[] = {
 	{"fabric", required_argument, NULL, 'f'},
 	{"bf", no_argument, NULL, OPT_BF},
 	{"uar", required_argument, NULL, OPT_UAR},
-	{"strict", no_argument, NULL, OPT_STRICT},
+	{"strict", optional_argument, NULL, OPT_STRICT},
 	{"death", required_argument, NULL, OPT_DEATH},
 	{"mode", required_argument, NULL, OPT_MODE},
 	{"link", required_argument, NULL, OPT_LINK},
@@ -71,8 +71,8 @@ static const char usage[] =
 	"      --bf             offer BlueFlame\n"
 	"      --uar SCHEME     dynamic: allocate doorbell pages one by one, as kernels since\n"
 	"                       5.7 (default); legacy: a fixed set, as older kernels\n"
-	"      --strict         report mistakes in the use of verbs that real hardware does\n"
-	"                       not report\n"
+	"      --strict[=abort] report mistakes in the use of verbs that real hardware does\n"
+	"                       not report; abort: the first one ends the process\n"
 	"      --death HOW      at_once: messages to a peer that has ended fail immediately\n"
 	"                       (default); timers: after the sender's timeouts and retries\n"
 	"      --mode MODE      trap: each store to a doorbell executes the requests; poll: a\n"
@@ -195,6 +195,17 @@ static void set_value(int option, const char *value)
 	}
 }
 
+/* Sets strict mode. @how: NULL or "abort". Without it, a SOFTHCA_STRICT of "abort" stays. */
+static void be_strict(const char *how)
+{
+	const char *now = getenv("SOFTHCA_STRICT");
+
+	if (how && strcmp(how, "abort"))
+		bad("--strict", how, "give --strict or --strict=abort");
+	if (how || !now || strcmp(now, "abort"))
+		setenv("SOFTHCA_STRICT", how ? how : "1", 1);
+}
+
 static void parse_options(int argc, char **argv)
 {
 	bool rails = false, topology = false;
@@ -207,7 +218,7 @@ static void parse_options(int argc, char **argv)
 			setenv("SOFTHCA_BF", "1", 1);
 			break;
 		case OPT_STRICT:
-			setenv("SOFTHCA_STRICT", "1", 1);
+			be_strict(optarg);
 			break;
 		case 'h':
 			print(usage);

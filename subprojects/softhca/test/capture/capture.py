@@ -259,7 +259,8 @@ def check_refusals(tmp, env):
     says(2, "give [--qp N] and one FILE", "--qp", "5")
     says(2, "give [--qp N] and one FILE", "a", "b")
     says(1, "no fabric", os.path.join(tmp, "x"))
-    for path, why in (("/nowhere/x", "No such file"), ("/dev/null", "give a regular file")):
+    for path, why in (("/nowhere/x", "SOFTHCA_CAPTURE=/nowhere/x: No such file"),
+                      ("/sys/x", "SOFTHCA_CAPTURE=/sys/x: Permission denied"), ("/dev/null", "give a regular file")):
         r = subprocess.run([RUN, "true"], env={**env, "SOFTHCA_CAPTURE": path}, text=True,
                            capture_output=True, check=False)
         assert r.returncode and why in r.stderr, r

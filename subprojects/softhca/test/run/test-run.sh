@@ -204,6 +204,14 @@ has() {
 environment() {
 	printf 'numa=0\nlink=roce\n' >"$tmp/topo"
 	echo 'action=rnr' >"$tmp/faults"
+	status 0 "$run" --strict=abort env
+	has SOFTHCA_STRICT abort
+	status 0 env SOFTHCA_STRICT=abort "$run" --strict env
+	has SOFTHCA_STRICT abort
+	status 0 env SOFTHCA_STRICT=0 "$run" --strict env
+	has SOFTHCA_STRICT 1
+	status 2 "$run" --strict=often env
+	grep -q 'give --strict or --strict=abort' "$tmp/err" || fail "--strict=often: $(cat "$tmp/err")"
 	status 0 "$run" -n 3 --bf --strict --mode poll --link virtual --chaos 7 --faults "$tmp/faults" \
 		--uar legacy --death timers -f "$fabric" env
 	has SOFTHCA_MODE poll
@@ -449,6 +457,10 @@ settings() {
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" show >"$tmp/out" 2>&1 ||
 		fail "show: $(cat "$tmp/out")"
 	released ruled
+	# Without descriptors the directory may stay. A fabric without processes is not listed.
+	sh -c 'ulimit -n 10; exec "$@"' - "$run" -f "$fabric" true >"$tmp/out" 2>&1 || :
+	"$ctl" list >"$tmp/out" 2>&1
+	! grep -q "^$fabric:" "$tmp/out" || fail "list: $(cat "$tmp/out")"
 }
 
 # Paths of the library that LD_PRELOAD cannot contain.
